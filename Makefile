@@ -1,0 +1,87 @@
+# From a fresh clone, with nothing but Python 3.11+ and the package index:
+#
+#   make demo    run the main example      make demo ARGS="--help"
+#   make test    run all tests             make test ARGS="-k join"
+#   make bench   run the benchmarks        make lint    style, types and floors
+#   make clean   remove what these leave behind
+#
+# Variables: PYTHON (the interpreter to build the environment with), VENV (where), ARGS (passed on).
+
+VENV  ?= .venv
+DEMO  ?= -m examples.audit
+BENCH ?= benchmarks/compare.py
+ARGS  ?=
+
+comma := ,
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+
+# A real model needs the provider adapter; the demo on its mock does not.
+DEMO_EXTRAS := demo$(if $(findstring --model,$(ARGS)),$(comma)litellm)
+# pyright runs on node: where there is none, a package brings it along.
+NODE := $(if $(shell command -v node 2>/dev/null),,$(comma)node)
+TEST_EXTRAS = dev,demo,litellm$(NODE)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint format clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed '/^Variables/q'
+
+demo: $(VENV)/.has-demo $(if $(findstring litellm,$(DEMO_EXTRAS)),$(VENV)/.has-litellm)
+	@$(PY) $(DEMO) $(ARGS)
+
+test: $(VENV)/.has-test
+	@$(PY) -m pytest -n auto --maxprocesses=4 $(ARGS)
+
+bench: $(VENV)/.has-test
+	@$(PY) $(BENCH) $(ARGS)
+
+lint: $(VENV)/.has-test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pyright
+	$(VENV)/bin/lint-imports
+
+format: $(VENV)/.has-test
+	$(PY) -m ruff check --fix-only .
+	$(PY) -m ruff format .
+
+clean:
+	rm -rf $(VENV) .venv-* .nox build dist htmlcov .coverage .coverage.* .benchmarks
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. A stamp is written when a step is done; it is done again when pyproject.toml has changed.
+
+$(VENV)/.has-python:
+	@found=; for candidate in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	    if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	        found=$$candidate; break; \
+	    fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "graphrt needs Python 3.11 or newer, with its venv module."; \
+	    echo "  Found: $$(python3 --version 2>&1 || echo 'no python3')"; \
+	    echo "  Fix: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12"; \
+	    exit 1; \
+	fi; \
+	echo "Creating $(VENV) with $$($$found --version)"; \
+	$$found -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.has-demo: $(VENV)/.has-python pyproject.toml
+	@echo "Installing graphrt into $(VENV)"
+	@$(PIP) install --editable ".[demo]"
+	@touch $@
+
+$(VENV)/.has-litellm: $(VENV)/.has-demo pyproject.toml
+	@echo "Installing the model provider adapter into $(VENV)"
+	@$(PIP) install --editable ".[demo,litellm]"
+	@touch $@
+
+$(VENV)/.has-test: $(VENV)/.has-python pyproject.toml
+	@echo "Installing graphrt and its development tools into $(VENV) (once, a minute or two)"
+	@$(PIP) install --editable ".[$(TEST_EXTRAS)]"
+	@touch $@ $(VENV)/.has-demo $(VENV)/.has-litellm

@@ -1,0 +1,5 @@
+"""`python -m benchmarks`: compare everything that is installed."""
+
+from benchmarks.compare import main
+
+main()

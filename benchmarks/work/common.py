@@ -1,0 +1,60 @@
+"""What all libraries share: the messages that nodes append, one event loop, and how final states are compared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Run = Callable[[], Any]
+
+SLEEP_S = 0.010
+_TEXT = "The quick brown fox jumps over the lazy dog and then considers what it has learnt from that. " * 2
+_loop: list[asyncio.AbstractEventLoop] = []
+
+
+def message(i: int) -> dict[str, str]:
+    """The i-th message of a growing conversation, about 220 bytes."""
+    return {"id": f"m{i}", "role": "assistant" if i % 2 else "user", "content": f"{_TEXT} (step {i})"}
+
+
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run *coroutine* on the process's one event loop, so that no library pays for starting one."""
+    if not _loop:
+        _loop.append(asyncio.new_event_loop())
+    return _loop[0].run_until_complete(coroutine)
+
+
+def plain(state: Any) -> dict[str, Any]:
+    """The fields of a final state, whatever holds them."""
+    if isinstance(state, Mapping):
+        return dict(state)
+    return dict(vars(state))
+
+
+def grown(state: Any) -> dict[str, Any]:
+    """A final state with messages, small enough to compare: how many, and whether all are there in order."""
+    fields = plain(state)
+    messages: Sequence[Mapping[str, str]] = fields["messages"]
+    ordered = all(item["id"] == f"m{i}" for i, item in enumerate(messages))
+    return {"count": fields["count"], "messages": len(messages), "ordered": ordered}
+
+
+def fanned(state: Any) -> dict[str, Any]:
+    """A final state with results, small enough to compare. The order is not compared: not all libraries keep it."""
+    fields = plain(state)
+    return {"rounds": fields["rounds"], "results": len(fields["results"]), "total": sum(fields["results"])}
+
+
+OBSERVE: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "grow": grown,
+    "store_memory": grown,
+    "store_sqlite": grown,
+    "load": grown,
+    "fan_sync": fanned,
+    "fan_async": fanned,
+    "sleeps_async": fanned,
+    "sleeps_sync": fanned,
+}
+"""Workload -> how its final state is compared; the others are compared as they are."""

@@ -1,0 +1,105 @@
+"""Run the Python blocks of README.md and docs/ as tests; docs/README.md tells writers how.
+
+What concerns the test suite itself is in tests/conftest.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sybil import Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.integration.pytest import SybilItem
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
+
+if TYPE_CHECKING:
+    from sybil import Example
+
+SHOWN = re.compile(r"^[ \t]*#> ?(.*)$", re.MULTILINE)
+WRONG = re.compile(r"^# wrong(?:: ([a-z-]+))?\s*$", re.MULTILINE)
+execute = PythonEvaluator()
+
+
+def evaluate(example: Example) -> None:
+    """Run one block; see docs/README.md for `#>` lines and `# wrong` blocks."""
+    source = str(example.parsed)
+    printed = io.StringIO()
+    wrong = WRONG.match(source)
+    with contextlib.redirect_stdout(printed):
+        if wrong:
+            expect_error(example, wrong[1] or heading_above(example))
+        else:
+            execute(example)
+    shown = SHOWN.findall(source)
+    if shown and shown != printed.getvalue().splitlines():
+        raise AssertionError(f"the block shows {shown} and prints {printed.getvalue().splitlines()}")
+
+
+def expect_error(example: Example, code: str) -> None:
+    """Run a block that is there to fail, and see that it fails with *code*."""
+    from graphrt.errors import GraphrtError
+
+    try:
+        execute(example)
+    except GraphrtError as error:
+        codes = {error.code, *(problem.code for problem in getattr(error, "problems", ()))}
+        if code not in codes:
+            raise AssertionError(f"expected {code!r}, got {sorted(codes)}") from error
+    else:
+        raise AssertionError(f"expected {code!r}, and nothing was raised")
+    finally:
+        example.namespace.pop("__builtins__", None)
+
+
+def heading_above(example: Example) -> str:
+    """The last `## heading` before the block: in docs/errors.md, the code that it is about."""
+    headings = re.findall(r"^## (\S+)\s*$", example.document.text[: example.start], re.MULTILINE)
+    return headings[-1] if headings else ""
+
+
+def enter(namespace: dict[str, Any]) -> None:
+    """Give a document a scratch directory, and the name that a script has."""
+    scratch = tempfile.TemporaryDirectory(prefix="docs-")
+    namespace.update(__name__="__main__", _scratch=scratch, _home=os.getcwd())  # noqa: PTH109 - chdir's twin
+    os.chdir(scratch.name)
+
+
+def leave(namespace: dict[str, Any]) -> None:
+    """Leave the scratch directory and remove it."""
+    os.chdir(namespace["_home"])
+    namespace["_scratch"].cleanup()
+
+
+pytest_collect_file = Sybil(
+    parsers=[CodeBlockParser(language="python", evaluator=evaluate), SkipParser()],
+    patterns=["README.md", "docs/*.md", "docs/**/*.md"],
+    setup=enter,
+    teardown=leave,
+).pytest()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Keep the blocks of a document in one process of pytest-xdist: they share their names."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class KeepDocumentsWhole(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.split("::", 1)[0]
+            return path if path.endswith(".md") else nodeid
+
+    return KeepDocumentsWhole(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the blocks of a document in order, whatever pytest-randomly does."""
+    blocks = [item for item in items if isinstance(item, SybilItem)]
+    blocks.sort(key=lambda item: (str(item.path), item.example.line))
+    items[:] = [item for item in items if not isinstance(item, SybilItem)] + blocks

@@ -1,0 +1,87 @@
+"""Sessions of the development of graphrt: `nox` runs the gate, `nox -l` lists everything.
+
+`make test` and `.ci/run` do the same without nox; here each session has an environment of its own.
+"""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2026.4"
+nox.options.sessions = ["lint", "floors", "types", "tests", "docs"]
+nox.options.error_on_missing_interpreters = False
+nox.options.reuse_venv = "yes"
+
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+PARALLEL = ["-n", "auto", "--maxprocesses=4"]
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the tests that need only graphrt and pytest, on each interpreter."""
+    session.install("--editable", ".[test]")
+    session.run("pytest", *PARALLEL, "-m", "not needs", *session.posargs)
+
+
+@nox.session
+def everything(session: nox.Session) -> None:
+    """Run all tests and skip none, as CI does."""
+    session.install("--editable", ".[dev,demo,litellm,node]")
+    session.run("pytest", *PARALLEL, *session.posargs, env={"CI": "true"})
+
+
+@nox.session
+def laws(session: nox.Session) -> None:
+    """Search the laws thoroughly: thousands of examples each."""
+    session.install("--editable", ".[test]")
+    session.run("pytest", *PARALLEL, "tests/laws", *session.posargs, env={"HYPOTHESIS_PROFILE": "thorough"})
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Measure branch coverage; of the engine it has to be 100 %."""
+    session.install("--editable", ".[dev]")
+    # One process, so that nothing is lost; the oldest supported interpreter would trace most slowly.
+    session.run("coverage", "run", "-m", "pytest", "-m", "not needs", *session.posargs)
+    session.run("coverage", "combine")
+    session.run("coverage", "report")
+    session.run("coverage", "report", "--include=src/graphrt/_engine/*", "--fail-under=100")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types: mypy strict, pyright strict, and that every public name has one."""
+    session.install("--editable", ".[dev,node]")
+    session.run("mypy")
+    session.run("pyright")
+    session.run("pyright", "--verifytypes", "graphrt", "--ignoreexternal")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format."""
+    session.install("ruff>=0.17")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def floors(session: nox.Session) -> None:
+    """Check that imports only go down, and that each contract would notice a breach."""
+    session.install("--editable", ".[test]", "import-linter>=2.16")
+    session.run("lint-imports")
+    session.run("pytest", "tests/house")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Run every code block of README.md and docs/, and the checks of their index."""
+    session.install("--editable", ".[test]")
+    session.run("pytest", "README.md", "docs", "tests/house/test_docs_index.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Run the benchmarks, one process, nothing else beside them."""
+    session.install("--editable", ".[dev]")
+    session.run("python", "benchmarks/compare.py", *session.posargs)

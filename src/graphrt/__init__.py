@@ -1,0 +1,95 @@
+"""graphrt: a typed graph runtime for agent workflows.
+
+The floors, from the bottom; imports go down only (decision 0002):
+
+    0 words     errors, commands, events, limits       what are things called?
+    1 plan      _plan, reducers                        what may happen?
+    2 cores     _engine, harness                       what follows from what? how is a model spoken to?
+    3 records   stores                                 what is remembered?
+    4 flows     _flows                                 in which order are effects asked?
+    5 drivers   _drivers                               who performs effects?
+    6 face      graph, runtime                         what do I call?
+    8 doors     testing                                how do people touch it?
+
+Importing it is light and silent: no network, no output, no litellm, and asyncio only once it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphrt._drivers.context import Context
+from graphrt.commands import DELETE, END, START, UNSET, Command, Interrupt, Overwrite, Send
+from graphrt.errors import (
+    AuditError,
+    ConcurrentUpdateError,
+    ConflictError,
+    DefinitionError,
+    GraphrtError,
+    HarnessError,
+    InputError,
+    LimitError,
+    NodeError,
+    ReplayDivergedError,
+    RouteError,
+    StarvedJoinError,
+    StoreError,
+    UpdateError,
+)
+from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.limits import Limits, RetryPolicy
+from graphrt.runtime import RunResult, Runtime, Snapshot, Step
+from graphrt.stores import open_store
+
+if TYPE_CHECKING:
+    from graphrt.harness import AgentHarness, MockHarness
+
+__version__ = "0.1.0"
+__all__ = [
+    "DELETE",
+    "END",
+    "START",
+    "UNSET",
+    "AgentHarness",
+    "AuditError",
+    "Command",
+    "CompiledGraph",
+    "ConcurrentUpdateError",
+    "ConflictError",
+    "Context",
+    "DefinitionError",
+    "GraphBuilder",
+    "GraphrtError",
+    "HarnessError",
+    "InputError",
+    "Interrupt",
+    "LimitError",
+    "Limits",
+    "MockHarness",
+    "NodeError",
+    "Overwrite",
+    "ReplayDivergedError",
+    "RetryPolicy",
+    "RouteError",
+    "RunResult",
+    "Runtime",
+    "Send",
+    "Snapshot",
+    "StarvedJoinError",
+    "Step",
+    "StoreError",
+    "UpdateError",
+    "open_store",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("AgentHarness", "MockHarness"):  # loaded at first use: not every run speaks to a model
+        from graphrt import harness
+
+        return getattr(harness, name)
+    raise AttributeError(f"module 'graphrt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,241 @@
+"""The Context: what a node sees of its run, besides the state.
+
+It reads the task and the run's scope. Questions and effects are kept on the task; what they mean is the engine's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
+
+import typing_extensions as te
+
+from graphrt._drivers.scope import Scope
+from graphrt._engine.task import OpenInterrupt, Task
+from graphrt.errors import InputError, NodeError, ReplayDivergedError
+
+if TYPE_CHECKING:
+    import random
+
+    from graphrt._drivers.bound import BoundHarness
+
+D = te.TypeVar("D", default=Any)
+"""Type of `deps`. Invariant: a node may call anything of it."""
+T = TypeVar("T")
+
+
+class Suspended(BaseException):
+    """Control flow: the task pauses. Not an error, and private; a node must let it pass."""
+
+
+@final
+class Context(Generic[D]):
+    """What a node is given as its second argument."""
+
+    __slots__ = ("_asked", "_done", "_effects", "_harness", "_random", "_scope", "_suspended", "_task", "arg", "attempt")
+
+    def __init__(self, scope: Scope, task: Task) -> None:
+        self._scope = scope
+        self._task = task
+        self.arg: Any = task.arg
+        """The argument of the Send that started this task; None on a plain activation."""
+        self.attempt: int = task.attempt
+        """Number of this attempt, from 1."""
+        self._asked = 0
+        self._done = False
+        self._suspended = False
+        self._effects: dict[str, int] | None = None
+        self._harness: BoundHarness | None = None
+        self._random: random.Random | None = None
+
+    # -- who and where -------------------------------------------------------------------------------------------
+
+    @property
+    def node(self) -> str:
+        """Name of the node."""
+        return self._task.node.name
+
+    @property
+    def task_id(self) -> str:
+        """Derived id of the task, stable over re-execution."""
+        return self._task.id
+
+    @property
+    def step(self) -> int:
+        """Number of the superstep, from 1; counts per thread."""
+        return self._task.superstep
+
+    @property
+    def thread(self) -> str | None:
+        """The thread that the run belongs to; None for a run in memory without one."""
+        return self._scope.thread
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self._scope.run_id
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key for the outside world that is the same at every execution of this task."""
+        return f"{self._scope.thread or self._scope.run_id}/{self._task.id}"
+
+    @property
+    def error(self) -> BaseException | None:
+        """In a node reached by `on_error`: what the failed node raised; a group if several failed."""
+        extra = self._task.extra
+        return extra.activation_error if extra is not None else None
+
+    @property
+    def answer(self) -> Any:
+        """After a returned Interrupt was answered: the answer; None before."""
+        extra = self._task.extra
+        if extra is None:
+            return None
+        found = [q.answer for q in extra.interrupts if q.answered and q.key.startswith("returned")]
+        return found[-1] if found else None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt is not wanted any more: the run halts, or the attempt timed out."""
+        task = self._task
+        return self._done or task.attempt != self.attempt or self._scope.control.halt is not None
+
+    # -- what the caller passed ----------------------------------------------------------------------------------
+
+    @property
+    def deps(self) -> D:
+        """What the caller passed as `deps`."""
+        deps: D = self._scope.deps
+        return deps
+
+    @property
+    def harness(self) -> BoundHarness:
+        """The run's harness; its usage is counted for this task.
+
+        Raises:
+            InputError: The run has no harness.
+        """
+        if self._scope.harness is None:
+            raise InputError(
+                f"Node {self.node!r} uses ctx.harness, but the run has none.",
+                code="no-harness",
+                where=self._task.engine.where(self._task),
+                fix="Pass one: graph.run(input, harness=MockHarness([...])).",
+                node=self.node,
+                boundary=True,
+            )
+        if self._harness is None:
+            from graphrt._drivers.bound import BoundHarness
+
+            self._harness = BoundHarness(self._scope, self._task)
+        return self._harness
+
+    def now(self) -> float:
+        """Seconds since the epoch, by the runtime's clock; read again on re-execution."""
+        return self._scope.clock()
+
+    @property
+    def random(self) -> random.Random:
+        """Random numbers of this task: seeded by the run's seed and the task id, the same on re-execution."""
+        if self._random is None:
+            import random
+
+            self._random = random.Random(f"{self._scope.seed}/{self._task.id}")  # noqa: S311 - not for secrets
+        return self._random
+
+    # -- what a node asks for ------------------------------------------------------------------------------------
+
+    def interrupt(self, payload: Any = None, *, key: str | None = None) -> Any:
+        """Pause, ask the outside, and return the answer once there is one.
+
+        The node runs again from its start when it is resumed, and gets the answer here. A plain call, in sync and
+        async nodes.
+
+        Args:
+            payload: What is asked.
+            key: Names the question where the order of calls may change; by default their ordinal does.
+
+        Raises:
+            ReplayDivergedError: The same question has another payload than before.
+        """
+        name = key if key is not None else str(self._asked)
+        if key is None:
+            self._asked += 1
+        task = self._task
+        extra = task.more()
+        for question in extra.interrupts:
+            if question.key == name and not question.static:
+                if question.payload != payload:
+                    raise ReplayDivergedError(
+                        f"Node {self.node!r} asked {payload!r} where it asked {question.payload!r} before.",
+                        where=task.engine.where(task),
+                        known=f"interrupt {question.id}",
+                        fix="Ask the same on every execution, or name each question with key=.",
+                        node=self.node,
+                        boundary=True,
+                    )
+                if question.answered:
+                    return question.answer
+                break
+        else:
+            if task.engine.thread is not None:
+                prefix = task.engine.interrupt_prefix(task)
+                extra.interrupts.append(OpenInterrupt(f"{prefix}{name}", name, self.node, payload))
+        self._suspended = True
+        raise Suspended(name, payload)
+
+    @overload
+    def effect(self, name: str, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Awaitable[T]: ...
+    @overload
+    def effect(self, name: str, fn: Callable[..., T], *args: Any) -> T: ...
+    def effect(self, name: str, fn: Callable[..., Any], *args: Any) -> Any:
+        """Run `fn(*args)` once, keep its result, and return that on every later execution of this task.
+
+        The first call of a name in an execution matches the first of the execution before, and so on.
+        Awaitable if *fn* is async.
+        """
+        if self._effects is None:
+            self._effects = {}
+        count = self._effects.get(name, 0)
+        self._effects[name] = count + 1
+        key = f"{name}#{count}"
+        results = self._task.more().effects
+        if inspect.iscoroutinefunction(fn):
+            return self._effect_async(key, results, fn, args)
+        if key not in results:
+            results[key] = fn(*args)
+        return results[key]
+
+    async def _effect_async(self, key: str, results: dict[str, Any], fn: Callable[..., Any], args: Any) -> Any:
+        if key not in results:
+            results[key] = await fn(*args)
+        return results[key]
+
+    def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        """Run an async function from a sync node and return its result, for instance `ctx.call(ctx.harness.run, q)`.
+
+        It runs on the private loop thread, while this node waits.
+
+        Raises:
+            NodeError: Called in an async node, which should await instead.
+        """
+        if self._task.node.is_async:
+            raise NodeError(
+                f"Node {self.node!r} is async and used ctx.call().",
+                code="call-in-async-node",
+                where=self._task.engine.where(self._task),
+                fix="Await the function instead.",
+                node=self.node,
+            )
+        return self._scope.loop().run(lambda: fn(*args, **kwargs))
+
+    def emit(self, value: Any) -> None:
+        """Hand *value* to whoever streams the mode `custom`; nothing happens if nobody does."""
+        emit = self._scope.emit
+        if emit is not None and not self.cancelled:
+            emit("custom", value)
+
+    def __repr__(self) -> str:
+        return f"Context(node={self.node!r}, task_id={self.task_id!r}, attempt={self.attempt})"

@@ -1,0 +1,344 @@
+"""Worker threads that help the caller with several sync tasks (rule R19), and the tasks it runs on the private loop.
+
+The caller drains a shared queue; helpers join it as they get the interpreter, each waking the next, so that short
+tasks cost no switch of worker threads and blocking ones overlap. Helpers end with the run.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, final
+
+from graphrt import events
+from graphrt._drivers.ignite import ignite
+from graphrt._drivers.invoke import ainvoke, invoke
+from graphrt._drivers.scope import Scope, monotonic
+from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
+from graphrt._flows.effects import Flow
+
+MOST_HELPERS: Final = 32
+Ended = tuple[Task, int, Any]
+
+
+@final
+class Escaped:
+    """A helper's task raised what is no Exception; the caller raises it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+@final
+class Crew:
+    """Runs the tasks of one drive, superstep after superstep."""
+
+    def __init__(self, scope: Scope, drive: Callable[[Flow], Any], limit: int | None, grace_s: float) -> None:
+        self.scope = scope
+        self.drive = drive
+        self.limit = limit
+        self.grace_s = grace_s
+        self.context = contextvars.copy_context()
+        self.queue: deque[Task] = deque()
+        self.ended: deque[Ended] = deque()
+        self.bell = threading.Event()
+        """Set when something ended, or the run halts."""
+        self.work = threading.Semaphore(0)
+        self.lock = threading.Lock()
+        self.helpers: list[threading.Thread] = []
+        self.idle = 0
+        self.busy = 0
+        """Tasks in flight, counted only where `limit` is set."""
+        self.open = 0
+        """Tasks that were started and not collected."""
+        self.running: dict[Task, Any] = {}
+        """Async tasks on the private loop."""
+        self.guarded: dict[Task, tuple[int, float]] = {}
+        """Sync tasks with a timeout: attempt, and when it is over."""
+        self.closing = False
+        scope.control.on_halt.append(self.bell.set)
+
+    # -- effects -------------------------------------------------------------------------------------------------
+
+    def start(self, tasks: Sequence[Task]) -> None:
+        """Make *tasks* ready to run."""
+        self.open += len(tasks)
+        for task in tasks:
+            wait_s = task.extra.delay_s if task.extra is not None else 0.0
+            if wait_s > 0.0:
+                task.more().delay_s = 0.0
+                self._after(wait_s, task)
+            else:
+                self._enqueue(task)
+        if len(self.queue) > 1:
+            ignite(self)
+
+    def _after(self, wait_s: float, task: Task) -> None:
+        def wake() -> None:
+            self._enqueue(task)
+            self.bell.set()
+
+        timer = threading.Timer(wait_s, wake)
+        timer.daemon = True
+        timer.start()
+        self.helpers.append(timer)
+
+    def _enqueue(self, task: Task) -> None:
+        if self.limit is None and task.node.is_async:
+            self._submit(task)
+        elif self.limit is None and task.timeout_s is not None and task.node.child is None:
+            self._guard(task)
+        else:
+            self.queue.append(task)
+
+    def collect(self) -> list[Ended]:
+        """Run and wait until all started tasks have ended, one failed, or the run is to halt."""
+        batch: list[Ended] = []
+        control = self.scope.control
+        try:
+            while True:
+                if control.halt is not None:
+                    self._take(batch)
+                    break
+                task = self._pop(caller=True)
+                if task is not None:
+                    batch.append(self._run(task))
+                    if batch[-1][2].__class__ in _ODD:
+                        self._take(batch)
+                        break
+                    continue
+                self.bell.clear()
+                if self._take(batch) or len(batch) >= self.open:
+                    break
+                if not (self.queue and self._may_run()):
+                    self.bell.wait(self._patience())
+                self._expire()
+        except BaseException:
+            self.ended.extendleft(reversed(batch))  # what finished keeps its outcome: the stop collects it
+            raise
+        self.open -= len(batch)
+        return batch
+
+    def _take(self, batch: list[Ended]) -> bool:
+        """Move what ended into *batch*; True if something of it cannot wait."""
+        odd = False
+        while self.ended:
+            one = self.ended.popleft()
+            if one[2].__class__ is Escaped:
+                raise one[2].error
+            batch.append(one)
+            odd = odd or one[2].__class__ in _ODD
+        return odd
+
+    def stop(self) -> list[Ended]:
+        """Cancel what runs, wait for it, and return what ended all the same."""
+        self.queue.clear()
+        for running in list(self.running.values()):
+            running.cancel()
+        batch: list[Ended] = []
+        until = monotonic() + self.grace_s
+        while True:
+            self.bell.clear()
+            while self.ended:
+                one = self.ended.popleft()
+                if one[2].__class__ is not Escaped:
+                    batch.append(one)
+            with self.lock:
+                left = self.busy + len(self.running)
+            if left <= 0 or monotonic() >= until:
+                break
+            self.bell.wait(until - monotonic())
+        self.open = 0
+        self.guarded.clear()
+        return batch
+
+    def alone(self, task: Task) -> Any:
+        """Run one sync task that has a timeout, on a worker thread, and wait for it no longer than that."""
+        self.open += 1
+        self._guard(task)
+        attempt = task.attempt
+        until: float | None = None
+        while True:
+            for ended, number, reply in self.collect_ready():
+                if ended is task and number == attempt:
+                    return reply
+            if self.scope.control.halt is not None:
+                until = monotonic() + self.grace_s if until is None else until
+                if monotonic() >= until:
+                    self.guarded.pop(task, None)  # abandoned: its outcome is dropped when it comes
+                    return STOPPED
+            patience = self._patience()
+            if until is not None:
+                patience = min(until - monotonic(), patience) if patience is not None else until - monotonic()
+            self.bell.wait(patience)
+            self._expire()
+
+    def collect_ready(self) -> list[Ended]:
+        """What has ended by now, without waiting."""
+        self.bell.clear()
+        batch: list[Ended] = []
+        self._take(batch)
+        self.open -= len(batch)
+        return batch
+
+    def close(self) -> None:
+        """End the helpers. Abandoned ones end when their node returns."""
+        self.closing = True
+        control = self.scope.control
+        if self.bell.set in control.on_halt:
+            control.on_halt.remove(self.bell.set)
+        for _ in self.helpers:
+            self.work.release()
+        for helper in self.helpers:
+            if isinstance(helper, threading.Timer):
+                helper.cancel()
+            elif helper is not threading.current_thread():
+                helper.join(self.grace_s if self.busy else None)
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def _may_run(self) -> bool:
+        return self.limit is None or self.busy < self.limit
+
+    def _pop(self, *, caller: bool) -> Task | None:
+        if self.limit is not None or not caller:
+            with self.lock:
+                if not self.queue or not self._may_run():
+                    return None
+                task = self.queue.popleft()
+                if task.node.is_async or (task.timeout_s is not None and task.node.child is None):
+                    launch = self._submit if task.node.is_async else self._guard
+                else:
+                    self.busy += 1
+                    return task
+            launch(task)
+            return self._pop(caller=caller)
+        try:
+            return self.queue.popleft()
+        except IndexError:
+            return None
+
+    def _run(self, task: Task) -> Ended:
+        attempt = task.attempt
+        try:
+            return task, attempt, self.context.copy().run(invoke, self.scope, task, self.drive)
+        finally:
+            if self.limit is not None:
+                with self.lock:
+                    self.busy -= 1
+
+    def reinforce(self) -> None:
+        """Let one more helper join, if there is still work for it."""
+        with self.lock:
+            if self.closing or not self.queue:
+                return
+            if self.idle:
+                self.work.release()
+                return
+            if len(self.helpers) >= min(MOST_HELPERS, self.limit or MOST_HELPERS):
+                return
+            helper = threading.Thread(target=self._help, name=f"graphrt-{len(self.helpers)}", daemon=True)
+            self.helpers.append(helper)
+        helper.start()
+
+    def _help(self) -> None:
+        while not self.closing:
+            task = self._pop(caller=False)
+            if task is None:
+                with self.lock:
+                    self.idle += 1
+                self.work.acquire()
+                with self.lock:
+                    self.idle -= 1
+                continue
+            if self.queue:
+                self.reinforce()
+            attempt = task.attempt
+            try:
+                reply = self.context.copy().run(invoke, self.scope, task, self.drive)
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                reply = Escaped(error)
+            with self.lock:
+                self.busy -= 1
+            self.ended.append((task, attempt, reply))
+            del task, reply
+            self.bell.set()
+
+    def _submit(self, task: Task) -> None:
+        attempt = task.attempt
+        running = self.context.copy().run(
+            self.scope.loop().submit, lambda: ainvoke(self.scope, task, None)
+        )
+        with self.lock:
+            self.running[task] = running
+            if self.limit is not None:
+                self.busy += 1
+
+        def end(result: Any) -> None:
+            error = result.exception()
+            reply = result.result() if error is None else _escaped(error)
+            with self.lock:
+                self.running.pop(task, None)
+                if self.limit is not None:
+                    self.busy -= 1
+            self.ended.append((task, attempt, reply))
+            self.bell.set()
+
+        running.result.add_done_callback(end)
+
+    # -- timeouts of sync tasks ----------------------------------------------------------------------------------
+
+    def _guard(self, task: Task) -> None:
+        """Run *task* on a worker thread of its own, which is abandoned if it takes too long."""
+        attempt = task.attempt
+        with self.lock:
+            self.busy += 1
+            self.guarded[task] = (attempt, monotonic() + (task.timeout_s or 0.0))
+        context = self.context.copy()
+
+        def work() -> None:
+            try:
+                reply = context.run(invoke, self.scope, task, self.drive)
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                reply = Escaped(error)
+            with self.lock:
+                late = self.guarded.get(task, (None,))[0] != attempt
+                if not late:
+                    self.busy -= 1
+                    del self.guarded[task]
+            if not late:
+                self.ended.append((task, attempt, reply))
+                self.bell.set()
+            elif self.scope.record is not None and not self.closing:
+                self.scope.record([(task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.name))])
+
+        threading.Thread(target=work, name=f"graphrt-{task.node.name}", daemon=True).start()
+
+    def _patience(self) -> float | None:
+        """Seconds until the next timeout, None if there is none."""
+        with self.lock:
+            if not self.guarded:
+                return None
+            return max(0.0, min(until for _, until in self.guarded.values()) - monotonic())
+
+    def _expire(self) -> None:
+        now = monotonic()
+        with self.lock:
+            over = [task for task, (_, until) in self.guarded.items() if until <= now]
+            for task in over:
+                attempt, _ = self.guarded.pop(task)
+                self.busy -= 1
+                self.ended.append((task, attempt, TimedOut(task.timeout_s or 0.0)))
+
+
+_ODD: Final = frozenset({Failed, TimedOut, Stopped})
+
+
+def _escaped(error: BaseException) -> Any:
+    from graphrt._drivers.loop_thread import LoopCancelledError
+
+    return STOPPED if isinstance(error, LoopCancelledError) else Escaped(error)

@@ -1,0 +1,172 @@
+"""Running one node and naming what it came to: a reply for the engine. Sync and async; who calls it is a driver."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from graphrt._drivers.context import Context, Suspended
+from graphrt._drivers.scope import Scope, monotonic
+from graphrt._engine import retry
+from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, TimedOut
+from graphrt._flows.child import nested
+from graphrt._flows.effects import Flow
+from graphrt._plan.tables import NodePlan
+from graphrt.errors import GraphrtError, NodeError
+
+
+def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
+    """Run the node of *task* here and now. Async nodes run on the private loop thread, while this one waits.
+
+    Args:
+        drive: Drives the flow of a nested graph.
+
+    Returns:
+        What the engine's `report` takes.
+
+    Raises:
+        BaseException: What the node raised that is no Exception, for instance KeyboardInterrupt.
+    """
+    node = task.node
+    if not scope.timed:
+        return _invoke(scope, task, node, drive)
+    started = monotonic()
+    try:
+        return _invoke(scope, task, node, drive)
+    finally:
+        task.more().duration_s = monotonic() - started
+
+
+def _invoke(scope: Scope, task: Task, node: NodePlan, drive: Callable[[Flow], Any]) -> Any:
+    if node.child is not None:
+        return drive(nested(task, scope.control))
+    if node.is_async:
+        return on_loop(scope, task)
+    context = Context(scope, task) if node.wants_context else None
+    try:
+        if node.cache is not None:
+            key = node.cache.key(node, task)
+            known, reply = node.cache.get(key)
+            if known:
+                return reply
+        reply = node.fn(task.state) if context is None else node.fn(task.state, context)
+        if reply.__class__ is not dict and inspect.iscoroutine(reply):
+            waiting = reply
+            reply = scope.loop().run(lambda: waiting)
+    except Suspended as pause:
+        return asked(task, pause)
+    except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+        return failed(error)
+    finally:
+        if context is not None:
+            context._done = True
+    if node.cache is not None:
+        node.cache.put(key, reply)
+    if context is not None and context._suspended:
+        return swallowed(task)
+    return reply
+
+
+def on_loop(scope: Scope, task: Task) -> Any:
+    """Run an async node on the private loop thread and wait; the run's halt cancels it."""
+    running = scope.loop().submit(lambda: ainvoke(scope, task, None))
+    control = scope.control
+    control.on_halt.append(running.cancel)
+    try:
+        if control.halt is not None:
+            running.cancel()
+        return running.result.result()
+    except BaseException:
+        if not running.result.done():  # Ctrl-C while waiting: the node ends first
+            running.cancel()
+            running.wait()
+        raise
+    finally:
+        control.on_halt.remove(running.cancel)
+
+
+async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[Any]] | None) -> Any:
+    """Run the node of *task* on the running loop; see `invoke`.
+
+    Raises:
+        CancelledError: The surrounding asyncio task was cancelled, and not because the run halts.
+    """
+    import asyncio
+
+    node = task.node
+    started = monotonic() if scope.timed else 0.0
+    context = Context(scope, task) if node.wants_context else None
+    try:
+        if node.child is not None and drive is not None:
+            return await drive(nested(task, scope.control))
+        if node.cache is not None:
+            key = node.cache.key(node, task)
+            known, reply = node.cache.get(key)
+            if known:
+                return reply
+        if task.timeout_s is None:
+            reply = node.fn(task.state) if context is None else node.fn(task.state, context)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        else:
+            async with asyncio.timeout(task.timeout_s) as limit:
+                reply = node.fn(task.state) if context is None else node.fn(task.state, context)
+                if inspect.isawaitable(reply):
+                    reply = await reply
+    except Suspended as pause:
+        return asked(task, pause)
+    except asyncio.CancelledError as error:
+        if scope.control.halt is not None:
+            return STOPPED
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        odd = RuntimeError("the node raised CancelledError, and nobody had cancelled it")
+        odd.__cause__ = error
+        return Failed(odd)
+    except TimeoutError as error:
+        if task.timeout_s is not None and limit.expired():
+            return TimedOut(task.timeout_s)
+        return failed(error)
+    except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+        return failed(error)
+    finally:
+        if context is not None:
+            context._done = True
+        if scope.timed:
+            task.more().duration_s = monotonic() - started
+    if node.cache is not None:
+        node.cache.put(key, reply)
+    if context is not None and context._suspended:
+        return swallowed(task)
+    return reply
+
+
+def failed(error: Exception) -> Failed:
+    """The reply for an attempt that raised *error*."""
+    at_boundary = isinstance(error, GraphrtError) and bool(error.__dict__.get("boundary"))
+    return Failed(error, retry.hinted_wait(error), at_boundary=at_boundary)
+
+
+def asked(task: Task, pause: Suspended) -> Asked:
+    """The reply for an attempt that paused; its question stands on the task, unless the run has no thread."""
+    key, payload = pause.args
+    if task.engine.thread is None:
+        return Asked([OpenInterrupt(f"{task.id}#{key}", key, task.node.name, payload)])
+    return Asked([])
+
+
+def swallowed(task: Task) -> Failed:
+    """The reply for a node that caught the pause of its own interrupt and went on."""
+    extra = task.more()
+    extra.interrupts = [question for question in extra.interrupts if question.answered]
+    error = NodeError(
+        f"Node {task.node.name!r} caught the pause that ctx.interrupt() raised, and returned.",
+        code="swallowed-interrupt",
+        where=task.engine.where(task),
+        fix="Catch Exception, not BaseException, around ctx.interrupt(), or re-raise.",
+        node=task.node.name,
+    )
+    return Failed(error, at_boundary=True)
+

@@ -1,0 +1,124 @@
+"""One private event loop on a worker thread, for async code under a sync run. Started at first use."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, final
+
+T = TypeVar("T")
+
+
+@final
+class LoopThread:
+    """Runs coroutines for callers on other worker threads."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._thread = threading.Thread(target=self._serve, name="graphrt-loop", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def _serve(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._ready.set)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            asyncio.set_event_loop(None)
+            self._loop.close()
+
+    def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Running:
+        """Start the coroutine that *make* makes, in a copy of the caller's context variables."""
+        running = Running(self._loop)
+        context = contextvars.copy_context()
+
+        def start() -> None:
+            if running.result.cancelled():
+                return
+            task = self._loop.create_task(_finish(make, running.result))
+            running.task = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            if running.cancel_asked:
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(start, context=context)
+        return running
+
+    def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run the coroutine that *make* makes, and wait for it; a Ctrl-C meanwhile cancels it first."""
+        running = self.submit(make)
+        try:
+            value: T = running.result.result()
+            return value
+        except BaseException:
+            if not running.result.done():
+                running.cancel()
+                running.wait()
+            raise
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the worker thread."""
+        if not self._thread.is_alive():
+            return
+
+        def stop() -> None:
+            for task in self._tasks:
+                task.cancel()
+            self._loop.call_soon(self._loop.stop)
+
+        self._loop.call_soon_threadsafe(stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+@final
+class Running:
+    """A coroutine that was submitted."""
+
+    __slots__ = ("_loop", "cancel_asked", "result", "task")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.task: asyncio.Task[Any] | None = None
+        self.cancel_asked = False
+
+    def cancel(self) -> None:
+        """Cancel the coroutine; its result comes all the same."""
+
+        def cancel() -> None:
+            self.cancel_asked = True
+            if self.task is not None:
+                self.task.cancel()
+
+        self._loop.call_soon_threadsafe(cancel)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it has ended; False if *timeout_s* passed before."""
+        return bool(concurrent.futures.wait([self.result], timeout_s).done)
+
+
+async def _finish(make: Callable[[], Coroutine[Any, Any, Any]], result: concurrent.futures.Future[Any]) -> None:
+    try:
+        value = await make()
+    except BaseException as error:  # noqa: BLE001 - it is handed to the waiting worker thread
+        result.set_exception(_carried(error))
+    else:
+        result.set_result(value)
+
+
+class LoopCancelledError(Exception):
+    """The coroutine was cancelled; `CancelledError` itself would cancel the future that carries it."""
+
+
+def _carried(error: BaseException) -> BaseException:
+    return LoopCancelledError() if isinstance(error, asyncio.CancelledError) else error

@@ -1,0 +1,158 @@
+"""The sync driver: performs a flow's effects in the caller, with a crew for several tasks. No event loop of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any, final
+
+from graphrt._drivers.crew import Crew
+from graphrt._drivers.invoke import failed, invoke
+from graphrt._drivers.scope import Scope, monotonic
+from graphrt._engine.task import Task
+from graphrt._flows.effects import Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
+from graphrt._plan.tables import CALL_SYNC
+from graphrt.limits import Limits
+
+Watcher = Callable[[str, Any], None]
+
+
+@final
+class SyncDriver:
+    """Drives one run, its nested graphs included."""
+
+    __slots__ = ("_crew", "_limits", "scope", "watcher")
+
+    def __init__(self, scope: Scope, limits: Limits, watcher: Watcher | None = None) -> None:
+        self.scope = scope
+        self.watcher = watcher
+        """Takes published items where nobody iterates."""
+        self._limits = limits
+        self._crew: Crew | None = None
+
+    def drive(self, flow: Flow) -> Any:
+        """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
+        send = flow.send
+        reply: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                effect = send(reply) if error is None else flow.throw(error)
+                error = None
+                if effect.__class__ is Task and effect.plain == CALL_SYNC:
+                    try:
+                        reply = effect.fn(effect.state)
+                        continue
+                    except Exception as raised:  # noqa: BLE001 - whatever a node raises is its outcome
+                        reply = failed(raised)
+                        continue
+                    except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
+                        error = raised
+                        continue
+                try:
+                    reply = self.perform(effect)
+                except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
+                    error = raised
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            if self._crew is not None:
+                crew, self._crew = self._crew, None
+                crew.close()
+
+    def iterate(self, flow: Flow) -> Generator[tuple[str, Any], None, Any]:
+        """Perform the effects of *flow* and yield what it publishes; leaving early cancels the run."""
+        reply: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                effect = flow.send(reply) if error is None else flow.throw(error)
+                error = reply = None
+                try:
+                    if effect.__class__ is Publish:
+                        yield effect.mode, effect.item
+                    elif effect.__class__ is Record:
+                        for entry in self.scope.write(effect.logged):
+                            yield "events", entry
+                    else:
+                        reply = self.perform(effect)
+                except GeneratorExit:
+                    self.abandon(flow)
+                    raise
+                except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
+                    error = raised
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            if self._crew is not None:
+                crew, self._crew = self._crew, None
+                crew.close()
+
+    def abandon(self, flow: Flow) -> None:
+        """End *flow* as cancelled, and perform what it still asks."""
+        self.scope.control.cancel("the step generator was closed")
+        try:
+            effect = flow.send(None)
+            while True:
+                effect = flow.send(None if effect.__class__ is Publish else self.perform(effect))
+        except StopIteration:
+            return
+
+    def perform(self, effect: Any) -> Any:
+        """Perform one effect and return its answer."""
+        kind = effect.__class__
+        if kind is Task:
+            return self._run_one(effect)
+        if kind is Collect:
+            return self._the_crew().collect()
+        if kind is Start:
+            return self._the_crew().start(effect.tasks)
+        if kind is Publish:
+            if self.watcher is not None:
+                self.watcher(effect.mode, effect.item)
+            return None
+        if kind is Record:
+            self._written(effect)
+            return None
+        if kind is Stop:
+            return self._crew.stop() if self._crew is not None else []
+        if kind is Now:
+            return monotonic()
+        if kind is Sleep:
+            return self._sleep(effect.seconds)
+        raise AssertionError(effect)
+
+    def _written(self, effect: Record) -> None:
+        for entry in self.scope.write(effect.logged):
+            if self.watcher is not None:
+                self.watcher("events", entry)
+
+    def _the_crew(self) -> Crew:
+        if self._crew is None:
+            self._crew = Crew(self.scope, self.nested, self._limits.max_concurrency, self._limits.grace_s)
+        return self._crew
+
+    def nested(self, flow: Flow) -> Any:
+        """Drive the flow of a nested graph, with a crew of its own."""
+        return SyncDriver(self.scope, self._limits).drive(flow)
+
+    def _run_one(self, task: Task) -> Any:
+        node = task.node
+        if task.timeout_s is not None and not node.is_async and node.child is None:
+            return self._the_crew().alone(task)
+        return invoke(self.scope, task, self.nested)
+
+    def _sleep(self, seconds: float) -> None:
+        control = self.scope.control
+        if seconds < 0.01:
+            time.sleep(seconds)
+            return
+        from threading import Event
+
+        woken = Event()
+        control.on_halt.append(woken.set)
+        try:
+            if control.halt is None:
+                woken.wait(seconds)
+        finally:
+            control.on_halt.remove(woken.set)

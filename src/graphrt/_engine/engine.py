@@ -1,0 +1,547 @@
+"""The engine: the one mutable object of a run, and the verbs that change it.
+
+What is due follows from the state alone (it is level-triggered), never from who called: after a crash or a pause one
+simply asks again. The order of a superstep: `begin`, a `report` for each task, `commit`; `straight` has the fast path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+from graphrt._engine import log, outcome
+from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
+from graphrt._engine.joins import JoinState
+from graphrt._engine.ownership import SOLE, getrefcount
+from graphrt._engine.route import Due, Routed, Router
+from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
+from graphrt._engine.trace import Tape
+from graphrt._plan.fields import ABSENT, own
+from graphrt._plan.state import Values
+from graphrt._plan.tables import NodePlan, Plan
+from graphrt.commands import EndType
+from graphrt.errors import (
+    LimitError,
+    NodeFatigueError,
+    StarvedJoinError,
+    StepLimitError,
+    UpdateError,
+    names,
+)
+from graphrt.events import Usage
+from graphrt.limits import Limits
+
+_NO_LIMIT: Final = 1 << 62
+_NO_VIEW: Final = object()
+
+
+@final
+class Engine:
+    """One run of one plan: values, open superstep, joins, counters."""
+
+    __slots__ = (
+        "asked",
+        "call",
+        "check_state",
+        "depth",
+        "due",
+        "ephemeral",
+        "fast",
+        "fields",
+        "guard",
+        "joins",
+        "limits",
+        "log",
+        "make_view",
+        "max_steps",
+        "path",
+        "plan",
+        "run_id",
+        "sizes",
+        "steps",
+        "superstep",
+        "tape",
+        "tasks",
+        "thread",
+        "trail",
+        "trail_last",
+        "usage",
+        "values",
+        "view",
+        "visit_limits",
+        "visits",
+        "watched",
+    )
+
+    def __init__(
+        self, plan: Plan, limits: Limits, *, thread: str | None = None, path: str = "", check_state: bool = False
+    ) -> None:
+        self.plan = plan
+        self.fields = plan.state.fields
+        self.make_view = plan.state.view
+        self.ephemeral = [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
+        self.thread = thread
+        self.path = path
+        """Task id of the nested graph's node, with a slash; empty at the top."""
+        self.run_id: str | None = None
+        self.check_state = check_state
+        self.values: Values = {}
+        self.sizes: dict[str, int] = {}
+        """Length of every container among the values, to find a node that changed one."""
+        self.view: Any = _NO_VIEW
+        """The snapshot of the open superstep, once one was made."""
+        self.guard: Values | None = None
+        self.superstep = 0
+        """Number of the open or last superstep; counts per thread."""
+        self.steps = 0
+        """Supersteps of this run."""
+        self.visits: list[int] = []
+        self.joins = [JoinState(join) for join in plan.joins]
+        self.due: list[Due] = []
+        self.tasks: list[Task] = []
+        """The open superstep."""
+        self.asked: Any = None
+        """A router that the fast path asked, and what it said."""
+        self.call: Task | None = None
+        self.log: list[Any] | None = None
+        """Events that became true and were not taken yet; None if nobody listens."""
+        self.trail: list[dict[str, Any]] | None = None
+        """Updates in commit order, for the parent of a nested graph."""
+        self.trail_last: frozenset[str] = frozenset()
+        """Fields of which the trail needs the last write only."""
+        self.depth = 0
+        """Graphs around this one."""
+        self.usage: Usage | None = None
+        """What the model calls of committed tasks used."""
+        self.tape: Tape | None = None
+        """Makes the Steps of a step generator."""
+        self.watched = False
+        """Whether there is a trail or a tape."""
+        self.limit(limits)
+
+    def limit(self, limits: Limits) -> None:
+        """Apply *limits*: they are read again at each drive."""
+        self.limits = limits
+        self.max_steps = limits.max_steps
+        general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
+        self.visit_limits = self.plan.visit_limits(general, _NO_LIMIT)
+        self.fast = (
+            not self.ephemeral and limits.timeout_s is None and limits.deadline_s is None and not self.check_state
+        )
+
+    def watch(self, *, tape: bool) -> None:
+        """Keep what a step generator needs, or do not."""
+        self.tape = Tape(self) if tape else None
+        self.watched = tape or self.trail is not None
+
+    def leave_trail(self, last: frozenset[str]) -> None:
+        """Keep the updates for a parent graph; of the fields *last* only the newest write counts there."""
+        self.trail, self.trail_last, self.watched = [], last, True
+
+    def follow(self, update: dict[str, Any]) -> None:
+        """Add a committed update to the trail. Bounded for a loop that writes last-value fields."""
+        trail = self.trail
+        if trail is None or not update:
+            return
+        if trail and update.keys() <= self.trail_last:
+            trail[-1] = {**trail[-1], **update}
+        else:
+            trail.append(update)
+
+    # -- beginning -----------------------------------------------------------------------------------------------
+
+    def start(self, values: Values) -> None:
+        """Begin a run on *values*, which become the engine's own.
+
+        Raises:
+            RouteError: The entry router failed.
+        """
+        self.values = values
+        self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
+        self.view = view = self.make_view(values)
+        self.steps = 0
+        self.visits = [0] * len(self.plan.nodes)
+        for join in self.joins:
+            join.arrived, join.fired = set(), False
+        start = self.plan.start
+        if start.simple and start.next is not None:
+            self.due = [Due(start.next)]
+        else:
+            self.due = self.router().ask(start, view).due()
+
+    def router(self) -> Router:
+        """Asks the routers of the plan."""
+        return Router(self.plan, self.where)
+
+    def take_view(self) -> Any:
+        """The current snapshot; the engine lets go of it, so that only the tasks hold it."""
+        view, self.view = self.view, _NO_VIEW
+        return self.make_view(self.values) if view is _NO_VIEW else view
+
+    def begin(self) -> bool:
+        """Open the superstep that is due, or go on with the open one.
+
+        Returns:
+            False if nothing is due.
+
+        Raises:
+            LimitError: One of the limits allows no further superstep. Nothing was counted.
+        """
+        if self.tasks:
+            return True
+        if self.due:
+            self._rest()
+        due = self.due
+        if not due:
+            return False
+        self._check_limits(due)
+        view = self.take_view()
+        self.due = []
+        self.superstep += 1
+        self.steps += 1
+        seen: set[int] = set()
+        superstep = self.superstep
+        tasks = []
+        for index, (node, arg, error, _) in enumerate(due):
+            if node.index not in seen:
+                seen.add(node.index)
+                self.visits[node.index] += 1
+            task = Task(node, index, superstep, arg, view, self)
+            if error is not None:
+                task.more().activation_error = error
+            if node.policy.interrupt_before:
+                outcome.pause_before(self, task)
+            tasks.append(task)
+        self.tasks = tasks
+        if self.check_state:
+            self.guard = self.plan.state.own_all(self.values)
+        return True
+
+    def _check_limits(self, due: Sequence[Due]) -> None:
+        nodes = names(dict.fromkeys(item.node.name for item in due))
+        if self.steps >= self.max_steps:
+            raise StepLimitError(
+                f"The run made {self.steps} supersteps, and more work remains: {nodes}.",
+                where=self.where(),
+                known=f"max_steps={self.max_steps}",
+                fix="If the loop is meant to run longer, raise Limits(max_steps=...); else correct its way out.",
+                limit=self.max_steps,
+                **self._data(),
+            )
+        if len(due) > self.limits.max_tasks:
+            raise LimitError(
+                f"{len(due)} tasks are due in one superstep: {nodes}.",
+                code="task-limit",
+                where=self.where(),
+                known=f"max_tasks={self.limits.max_tasks}",
+                fix="Send fewer tasks at once, or raise Limits(max_tasks=...).",
+                limit=self.limits.max_tasks,
+                **self._data(),
+            )
+
+    def _rest(self) -> None:
+        """Replace what is due on a node that was visited often enough by its on_fatigue route."""
+        visits, limits = self.visits, self.visit_limits
+        if not any(visits[item.node.index] >= limits[item.node.index] for item in self.due):
+            return
+        routed = Routed()
+        for item in self.due:
+            node: NodePlan | None = item.node
+            seen: set[int] = set()
+            while node is not None and visits[node.index] >= limits[node.index]:
+                target = node.on_fatigue
+                if target is None or node.index in seen:
+                    raise self._fatigue(item.node)
+                seen.add(node.index)
+                if self.log is not None:
+                    log.fatigued(self, node)
+                node = None if isinstance(target, EndType) else target
+            if node is item.node:
+                if item.is_send:
+                    routed.sends.append(item)
+                    continue
+                if item.error is not None:
+                    routed.errors[node.index] = [item.error]
+            if node is not None:
+                routed.plain[node.index] = node
+        self.due = routed.due()
+
+    def _fatigue(self, node: NodePlan) -> NodeFatigueError:
+        limit = self.visit_limits[node.index]
+        return NodeFatigueError(
+            f"Node {node.name!r} is due again after {self.visits[node.index]} visits in this run.",
+            where=self.where(),
+            known=f"max_visits={limit}",
+            fix="Correct the loop, raise max_visits, or give the node an on_fatigue= route.",
+            limit=limit,
+            **{**self._data(), "node": node.name},
+        )
+
+    # -- ending a superstep --------------------------------------------------------------------------------------
+
+    def report(self, task: Task, attempt: int, reply: Any) -> bool:
+        """Stage the outcome of one attempt; False if it is a duplicate or late and changed nothing."""
+        return outcome.report(self, task, attempt, reply)
+
+    def failed(self) -> Task | None:
+        """The first task of the open superstep that failed for good."""
+        return next((task for task in self.tasks if task.status == FAILED), None)
+
+    def open_interrupts(self) -> list[OpenInterrupt]:
+        """Questions of the open superstep without an answer, in task order."""
+        return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
+
+    def commit(self) -> None:
+        """Fold the staged updates, ask the routers, make the next tasks due: all of it or nothing.
+
+        Raises:
+            UpdateError: A node changed the state, two tasks wrote one field, a reducer raised.
+            RouteError: A router failed.
+        """
+        tasks = self.tasks
+        for task in tasks:
+            task.state = None
+        self.view = _NO_VIEW
+        self._check_untouched(tasks)
+        try:
+            folded = fold(
+                self.fields,
+                self.values,
+                tasks,
+                ephemeral=self.ephemeral,
+                record=self.tape is not None,
+                where=self.where,
+            )
+        except FoldError as error:
+            self._fail_tasks(error.tasks, error.error)
+            raise error.error from error.error.__cause__
+        values, grown = self.apply(folded)
+        view = self.make_view(values)
+        asked, self.asked = self.asked, None
+        try:
+            routed = self.router().follow(tasks, view, asked)
+        except Exception:
+            for name, length in grown.items():  # what looked at the longer list keeps it; the state goes back
+                self.values[name] = self.values[name][:length]
+            raise
+        # Nothing can fail any more: the commit.
+        for join, source in routed.arrivals:
+            if self.joins[join].arrive(source):
+                target = self.joins[join].plan.dst
+                routed.plain[target.index] = target
+        self._watch_commit(tasks, folded)
+        self.values = values
+        for name in (*folded.values, *folded.grown):
+            value = values.get(name)
+            if value.__class__ in CONTAINERS:
+                self.sizes[name] = len(value)
+            else:
+                self.sizes.pop(name, None)
+        self.view = view
+        self.due = routed.due()
+        self.tasks = []
+        self.guard = None
+        if self.log is not None:
+            log.committed(self, tasks, folded)
+
+    def apply(self, folded: Folded) -> tuple[Values, dict[str, int]]:
+        """The new values, and the old lengths of lists that were extended in place."""
+        extended: dict[str, int] = {}
+        new_lists: dict[str, Any] = {}
+        for name, items in folded.grown.items():
+            current = folded.values.get(name, ABSENT) if name in folded.values else self.values.get(name, ABSENT)
+            if current is ABSENT or current is None:
+                field = self.fields[name]
+                start = field.identity() if field.identity is not None else []
+                new_lists[name] = items if start.__class__ is list else field.reduce(start, items)
+            elif name not in folded.values and current.__class__ is list:
+                del current
+                if getrefcount(self.values[name]) == SOLE:
+                    extended[name] = len(self.values[name])
+                    self.values[name].extend(items)
+                else:
+                    new_lists[name] = [*self.values[name], *items]
+            else:
+                new_lists[name] = self.fields[name].reduce(current, items)
+        values = {**self.values, **folded.values, **new_lists}
+        for name, value in folded.values.items():
+            if value is ABSENT and name not in new_lists:
+                del values[name]
+        return values, extended
+
+    def _watch_commit(self, tasks: Sequence[Task], folded: Folded) -> None:
+        for task in tasks:
+            if task.extra is not None and task.extra.usage is not None:
+                self.usage = task.extra.usage if self.usage is None else self.usage + task.extra.usage
+        if self.trail is not None:
+            for task in tasks:
+                for update in task.updates if task.status == DONE else ():
+                    self.follow(update)
+        if self.tape is not None:
+            for task, undo in zip(tasks, folded.undo, strict=True):
+                self.tape.record(task, undo)
+
+    def _check_untouched(self, tasks: Sequence[Task]) -> None:
+        values = self.values
+        changed = [name for name, size in self.sizes.items() if len(values[name]) != size]
+        if not changed and self.guard is not None:
+            changed = [name for name, value in self.guard.items() if not _same(values.get(name, ABSENT), value)]
+        if not changed:
+            return
+        nodes = tuple(dict.fromkeys(task.node.name for task in tasks))
+        one = f"Node {nodes[0]!r} changed" if len(nodes) == 1 else f"One of the nodes {names(nodes)} changed"
+        error = UpdateError(
+            f"{one} a value of the state in place: {names(changed)}. States belong to everyone who sees them.",
+            code="mutated-state",
+            where=self.where(),
+            known=", ".join(
+                f"{name} had {self.sizes[name]} items, now {len(values[name])}" for name in changed if name in self.sizes
+            ),
+            fix="Build a new value and return it in the update.",
+            field=changed[0],
+            nodes=nodes,
+            node=nodes[0],
+        )
+        self._restore(changed)
+        self._fail_tasks(tasks, error)
+        raise error
+
+    def _restore(self, changed: Sequence[str]) -> None:
+        """Put back what is known of values that a node changed: all of it, or the items that are still there."""
+        for name in changed:
+            value = self.values[name]
+            if self.guard is not None:
+                self.values[name] = own(self.guard[name])
+            elif value.__class__ is list:
+                self.values[name] = value[: self.sizes[name]]
+            self.sizes[name] = len(self.values[name]) if name in self.sizes else 0
+
+    def _fail_tasks(self, tasks: Sequence[Task], error: BaseException) -> None:
+        for task in tasks:
+            task.updates, task.goto, task.status = (), None, FAILED
+            extra = task.more()
+            extra.failure, extra.at_boundary = error, True
+
+    def quiesce(self) -> bool:
+        """Nothing is due: look for joins that still wait. True if some fire with those that arrived.
+
+        Raises:
+            StarvedJoinError: A join with starved="error" waits.
+        """
+        starved = [join for join in self.joins if join.starved]
+        if not starved:
+            return False
+        bad = [join for join in starved if join.plan.starved == "error"]
+        if bad:
+            raise self._starved(bad)
+        routed = Routed()
+        for join in starved:
+            if join.plan.starved == "run":
+                join.fired = True
+                routed.plain[join.plan.dst.index] = join.plan.dst
+        self.due = routed.due()
+        return bool(self.due)
+
+    def _starved(self, joins: Sequence[JoinState]) -> StarvedJoinError:
+        nodes = self.plan.nodes
+        first = joins[0]
+        missing = [nodes[at].name for at in first.missing()]
+        text = "; ".join(
+            f"the join before {join.plan.dst.name!r} waits for {names(nodes[at].name for at in join.missing())}"
+            for join in joins
+        )
+        return StarvedJoinError(
+            f"Nothing is due any more, and {text}.",
+            where=self.where(),
+            known=f"arrived: {names(nodes[at].name for at in sorted(first.arrived))}; needed: {first.plan.need}",
+            fix="Route to every source of the join, or give it starved='run', starved='ignore' or when='any'.",
+            join=first.plan.dst.name,
+            node=first.plan.dst.name,
+            nodes=tuple(missing),
+        )
+
+    # -- going on ------------------------------------------------------------------------------------------------
+
+    def answer(self, answers: Mapping[str, Any]) -> None:
+        """Take answers by interrupt id; tasks whose questions are all answered are due again."""
+        for task in self.tasks:
+            if task.status != PAUSED or task.extra is None:
+                continue
+            for question in task.extra.interrupts:
+                if question.id in answers and not question.answered:
+                    question.answered, question.answer = True, answers[question.id]
+            outcome.unpause(task)
+
+    def take_answers(self) -> bool:
+        """Let tasks go on whose questions were answered through the parent graph; True if there are any."""
+        for task in self.tasks:
+            if task.status == PAUSED:
+                outcome.unpause(task)
+        return any(task.status != PAUSED for task in self.tasks)
+
+    def retry(self) -> None:
+        """Make what is left of the open superstep due: tasks that failed, with all their attempts again."""
+        for task in self.tasks:
+            if task.status == FAILED:
+                task.status, task.attempt = DUE, 1
+                task.more().failure = None
+
+    def pending(self) -> tuple[str, ...]:
+        """Nodes that are due or open, in task order."""
+        open_ = tuple(task.node.name for task in self.tasks if task.status not in (DONE, HANDLED))
+        return open_ or tuple(item.node.name for item in self.due)
+
+    def forget_views(self) -> None:
+        """Let go of every snapshot: the values are the engine's alone."""
+        self.view = _NO_VIEW
+        self.sizes = {name: len(value) for name, value in self.values.items() if value.__class__ in CONTAINERS}
+        for task in self.tasks:
+            task.state = None
+            if task.extra is not None and task.extra.child is not None:
+                child: Engine = task.extra.child
+                child.values = child.plan.state.own_all(child.values)
+                child.forget_views()
+
+    def snapshot_for(self, task: Task) -> Any:
+        """The state that *task* sees; made again for a re-execution."""
+        if task.state is None:
+            if self.view is _NO_VIEW:
+                self.view = self.make_view(self.values)
+            task.state = self.view
+        return task.state
+
+    # -- words for errors ----------------------------------------------------------------------------------------
+
+    def interrupt_prefix(self, task: Task) -> str:
+        """What ids of interrupts of *task* begin with."""
+        return f"{self.thread}/{task.id}#"
+
+    def where(self, task: Task | None = None) -> str:
+        """The "Where" line of errors."""
+        parts = [f"graph {self.plan.name!r}"]
+        if task is not None:
+            parts.append(f"task {task.id}")
+        elif self.superstep:
+            parts.append(f"superstep {self.superstep}")
+        if self.thread is not None:
+            parts.append(f"thread {self.thread!r}")
+        if self.run_id is not None:
+            parts.append(f"run {self.run_id}")
+        return ", ".join(parts)
+
+    def _data(self) -> dict[str, Any]:
+        return {
+            "graph": self.plan.name,
+            "superstep": self.superstep,
+            "thread": self.thread,
+            "run_id": self.run_id,
+            "state": self.make_view(self.values),
+            "nodes": tuple(dict.fromkeys(item.node.name for item in self.due)),
+        }
+
+
+def _same(one: Any, two: Any) -> bool:
+    try:
+        return bool(one == two)
+    except Exception:  # noqa: BLE001 - values that refuse to be compared are taken as unchanged
+        return True

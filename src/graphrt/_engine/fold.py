@@ -1,0 +1,182 @@
+"""Folding the updates of a superstep, in task order, into new values (rules R2, R6, R16). Nothing is changed here.
+
+The result says what to write; appends are kept apart as pending items, since the engine may extend in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, final
+
+from graphrt._engine.task import HANDLED, Task
+from graphrt._plan.fields import ABSENT, APPEND, LAST, Field
+from graphrt._plan.state import Values, short
+from graphrt.commands import DELETE, Replacement
+from graphrt.errors import ConcurrentUpdateError, UpdateError
+
+CONTAINERS: Final = frozenset({list, dict, set})
+"""Types whose length is watched, and which a reducer gets as a copy."""
+
+
+@final
+class Prefix:
+    """In an undo record: the value before was the first *length* items of the one after."""
+
+    __slots__ = ("length",)
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+
+Undo = dict[str, Any]
+"""Field to the value before (ABSENT, a Prefix, or the value)."""
+
+
+@final
+class Folded:
+    """What a superstep changes."""
+
+    __slots__ = ("grown", "undo", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        """Field to new value; ABSENT removes it."""
+        self.grown: dict[str, list[Any]] = {}
+        """Append field to the items to add after `values`, or after the current value where that has none."""
+        self.undo: list[Undo] = []
+        """One for each task that folded, if asked for."""
+
+
+class FoldError(Exception):
+    """A fold that cannot be: the error for the user, and the tasks that must run again."""
+
+    def __init__(self, error: UpdateError, tasks: Sequence[Task]) -> None:
+        super().__init__(error)
+        self.error = error
+        self.tasks = tasks
+
+
+def fold(
+    fields: Mapping[str, Field],
+    values: Values,
+    tasks: Sequence[Task],
+    *,
+    ephemeral: Sequence[Field] = (),
+    record: bool = False,
+    where: Callable[[], str] = str,
+) -> Folded:
+    """Fold the updates of *tasks* over *values*.
+
+    Raises:
+        FoldError: Two tasks wrote a last-value field, or a reducer raised.
+    """
+    result = Folded()
+    out, grown = result.values, result.grown
+    first_undo: Undo = {}
+    for field in ephemeral:
+        name = field.name
+        default = field.default()
+        if values.get(name, ABSENT) is not default and (name in values or default is not ABSENT):
+            out[name] = default
+            if record:
+                first_undo[name] = values.get(name, ABSENT)
+    writers: dict[str, Task] = {}
+    exclusive: set[str] = set()
+    for task in tasks:
+        undo: Undo = first_undo
+        first_undo = {}
+        if task.status != HANDLED:
+            for update in task.updates:
+                for name, value in update.items():
+                    field = fields[name]
+                    marker = value is DELETE or value.__class__ is Replacement
+                    before = writers.setdefault(name, task)
+                    if before is not task and (marker or not field.aggregates or name in exclusive):
+                        raise _conflict(field, before, task, tasks, where)
+                    if marker:
+                        exclusive.add(name)
+                    if record and name not in undo:
+                        undo[name] = _before(name, field, values, out, grown)
+                    if marker:
+                        grown.pop(name, None)
+                        out[name] = field.default() if value is DELETE else value.value
+                    elif field.kind == LAST:
+                        out[name] = value
+                    elif field.kind == APPEND:
+                        pending = grown.get(name)
+                        if pending is None:
+                            grown[name] = list(value)
+                        else:
+                            pending.extend(value)
+                    else:
+                        out[name] = _reduced(field, values, out, value, task, tasks, where)
+        if record:
+            result.undo.append(undo)
+    return result
+
+
+def _before(name: str, field: Field, values: Values, out: dict[str, Any], grown: dict[str, list[Any]]) -> Any:
+    base = out.get(name, values.get(name, ABSENT)) if name in out or name in values else ABSENT
+    if field.kind != APPEND:
+        return base
+    pending = grown.get(name)
+    if base is ABSENT or base is None:
+        return base if pending is None else Prefix(len(pending))
+    return Prefix(len(base) + (len(pending) if pending else 0))
+
+
+def _reduced(
+    field: Field,
+    values: Values,
+    out: dict[str, Any],
+    value: Any,
+    task: Task,
+    tasks: Sequence[Task],
+    where: Callable[[], str],
+) -> Any:
+    current = out[field.name] if field.name in out else values.get(field.name, ABSENT)
+    if current is ABSENT:
+        if field.identity is None:
+            return value
+        current = field.identity()
+    try:
+        # A reducer that changes its first argument would change every snapshot: it gets a copy of a container.
+        return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
+    except Exception as error:
+        wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
+        raised = UpdateError(
+            f"Reducer {field.reducer_name!r} of field {field.name!r} raised {type(error).__name__}: {error}",
+            code="reducer-failed",
+            where=where(),
+            known=f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}",
+            fix="Correct the reducer, or what the node returns, then retry.",
+            node=task.node.name,
+            field=field.name,
+        )
+        raised.__cause__ = error
+        raise FoldError(raised, wrote) from error
+
+
+def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: Callable[[], str]) -> FoldError:
+    wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
+    nodes = tuple(dict.fromkeys(t.node.name for t in wrote))
+    values = tuple(update[field.name] for t in wrote for update in t.updates if field.name in update)
+    why = (
+        "which has no aggregating reducer"
+        if not field.aggregates
+        else "one of them with Overwrite or DELETE, which allows no other write"
+    )
+    both = f"{one.node.name!r} and {two.node.name!r}" if one.node is not two.node else f"{one.node.name!r} twice"
+    return FoldError(
+        ConcurrentUpdateError(
+            f"Two tasks of one superstep wrote field {field.name!r}, {why}: {both}.",
+            where=where(),
+            known=", ".join(f"{t.id} wrote {short(u[field.name])}" for t in wrote for u in t.updates if field.name in u),
+            fix="Give the field a reducer (Annotated[T, append], ...), or let one node write it.",
+            field=field.name,
+            nodes=nodes,
+            node=two.node.name,
+            values=values,
+        ),
+        wrote,
+    )

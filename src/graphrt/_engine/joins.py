@@ -1,0 +1,46 @@
+"""Generations of a join (rule R5): which sources arrived, and whether it has fired."""
+
+from __future__ import annotations
+
+from typing import final
+
+from graphrt._plan.tables import JoinPlan
+
+
+@final
+class JoinState:
+    """The open generation of one join."""
+
+    __slots__ = ("arrived", "fired", "plan")
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self.plan = plan
+        self.arrived: set[int] = set()
+        self.fired = False
+
+    def arrive(self, source: int) -> bool:
+        """Count an arrival of *source*; True if the join fires now.
+
+        Before it fires, a repeat counts once. After it fired, first arrivals of the remaining sources are absorbed;
+        the generation closes when all have arrived, or when a counted source arrives again, which opens the next.
+        """
+        if self.fired and source in self.arrived:
+            self.arrived = set()
+            self.fired = False
+        self.arrived.add(source)
+        fires = not self.fired and len(self.arrived) >= self.plan.need
+        if fires:
+            self.fired = True
+        if self.fired and len(self.arrived) == len(self.plan.sources):
+            self.arrived = set()
+            self.fired = False
+        return fires
+
+    @property
+    def starved(self) -> bool:
+        """Whether sources arrived and the generation never fired."""
+        return bool(self.arrived) and not self.fired
+
+    def missing(self) -> list[int]:
+        """Sources that did not arrive, by index."""
+        return sorted(self.plan.sources - self.arrived)

@@ -1,0 +1,218 @@
+"""What a driver reported about a task: named, checked at the node's boundary (rule R7) and staged on the task.
+
+Nothing is folded here. A report about an attempt that is not open any more changes nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from graphrt._engine import retry
+from graphrt._engine.task import (
+    DONE,
+    DUE,
+    FAILED,
+    HANDLED,
+    PAUSED,
+    RUNNING,
+    Asked,
+    Failed,
+    Nested,
+    OpenInterrupt,
+    Stopped,
+    Task,
+    TimedOut,
+)
+from graphrt._plan.state import short
+from graphrt._plan.tables import NodePlan
+from graphrt.commands import Command, Interrupt, Send
+from graphrt.errors import GraphrtError, InputError, NodeError, UpdateError
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+
+def report(engine: Engine, task: Task, attempt: int, reply: Any) -> bool:
+    """Stage what attempt number *attempt* of *task* came to; `task.status` says what follows.
+
+    Returns:
+        False if the report is a duplicate or late: it changed nothing.
+    """
+    if task.attempt != attempt or task.status not in (DUE, RUNNING):
+        return False
+    kind = reply.__class__
+    if kind is dict or reply is None:
+        _try(engine, task, reply)
+    elif kind is Failed:
+        _fail(engine, task, reply.error, reply.retry_after_s, at_boundary=reply.at_boundary)
+    elif kind is TimedOut:
+        _fail(engine, task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
+    elif kind is Asked:
+        _pause(engine, task, reply.questions, reply.child)
+    elif kind is Stopped:
+        task.status = DUE
+    elif kind is Nested:
+        task.updates = reply.updates
+        _done(engine, task)
+    elif kind is Interrupt:
+        asked = [i for i in task.more().interrupts if i.key.startswith("returned")]
+        key = f"returned{len(asked)}"
+        _pause(engine, task, [OpenInterrupt(f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, reply.payload)])
+    else:
+        _try(engine, task, reply)
+    return True
+
+
+def _try(engine: Engine, task: Task, reply: Any) -> None:
+    try:
+        goto = None
+        update = reply
+        if isinstance(reply, Command):
+            goto = reply.goto
+            update = reply.update
+        if update is not None:
+            task.updates = (_checked(engine, task, update),)
+        task.goto = None if goto is None else engine.router().targets(goto, task.node)
+    except GraphrtError as error:
+        _fail(engine, task, error, None, at_boundary=True)
+        return
+    _done(engine, task)
+
+
+def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
+    update = engine.plan.update
+    node = task.node.name
+    entries = update.entries(returned)
+    if entries is None:
+        raise UpdateError(
+            f"Node {node!r} returned {_what(returned)}, which is no update: {short(returned)}.",
+            code="bad-update",
+            where=engine.where(task),
+            known=f"fields {', '.join(map(repr, engine.fields))}",
+            fix=_how(engine, returned),
+            node=node,
+        )
+    return update.checked(entries, node=node, where=engine.where(task))
+
+
+def _what(returned: Any) -> str:
+    if inspect.isawaitable(returned):
+        return "a coroutine that nobody awaited"
+    return f"a {type(returned).__name__}"
+
+
+def _how(engine: Engine, returned: Any) -> str:
+    if inspect.isawaitable(returned):
+        return "Define the node with async def, or await inside it."
+    if isinstance(returned, Send) or (isinstance(returned, list) and any(isinstance(x, Send) for x in returned)):
+        return "Return Command(goto=[Send(...), ...]), or return the Sends from a router."
+    if engine.plan.state.kind != "typeddict" and isinstance(returned, engine.plan.state.cls):
+        return "Return only what changes, as a mapping; a graph made by GraphBuilder.overwrite() takes whole states."
+    if engine.plan.update.kind == "overwrite":
+        return "Return the full next state: this graph was made by GraphBuilder.overwrite()."
+    return "Return a mapping of fields, None, a Command or an Interrupt."
+
+
+def _done(engine: Engine, task: Task) -> None:
+    if task.node.policy.interrupt_after and not any(i.key == "after" for i in task.more().interrupts):
+        question = OpenInterrupt(
+            f"{engine.interrupt_prefix(task)}after", "after", task.node.name, {"after": task.node.name}, static=True
+        )
+        _pause(engine, task, [question])
+        return
+    task.status = DONE
+
+
+def _pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
+    if engine.thread is None:
+        error = InputError(
+            f"Node {task.node.name!r} asked for an interrupt, but this run has no thread that could wait.",
+            code="interrupt-needs-thread",
+            where=engine.where(task),
+            fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
+            node=task.node.name,
+        )
+        _fail(engine, task, error, None, at_boundary=True, final=True)
+        return
+    extra = task.more()
+    known = {question.id for question in extra.interrupts}
+    extra.interrupts += [question for question in questions if question.id not in known]
+    if child is not None:
+        extra.child = child
+    task.status = PAUSED
+
+
+def pause_before(engine: Engine, task: Task) -> None:
+    """Ask before *task* may start: the node has interrupt_before."""
+    node = task.node.name
+    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, static=True)
+    _pause(engine, task, [question])
+
+
+def unpause(task: Task) -> None:
+    """Let a paused task go on, if all its questions are answered."""
+    extra = task.more()
+    if extra.child is not None:
+        if extra.child.take_answers():
+            extra.interrupts = [question for question in extra.interrupts if not question.answered]
+            task.status = DUE
+    elif all(question.answered for question in extra.interrupts):
+        task.status = DONE if extra.interrupts[-1].key == "after" else DUE
+
+
+def _fail(
+    engine: Engine,
+    task: Task,
+    error: BaseException,
+    hint_s: float | None,
+    *,
+    at_boundary: bool = False,
+    final: bool = False,
+) -> None:
+    node = task.node
+    extra = task.more()
+    policy = node.policy.retry
+    if policy is not None and not final and task.attempt < policy.attempts:
+        try:
+            again = retry.wants_retry(policy, error)
+        except Exception as broken:  # noqa: BLE001 - the predicate is user code
+            error.add_note(f"retry_on of node {node.name!r} raised {type(broken).__name__}: {broken}")
+            again = False
+        if again:
+            extra.delay_s = retry.delay(policy, task.id, task.attempt, hint_s)
+            extra.retries.append((task.attempt, extra.delay_s, error))
+            task.attempt += 1
+            task.status = DUE
+            return
+    extra.failure = error
+    extra.at_boundary = at_boundary
+    task.updates = ()
+    task.goto = None
+    task.status = HANDLED if node.on_error is not None and not final else FAILED
+
+
+def failure(engine: Engine, task: Task) -> BaseException:
+    """The error to raise for a task that failed for good."""
+    error = task.more().failure
+    assert error is not None  # noqa: S101 - a FAILED task has one
+    if not isinstance(error, Exception) or task.more().at_boundary:
+        return error
+    node: NodePlan = task.node
+    tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
+    timed_out = isinstance(error, TimeoutError) and str(error).startswith("no result within")
+    raised = NodeError(
+        f"Node {node.name!r} failed{tried}: {type(error).__name__}: {error}",
+        code="node-timeout" if timed_out else "node-failed",
+        where=engine.where(task),
+        fix="Look in the node; the cause is chained below."
+        + ("" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again."),
+        node=node.name,
+        superstep=task.superstep,
+        task_id=task.id,
+        thread=engine.thread,
+        run_id=engine.run_id,
+        graph=engine.plan.name,
+    )
+    raised.__cause__ = error
+    return raised

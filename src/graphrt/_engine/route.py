@@ -1,0 +1,257 @@
+"""From finished tasks to the next ones (rules R3, R4): edges, routers, Commands, in task order.
+
+Routers are asked here; joins are only told who arrived. Nothing is changed: the engine commits the result whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, final
+
+from graphrt._engine.task import HANDLED, Task
+from graphrt._plan.state import short
+from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
+from graphrt.commands import END, EndType, Send, StartType, node_name
+from graphrt.errors import RouteError, closest, names
+
+
+class Due(NamedTuple):
+    """One task of the next superstep, before it has a number."""
+
+    node: NodePlan
+    arg: Any = None
+    error: BaseException | None = None
+    """What failed in the node that this one handles."""
+    is_send: bool = False
+
+
+@final
+class Routed:
+    """Where the finished tasks lead."""
+
+    __slots__ = ("arrivals", "ends", "errors", "plain", "sends")
+
+    def __init__(self) -> None:
+        self.plain: dict[int, NodePlan] = {}
+        self.sends: list[Due] = []
+        self.arrivals: list[tuple[int, int]] = []
+        """(join, source) in task order."""
+        self.errors: dict[int, list[BaseException]] = {}
+        """Failures by the index of the on_error node that handles them."""
+        self.ends = False
+        """Whether a router said END."""
+
+    def due(self) -> list[Due]:
+        """The next tasks in task order: plain activations as their nodes were added, then Sends as emitted."""
+        plain = [Due(self.plain[at], error=self._error(at)) for at in sorted(self.plain)]
+        return plain + self.sends
+
+    def _error(self, at: int) -> BaseException | None:
+        found = self.errors.get(at)
+        if not found:
+            return None
+        return found[0] if len(found) == 1 else BaseExceptionGroup("several tasks failed", found)
+
+
+@final
+class Router:
+    """Asks routers and reads Commands for one plan."""
+
+    __slots__ = ("plan", "where")
+
+    def __init__(self, plan: Plan, where: Callable[[], str]) -> None:
+        self.plan = plan
+        self.where = where
+
+    def follow(self, tasks: Sequence[Task], view: Any, asked: tuple[BranchPlan, Any] | None = None) -> Routed:
+        """Where *tasks* lead, on the folded state *view*.
+
+        Edges and routers of a node are followed once, at its first task without a goto (decision 0005).
+
+        Args:
+            asked: A router that was asked already, and what it said.
+        """
+        result = Routed()
+        plain = result.plain
+        followed: set[int] = set()
+        for task in tasks:
+            node = task.node
+            if task.status == HANDLED:
+                handler = node.on_error
+                if isinstance(handler, NodePlan):
+                    plain[handler.index] = handler
+                    failure = task.extra.failure if task.extra else None
+                    if failure is not None:
+                        result.errors.setdefault(handler.index, []).append(failure)
+            elif task.goto is not None:
+                for target in task.goto:
+                    if target.__class__ is NodePlan:
+                        plain[target.index] = target
+                    elif target is not END:
+                        result.sends.append(target)
+            elif node.index not in followed:
+                followed.add(node.index)
+                self._edges(node, view, result, asked)
+        return result
+
+    def ask(self, node: NodePlan, view: Any) -> Routed:
+        """Where the edges of *node* lead on the state *view*; START's lead to the first tasks."""
+        result = Routed()
+        self._edges(node, view, result, None)
+        return result
+
+    def _edges(self, node: NodePlan, view: Any, result: Routed, asked: tuple[BranchPlan, Any] | None) -> None:
+        for target in node.static:
+            result.plain[target.index] = target
+        for branch in node.branches:
+            said = asked[1] if asked is not None and asked[0] is branch else self._ask(node, branch, view)
+            self._read(node, branch, said, result)
+        for join in node.arrives:
+            result.arrivals.append((join, node.index))
+
+    def _ask(self, node: NodePlan, branch: BranchPlan, view: Any) -> Any:
+        try:
+            return branch.router(view)
+        except Exception as error:
+            raise self.router_error(node, branch, error) from error
+
+    def router_error(self, node: NodePlan, branch: BranchPlan, error: BaseException) -> RouteError:
+        """The error of a router that raised."""
+        return RouteError(
+            f"Router {branch.router_name}() after {self._name(node)} raised {type(error).__name__}: {error}",
+            code="router-failed",
+            where=self.where(),
+            fix="Correct the router; retry asks only the router again, the nodes before it do not run again.",
+            node=self._node(node),
+        )
+
+    def _read(self, node: NodePlan, branch: BranchPlan, said: Any, result: Routed) -> None:
+        if isinstance(said, (list, tuple)):
+            for one in said:
+                self._one(node, branch, one, said, result)
+        else:
+            self._one(node, branch, said, said, result)
+
+    def _one(self, node: NodePlan, branch: BranchPlan, label: Any, said: Any, result: Routed) -> None:
+        if isinstance(label, Send):
+            result.sends.append(self.send(label, f"router {branch.router_name}() after {self._name(node)}", node))
+            return
+        if not isinstance(label, (str, int, Enum)):
+            hint = "Return [] to end the branch." if label is None else "Return a label, a list of labels or of Sends."
+            raise RouteError(
+                f"Router {branch.router_name}() after {self._name(node)} returned {short(said)}, which is no route.",
+                code="bad-route",
+                where=self.where(),
+                known=f"routes {names(_labels(branch))}",
+                fix=hint,
+                node=self._node(node),
+                value=said,
+            )
+        target = branch.table.get(label, NO_DEFAULT)
+        if target is NO_DEFAULT:
+            target = branch.default
+        if target is NO_DEFAULT:
+            guess = closest(label, [known for known in branch.table if isinstance(known, str)])
+            raise RouteError(
+                f"Router {branch.router_name}() after {self._name(node)} returned {short(label)}, which has no route.",
+                code="unknown-route",
+                where=self.where(),
+                known=f"routes {names(_labels(branch))}",
+                fix=f"Did you mean {guess!r}?" if guess else "Add a route for it, or a default=.",
+                node=self._node(node),
+                value=label,
+            )
+        if target is not None:
+            result.plain[target.index] = target
+        else:
+            result.ends = True
+
+    # -- Commands ------------------------------------------------------------------------------------------------
+
+    def targets(self, goto: Any, node: NodePlan) -> tuple[Any, ...]:
+        """The checked targets of a Command's goto: plans, END, Dues of Sends.
+
+        Raises:
+            RouteError: START, an unknown node, or one outside the node's declared `goto=`.
+        """
+        items = goto if isinstance(goto, (list, tuple)) else (goto,)
+        return tuple(self._target(item, node) for item in items)
+
+    def _target(self, item: Any, node: NodePlan) -> Any:
+        what = f"Command.goto of node {node.name!r}"
+        if isinstance(item, Send):
+            due = self.send(item, what, node)
+            self._declared(due.node.name, item, node, what)
+            return due
+        if isinstance(item, EndType):
+            self._declared(END, item, node, what)
+            return END
+        name = node_name(item)
+        plan = self.plan.by_name.get(name) if isinstance(name, str) else None
+        if plan is None:
+            raise self._unknown(item, what, node)
+        self._declared(plan.name, item, node, what)
+        return plan
+
+    def _declared(self, target: Any, item: Any, node: NodePlan, what: str) -> None:
+        if node.goto is not None and target not in node.goto:
+            raise RouteError(
+                f"{what} is {short(item)}, which its goto= does not declare.",
+                code="undeclared-goto",
+                where=self.where(),
+                known=f"declared {names(sorted(node.goto, key=str))}",
+                fix="Declare the target in goto=[...] of the node.",
+                node=self._node(node),
+                target=target if isinstance(target, str) else "END",
+            )
+
+    def send(self, send: Send, what: str, node: NodePlan) -> Due:
+        """The task that *send* starts.
+
+        Raises:
+            RouteError: Its node is END, START or unknown, or takes no context to see the argument in.
+        """
+        plan = self.plan.by_name.get(send.node) if isinstance(send.node, str) else None
+        if plan is None:
+            raise self._unknown(send.node, f"A Send of {what[0].lower() + what[1:]}", node)
+        if not plan.wants_context and plan.child is None:
+            raise RouteError(
+                f"A Send of {what[0].lower() + what[1:]} goes to node {plan.name!r}, which takes no context and so "
+                "cannot see its argument.",
+                code="send-without-context",
+                where=self.where(),
+                fix=f"Define it as {plan.name}(state, ctx) and read ctx.arg, or route to it plainly.",
+                node=self._node(node),
+                target=plan.name,
+            )
+        return Due(plan, send.arg, None, True)
+
+    def _unknown(self, item: Any, what: str, node: NodePlan) -> RouteError:
+        if isinstance(item, (StartType, EndType)):
+            end = isinstance(item, EndType)
+            text = f"{what} goes to {item.name}, where no task can run."
+            fix = "Put END itself into goto or the routes." if end else "Name the node that START leads to."
+        else:
+            guess = closest(item, self.plan.by_name)
+            text = f"{what} names a node that does not exist: {short(item)}."
+            fix = f"Did you mean {guess!r}?" if guess else "Name a node of the graph."
+        return RouteError(
+            text,
+            code="unknown-target",
+            where=self.where(),
+            known=f"nodes {names(self.plan.by_name)}",
+            fix=fix,
+            node=self._node(node),
+            target=item if isinstance(item, str) else short(item),
+        )
+
+    def _name(self, node: NodePlan) -> str:
+        return "START" if node.index < 0 else f"node {node.name!r}"
+
+    def _node(self, node: NodePlan) -> str | None:
+        return None if node.index < 0 else node.name
+
+
+def _labels(branch: BranchPlan) -> list[Any]:
+    return [label for label in branch.table if not isinstance(label, EndType)]

@@ -1,0 +1,182 @@
+"""The fast path: supersteps of one plain task, one after another, over the same tables as the general path.
+
+It changes nothing before the first odd thing (an unknown key, a Command, a list of labels, an error): then it hands
+the reply to the general path, which meets the same thing again and names it. Only `engine` and the run flow call it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt._engine.fold import CONTAINERS, Prefix
+from graphrt._engine.ownership import SOLE, getrefcount
+from graphrt._engine.route import Due
+from graphrt._engine.task import DONE, Task
+from graphrt._plan.fields import ABSENT, APPEND, LAST
+from graphrt.commands import DELETE, Replacement
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+_MARKERS: Final = frozenset({Replacement, type(DELETE)})
+
+
+def straight(engine: Engine) -> Task | None:
+    """The one plain task that is due, counted and ready to call; None if this is not the fast path's shape."""
+    due = engine.due
+    if len(due) != 1 or not engine.fast or engine.log is not None or engine.tasks:
+        return None
+    node, _, error, is_send = due[0]
+    if is_send or error is not None or not node.straight:
+        return None
+    at = node.index
+    if engine.visits[at] >= engine.visit_limits[at] or engine.steps >= engine.max_steps:
+        return None
+    engine.visits[at] += 1
+    engine.steps += 1
+    engine.superstep += 1
+    engine.due = []
+    call = engine.call = Task(node, 0, engine.superstep, None, engine.take_view(), engine)
+    if engine.tape is not None:
+        call.plain = 0  # the driver's long way measures the time
+    return call
+
+
+def advance(engine: Engine, reply: Any) -> Task | None:
+    """Fold and route what the called node returned, and make the next call ready.
+
+    Returns:
+        The next call. None if the run goes on by the general path: with the open task in `engine.tasks`, whose
+        outcome is *reply*, or with what is in `engine.due`.
+    """
+    call: Task = engine.call  # type: ignore[assignment]  # straight() or this function set it
+    values = engine.values
+    sizes = engine.sizes
+    for name, size in sizes.items():
+        if len(values[name]) != size:
+            return _leave(engine, call, reply)
+    node = call.node
+    if not node.simple:
+        return _leave(engine, call, reply)
+    out: dict[str, Any] = {}
+    grown: list[tuple[str, list[Any], list[Any]]] = []
+    checked: dict[str, Any] | None = None
+    if reply.__class__ is dict:
+        call.state = None  # our own view must not count as another owner
+        if engine.watched:
+            checked = {}
+        fields = engine.fields
+        try:
+            for name, value in reply.items():
+                if value.__class__ in _MARKERS:
+                    return _leave(engine, call, reply)
+                field = fields[name]
+                value = field.check(value)
+                if checked is not None:
+                    checked[name] = value
+                if field.kind == LAST:
+                    out[name] = value
+                elif field.kind == APPEND:
+                    if getrefcount(values[name]) == SOLE and values[name].__class__ is list:
+                        grown.append((name, values[name], value))
+                    else:
+                        out[name] = field.reduce(values[name], value)
+                else:
+                    current = values[name]
+                    out[name] = field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
+        except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and names it
+            return _leave(engine, call, reply)
+        for _, owned, items in grown:
+            owned.extend(items)
+        new = {**values, **out}
+        view = engine.make_view(new)
+    elif reply is None:
+        new, view = values, call.state
+    else:
+        return _leave(engine, call, reply)
+
+    router = node.router
+    if router is None:
+        target = node.next
+    else:
+        said: Any = engine  # stands for: the router said nothing
+        try:
+            said = router(view)
+            target = node.table[said]
+        except Exception:  # noqa: BLE001 - an error or no plain label: the general path says which
+            for name, owned, _ in grown:  # what looked at the longer list keeps it; the state goes back
+                values[name] = owned[: sizes[name]]
+            if said is not engine:
+                engine.asked = (node.branches[0], said)
+            return _leave(engine, call, reply)
+
+    # Nothing can fail any more: commit.
+    if engine.watched:
+        _note(engine, call, checked, out, grown)
+    for name, value in out.items():
+        if value.__class__ in CONTAINERS:
+            sizes[name] = len(value)
+        elif name in sizes:
+            del sizes[name]
+    for name, owned, _ in grown:
+        sizes[name] = len(owned)
+    engine.values = new
+    if target is not None:
+        at = target.index
+        visits = engine.visits[at]
+        if target.straight and visits < engine.visit_limits[at] and engine.steps < engine.max_steps:
+            engine.visits[at] = visits + 1
+            engine.steps += 1
+            engine.superstep += 1
+            if target.plain == 0 or engine.watched:
+                call = engine.call = Task(target, 0, engine.superstep, None, view, engine)
+                if engine.tape is not None:
+                    call.plain = 0
+            else:  # nobody keeps a plain call: use it again
+                call.node, call.fn, call.plain, call.state = target, target.fn, target.plain, view
+            return call
+        engine.due = [Due(target)]
+    engine.call = None
+    engine.view = view
+    return None
+
+
+def _leave(engine: Engine, call: Task, reply: Any) -> None:
+    call.superstep = engine.superstep
+    if call.state is None:
+        call.state = engine.make_view(engine.values)
+    engine.call = None
+    engine.tasks = [call]
+
+
+def _note(
+    engine: Engine, call: Task, checked: dict[str, Any] | None, out: dict[str, Any], grown: list[tuple[str, Any, Any]]
+) -> None:
+    """Tell the parent's trail and the tape what this superstep did."""
+    if checked:
+        engine.follow(checked)
+    if engine.tape is not None:
+        undo: dict[str, Any] = {name: _before(engine, name) for name in out}
+        for name, _, _items in grown:
+            undo[name] = Prefix(engine.sizes[name])
+        call.state = None
+        call.status = DONE
+        call.updates = () if checked is None else (checked,)
+        engine.tape.record(call, undo)
+
+
+def _before(engine: Engine, name: str) -> Any:
+    value = engine.values.get(name, ABSENT)
+    if engine.fields[name].kind == APPEND and value.__class__ in (list, tuple):
+        return Prefix(len(value))  # the new value starts with the old one
+    return value
+
+
+def park(engine: Engine) -> None:
+    """Leave the fast path before the next call was made: its task is the open superstep."""
+    call = engine.call
+    if call is not None:
+        call.superstep = engine.superstep
+        call.plain = call.node.plain
+        engine.call = None
+        engine.tasks = [call]

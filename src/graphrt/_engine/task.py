@@ -1,0 +1,182 @@
+"""A task (one activation of one node in one superstep), and what a driver may report about it.
+
+Plain values only. Who creates tasks is the engine; who runs them is a driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+from graphrt._plan.tables import NodePlan
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+    from graphrt.events import Usage
+
+DUE, RUNNING, DONE, HANDLED, PAUSED, FAILED = range(6)
+"""Status of a task: to be started; started; its update is staged; it failed and its on_error node takes over;
+it waits for answers; it failed for good."""
+
+
+@final
+class OpenInterrupt:
+    """A question that a task asked; it stands until it is answered."""
+
+    __slots__ = ("answer", "answered", "id", "key", "logged", "node", "payload", "static")
+
+    def __init__(self, id: str, key: str, node: str, payload: Any, *, static: bool = False) -> None:
+        self.id = id
+        self.key = key
+        """Ordinal or user's key inside the task."""
+        self.node = node
+        self.payload = payload
+        self.static = static
+        """Asked by interrupt_before or interrupt_after: any answer lets the task go on."""
+        self.answered = False
+        self.answer: Any = None
+        self.logged = False
+
+
+@final
+class Extra:
+    """What only some tasks have: made at first need."""
+
+    __slots__ = (
+        "activation_error",
+        "at_boundary",
+        "child",
+        "delay_s",
+        "duration_s",
+        "effects",
+        "failure",
+        "interrupts",
+        "retries",
+        "usage",
+    )
+
+    def __init__(self) -> None:
+        self.activation_error: BaseException | None = None
+        """`ctx.error`: what failed in the node that this one handles."""
+        self.at_boundary = False
+        """The failure is graphrt's own word about the task, to be raised as it is."""
+        self.interrupts: list[OpenInterrupt] = []
+        self.effects: dict[str, Any] = {}
+        self.usage: Usage | None = None
+        self.failure: BaseException | None = None
+        self.retries: list[tuple[int, float, BaseException]] = []
+        self.delay_s = 0.0
+        self.duration_s = 0.0
+        self.child: Any = None
+        """The parked engine of a nested graph."""
+
+
+@final
+class Task:
+    """One activation of one node in one superstep."""
+
+    __slots__ = (
+        "arg",
+        "attempt",
+        "engine",
+        "extra",
+        "fn",
+        "goto",
+        "index",
+        "node",
+        "plain",
+        "state",
+        "status",
+        "superstep",
+        "timeout_s",
+        "updates",
+    )
+
+    def __init__(self, node: NodePlan, index: int, superstep: int, arg: Any, state: Any, engine: Engine) -> None:
+        self.node = node
+        self.fn = node.fn
+        self.plain = node.plain
+        self.index = index
+        self.superstep = superstep
+        self.arg = arg
+        self.state = state
+        """The snapshot, as an instance of the state class; dropped at the end of the superstep."""
+        self.engine = engine
+        self.attempt = 1
+        self.status = DUE
+        self.updates: tuple[dict[str, Any], ...] = ()
+        """Validated updates: one, or those of a nested graph in its commit order."""
+        self.goto: tuple[Any, ...] | None = None
+        """Checked targets of a Command: NodePlan, END, or (NodePlan, arg) for a Send."""
+        self.timeout_s: float | None = None
+        self.extra: Extra | None = None
+
+    @property
+    def id(self) -> str:
+        """Derived, stable over re-execution, unique in the thread."""
+        return f"{self.engine.path}{self.superstep}.{self.index}:{self.node.name}"
+
+    def more(self) -> Extra:
+        """The extra part, made if it is not there."""
+        extra = self.extra
+        if extra is None:
+            extra = self.extra = Extra()
+        return extra
+
+    def open_interrupts(self) -> list[OpenInterrupt]:
+        """Questions without an answer, in the order asked."""
+        return [i for i in self.extra.interrupts if not i.answered] if self.extra else []
+
+
+@final
+class Failed:
+    """Reported: the attempt raised."""
+
+    __slots__ = ("at_boundary", "error", "retry_after_s")
+
+    def __init__(self, error: BaseException, retry_after_s: float | None = None, *, at_boundary: bool = False) -> None:
+        self.error = error
+        self.retry_after_s = retry_after_s
+        """Seconds that the error asks to wait before another attempt."""
+        self.at_boundary = at_boundary
+        """The error is graphrt's own word about the task, and is raised as it is."""
+
+
+@final
+class TimedOut:
+    """Reported: the attempt took longer than it may, and was cancelled or abandoned."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+@final
+class Asked:
+    """Reported: the attempt paused with questions; `child` holds the parked engine of a nested graph."""
+
+    __slots__ = ("child", "questions")
+
+    def __init__(self, questions: list[OpenInterrupt], child: Any = None) -> None:
+        self.questions = questions
+        self.child = child
+
+
+@final
+class Nested:
+    """Reported: a nested graph ended; its updates in commit order."""
+
+    __slots__ = ("updates",)
+
+    def __init__(self, updates: tuple[dict[str, Any], ...]) -> None:
+        self.updates = updates
+
+
+@final
+class Stopped:
+    """Reported: the attempt was cancelled, or never started, because the superstep stops."""
+
+    __slots__ = ()
+
+
+STOPPED: Final = Stopped()

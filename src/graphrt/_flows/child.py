@@ -1,0 +1,171 @@
+"""Runs inside runs: a nested graph as the body of one task (rule R17).
+
+The child has no thread of its own. It starts with its parent's values of the shared fields, and its updates, not its
+final values, become the task's updates. Its engine stays on the task, so that a resume or a retry continues it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphrt._engine.engine import Engine
+from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
+from graphrt._flows.effects import Control, Flow
+from graphrt._flows.run import CANCELLED, INTERRUPTED, Watch, run
+from graphrt._plan.state import short
+from graphrt._plan.tables import Plan
+from graphrt.errors import DeadlineError, GraphrtError, InputError, LimitError
+from graphrt.limits import Limits
+
+
+def nested(task: Task, control: Control) -> Flow:
+    """Drive the nested graph of *task*; returns the reply for its parent's engine."""
+    parent: Engine = task.engine
+    plan = task.node.child
+    assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
+    extra = task.more()
+    engine: Engine | None = extra.child
+    try:
+        limits = _limits(plan, task)
+        if engine is None:
+            engine = _begin(task, parent, plan, limits)
+            extra.child = engine
+        else:
+            engine.limit(limits)
+            engine.retry()
+        status = yield from run(engine, control, Watch(records=False))
+    except DeadlineError as error:
+        own_s = plan.limits.deadline_s
+        if task.timeout_s is not None and (own_s is None or task.timeout_s <= own_s):
+            return TimedOut(task.timeout_s)
+        return Failed(error, at_boundary=True)
+    except GraphrtError as error:
+        return Failed(error, at_boundary=True)
+    if status == CANCELLED:
+        return STOPPED
+    if status == INTERRUPTED:
+        return Asked(engine.open_interrupts(), engine)
+    extra.usage = engine.usage
+    try:
+        return Nested(_output(task, parent, engine))
+    except GraphrtError as error:
+        return Failed(error, at_boundary=True)
+
+
+def _limits(plan: Plan, task: Task) -> Limits:
+    if task.timeout_s is None:
+        return plan.limits
+    own_s = plan.limits.deadline_s
+    return Limits(deadline_s=task.timeout_s if own_s is None else min(own_s, task.timeout_s)).over(plan.limits)
+
+
+def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
+    if parent.depth + 1 > parent.limits.max_depth:
+        raise LimitError(
+            f"Node {task.node.name!r} nests graph {plan.name!r} {parent.depth + 1} levels deep.",
+            code="depth-limit",
+            where=parent.where(task),
+            known=f"max_depth={parent.limits.max_depth}",
+            fix="Raise Limits(max_depth=...) if the nesting is meant.",
+            limit=parent.limits.max_depth,
+            node=task.node.name,
+        )
+    given = _input(task, parent, plan)
+    where = f"nested graph {plan.name!r}, {parent.where(task)}"
+    values = plan.state.initial(given, where=where, only=plan.spec.input_names)
+    engine = Engine(plan, limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
+    engine.run_id = parent.run_id
+    engine.depth = parent.depth + 1
+    inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
+    engine.limit(inherited.over(limits))
+    engine.log = [] if parent.log is not None else None
+    shared = {
+        name
+        for name, field in plan.state.fields.items()
+        if not field.aggregates and name in parent.fields and not parent.fields[name].aggregates
+    }
+    engine.leave_trail(frozenset(shared))
+    engine.start(values)
+    return engine
+
+
+def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
+    wanted: Any = task.node.policy.input
+    values = parent.values
+    given: dict[str, Any]
+    if wanted is None:
+        names = plan.spec.input_names if plan.spec.input_names is not None else plan.state.fields
+        given = {name: values[name] for name in names if name in values}
+    elif isinstance(wanted, Mapping):
+        given = {mine: values[theirs] for mine, theirs in wanted.items() if theirs in values}
+    else:
+        made = _call(wanted, task.state, "input", task, parent)
+        if not isinstance(made, Mapping):
+            raise InputError(
+                f"input= of nested graph {task.node.name!r} returned {short(made)}, which is no mapping.",
+                code="bad-input",
+                where=parent.where(task),
+                fix="Return a mapping of the nested graph's fields.",
+                node=task.node.name,
+            )
+        given = dict(made)
+    if task.arg is None:
+        return given
+    if isinstance(task.arg, Mapping):
+        return {**given, **task.arg}
+    raise InputError(
+        f"A Send to nested graph {task.node.name!r} has the argument {short(task.arg)}, which is no mapping.",
+        code="bad-input",
+        where=parent.where(task),
+        fix="Send a mapping of the nested graph's fields.",
+        node=task.node.name,
+    )
+
+
+def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any], ...]:
+    wanted: Any = task.node.policy.output
+    node, where = task.node.name, parent.where(task)
+    update = parent.plan.update
+    if callable(wanted) and not isinstance(wanted, Mapping):
+        made = _call(wanted, engine.make_view(engine.values), "output", task, parent)
+        if made is None:
+            return ()
+        entries = update.entries(made)
+        if entries is None:
+            raise InputError(
+                f"output= of nested graph {node!r} returned {short(made)}, which is no update.",
+                code="bad-update",
+                where=where,
+                fix="Return a mapping of the parent's fields.",
+                node=node,
+            )
+        return (update.checked(entries, node=node, where=where),)
+    pairs = _output_names(wanted, parent, engine.plan)
+    found = []
+    for wrote in engine.trail or ():
+        mine = {theirs: wrote[name] for theirs, name in pairs if name in wrote}
+        if mine:
+            found.append(update.checked(mine, node=node, where=where))
+    return tuple(found)
+
+
+def _output_names(wanted: Any, parent: Engine, plan: Plan) -> list[tuple[str, str]]:
+    """(parent's field, child's field) pairs."""
+    if isinstance(wanted, Mapping):
+        return list(wanted.items())
+    names = plan.spec.output_names if plan.spec.output_names is not None else plan.state.fields
+    return [(name, name) for name in plan.state.fields if name in names and name in parent.plan.update.names]
+
+
+def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent: Engine) -> Any:
+    try:
+        return fn(state)
+    except Exception as error:
+        raise InputError(
+            f"{option}= of nested graph {task.node.name!r} raised {type(error).__name__}: {error}",
+            code="bad-mapping",
+            where=parent.where(task),
+            fix="Correct the mapping function.",
+            node=task.node.name,
+        ) from error

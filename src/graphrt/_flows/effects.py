@@ -1,0 +1,109 @@
+"""What a flow may ask of a driver. Imperative values; a `Task` that is yielded asks to run it and send its reply.
+
+A driver answers each effect with what its docstring says. Nothing is performed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias, final
+
+from graphrt._engine.log import Logged
+from graphrt._engine.task import Task
+
+Flow: TypeAlias = Generator[Any, Any, Any]
+"""Yields effects and Tasks, is sent their answers, returns its result."""
+
+
+@final
+class Start:
+    """Start several tasks; answered at once with None. Their replies come by `Collect`."""
+
+    __slots__ = ("tasks",)
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.tasks = tasks
+
+
+@final
+class Collect:
+    """Wait until started tasks have ended; answered with 1..n (task, attempt, reply) in any order.
+
+    The driver may wait for all of them, but returns as soon as one failed, and when the run is to halt.
+    """
+
+    __slots__ = ()
+
+
+@final
+class Stop:
+    """Cancel what was started and is not collected; answered with the replies of what ended all the same.
+
+    Async tasks are cancelled and awaited; sync tasks that did not start never start; started ones are awaited for at
+    most the grace time and are abandoned then.
+    """
+
+    __slots__ = ()
+
+
+@final
+class Sleep:
+    """Wait *seconds*, or until the run is to halt; answered with None."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+@final
+class Now:
+    """Read the monotonic clock; answered with seconds."""
+
+    __slots__ = ()
+
+
+@final
+class Record:
+    """Write entries; answered with None once they are stored."""
+
+    __slots__ = ("logged",)
+
+    def __init__(self, logged: Sequence[Logged]) -> None:
+        self.logged = logged
+
+
+@final
+class Publish:
+    """Hand *item* of *mode* to whoever watches; answered with None."""
+
+    __slots__ = ("item", "mode")
+
+    def __init__(self, mode: str, item: Any) -> None:
+        self.mode = mode
+        self.item = item
+
+
+COLLECT, STOP, NOW = Collect(), Stop(), Now()
+
+
+@final
+class Control:
+    """How the outside asks a run to halt. Set from any worker thread; read between effects."""
+
+    __slots__ = ("halt", "on_halt", "watched")
+
+    def __init__(self) -> None:
+        self.halt: str | None = None
+        """Why the run is to halt, None while it may go on."""
+        self.on_halt: list[Any] = []
+        """Called without arguments when `halt` is set: drivers wake up what waits."""
+        self.watched = False
+        """Whether somebody can cancel the run: it has a thread. Else only its caller can."""
+
+    def cancel(self, reason: str) -> None:
+        """Ask the run to halt; the first reason stands."""
+        if self.halt is None:
+            self.halt = reason
+        for wake in list(self.on_halt):
+            wake()

@@ -1,0 +1,276 @@
+"""The run loop, written once: begin, run, commit, until nothing is due, somebody must answer, or it fails.
+
+Effects are asked here and never performed. What follows from what is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from graphrt import events
+from graphrt._engine import log, outcome, straight
+from graphrt._engine.engine import Engine
+from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
+from graphrt._flows.effects import COLLECT, NOW, STOP, Control, Flow, Publish, Record, Sleep, Start
+from graphrt.errors import DeadlineError
+
+COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "cancelled", "failed"
+
+
+@final
+class Watch:
+    """Who looks on while a run goes: which items are published, and whether entries are written by this flow."""
+
+    __slots__ = ("any", "records", "steps", "updates", "values")
+
+    def __init__(self, *, steps: bool = False, updates: bool = False, values: bool = False, records: bool = True) -> None:
+        self.steps = steps
+        self.updates = updates
+        self.values = values
+        self.any = steps or updates or values
+        self.records = records
+        """False in a nested graph: its entries are written with its parent's commit."""
+
+
+UNWATCHED: Final = Watch()
+
+
+def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
+    """Drive *engine* until it completes, pauses, is cancelled or fails.
+
+    Returns:
+        The status: completed, interrupted or cancelled.
+
+    Raises:
+        GraphrtError: The run failed; its open superstep can be retried.
+        BaseException: What a node or the caller raised that is no Exception (Ctrl-C, a cancelled task).
+    """
+    try:
+        status = yield from _drive(engine, control, watch)
+    except Exception as error:
+        log.note(engine, events.RunFailed(error=type(error).__name__, message=log.first_line(error), node=_node(error)))
+        yield from _flush(engine, watch)
+        raise
+    except GeneratorExit:
+        raise  # the driver is gone: nothing can be asked any more
+    except BaseException as error:
+        straight.park(engine)
+        yield from _stop(engine)
+        log.note(engine, events.RunCancelled(reason=type(error).__name__))
+        yield from _flush(engine, watch)
+        raise
+    if status == CANCELLED:
+        log.note(engine, events.RunCancelled(reason=control.halt or "cancelled"))
+    elif status == INTERRUPTED:
+        log.note(engine, events.RunInterrupted(interrupts=tuple(q.id for q in engine.open_interrupts())))
+    else:
+        log.note(engine, events.RunCompleted(steps=engine.steps))
+    yield from _flush(engine, watch)
+    return status
+
+
+def _node(error: Exception) -> str | None:
+    node: str | None = getattr(error, "node", None)
+    return node
+
+
+def _flush(engine: Engine, watch: Watch) -> Flow:
+    if engine.log and watch.records:
+        yield Record(log.take(engine))
+
+
+def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
+    deadline_s: float | None = None
+    if engine.limits.deadline_s is not None:
+        deadline_s = (yield NOW) + engine.limits.deadline_s
+    yield from _flush(engine, watch)
+    advance = straight.advance
+    while True:
+        if control.halt is not None:
+            return CANCELLED
+        call = straight.straight(engine)
+        if call is not None:
+            reply: Any = None
+            while call is not None:
+                reply = yield call
+                if control.halt is not None and reply is STOPPED:
+                    straight.park(engine)
+                    return CANCELLED
+                call = advance(engine, reply)
+                if watch.any:
+                    yield from _publish(engine, watch)
+                if control.halt is not None:
+                    straight.park(engine)
+                    break
+            if engine.tasks and call is None:  # the reply was odd: the general path takes it
+                engine.report(engine.tasks[0], 1, reply)
+        elif not engine.begin() and not engine.quiesce():
+            return COMPLETED
+        if engine.tasks:
+            status = yield from _superstep(engine, control, watch, deadline_s)
+            if status is not None:
+                return status
+
+
+def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float | None) -> Flow:
+    """Run the open superstep to its commit; a status if the run ends before it."""
+    due = [task for task in engine.tasks if task.status == DUE]
+    if len(due) == 1:
+        yield from _one(engine, due[0], control, deadline_s)
+    elif due:
+        yield from _many(engine, due, control, deadline_s)
+    failed = engine.failed()
+    if failed is not None:
+        yield from _show(engine, watch, FAILED)
+        _log_failure(engine)
+        raise outcome.failure(engine, failed)
+    if any(task.status == DUE for task in engine.tasks):
+        return CANCELLED  # the run halts; what is due runs at the next drive
+    if any(task.status == PAUSED for task in engine.tasks):
+        for task in engine.tasks:
+            if task.status == PAUSED:
+                log.raised(engine, task)
+        yield from _show(engine, watch, PAUSED)
+        return INTERRUPTED
+    try:
+        engine.commit()
+    except Exception:
+        yield from _show(engine, watch, FAILED)
+        raise
+    yield from _flush(engine, watch)
+    if watch.any:
+        yield from _publish(engine, watch)
+    return None
+
+
+def _log_failure(engine: Engine) -> None:
+    if engine.log is not None:
+        for task in engine.tasks:
+            if task.status == FAILED:
+                log.outcome(engine, task)
+
+
+def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None) -> Flow:
+    """Run one task, with its retries, in the caller."""
+    while task.status == DUE and control.halt is None:
+        wait_s = task.extra.delay_s if task.extra is not None else 0.0
+        if wait_s > 0.0:
+            task.more().delay_s = 0.0
+            yield Sleep(wait_s)
+            if control.halt is not None:
+                return
+        by_deadline = yield from _set_timeout(engine, task, deadline_s)
+        engine.snapshot_for(task)
+        reply = yield task
+        if by_deadline and reply.__class__ is TimedOut:
+            engine.report(task, task.attempt, STOPPED)
+            raise _deadline(engine)
+        engine.report(task, task.attempt, reply)
+        if reply is STOPPED:
+            return
+
+
+def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
+    """Run several tasks; stop the others as soon as one failed for good."""
+    timed: set[int] = set()
+    if deadline_s is not None or engine.limits.timeout_s is not None or any(t.node.policy.timeout_s for t in due):
+        for task in due:
+            if (yield from _set_timeout(engine, task, deadline_s)):
+                timed.add(task.index)
+    for task in due:
+        engine.snapshot_for(task)
+        task.status = RUNNING
+    yield Start(due)
+    left = len(due)
+    late = False
+    while left:
+        if control.halt is not None:
+            yield from _stop(engine)
+            return
+        failed = False
+        for task, attempt, reply in (yield COLLECT):
+            if reply.__class__ is TimedOut and task.index in timed:
+                reply, late = STOPPED, True
+            if not engine.report(task, attempt, reply):
+                continue
+            if task.status == DUE and reply is not STOPPED:  # one more attempt
+                if (yield from _set_timeout(engine, task, deadline_s)):
+                    timed.add(task.index)
+                engine.snapshot_for(task)
+                task.status = RUNNING
+                yield Start((task,))
+            else:
+                left -= 1
+                failed = failed or task.status == FAILED
+        if failed or late:
+            yield from _stop(engine)
+            break
+    if late and engine.failed() is None:
+        raise _deadline(engine)
+
+
+def _stop(engine: Engine) -> Flow:
+    """End what runs; what ended all the same keeps its outcome, the rest is due again at the next drive."""
+    for task, attempt, reply in (yield STOP):
+        engine.report(task, attempt, reply)
+    for task in engine.tasks:
+        if task.status == RUNNING:
+            task.status = DUE
+
+
+def _set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
+    """Set the seconds that the attempt may take; True if the run's deadline comes before the node's timeout."""
+    own_s = task.node.policy.timeout_s
+    timeout_s = own_s if own_s is not None else engine.limits.timeout_s
+    if deadline_s is None:
+        task.timeout_s = timeout_s
+        return False
+    remaining = deadline_s - (yield NOW)
+    if remaining <= 0:
+        task.status = DUE
+        raise _deadline(engine)
+    by_deadline = timeout_s is None or remaining < timeout_s
+    task.timeout_s = remaining if by_deadline else timeout_s
+    return by_deadline
+
+
+def _deadline(engine: Engine) -> DeadlineError:
+    return DeadlineError(
+        f"The run took longer than {engine.limits.deadline_s:g} s; open: {', '.join(map(repr, engine.pending()))}.",
+        where=engine.where(),
+        known=f"deadline_s={engine.limits.deadline_s:g}, {engine.steps} supersteps made",
+        fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s. Finished tasks do not run again.",
+        limit=engine.limits.deadline_s,
+        graph=engine.plan.name,
+        superstep=engine.superstep,
+        thread=engine.thread,
+        run_id=engine.run_id,
+        nodes=engine.pending(),
+        state=engine.make_view(engine.values),
+    )
+
+
+def _publish(engine: Engine, watch: Watch) -> Flow:
+    """Publish what the last commit did."""
+    tape = engine.tape
+    steps = tape.take() if tape is not None else ()
+    for step in steps:
+        if watch.steps:
+            yield Publish("steps", step)
+        if watch.updates:
+            yield Publish("updates", {step.node: step.update})
+    if watch.values and not engine.tasks:
+        yield Publish("values", engine.make_view(engine.values))
+
+
+def _show(engine: Engine, watch: Watch, status: int) -> Flow:
+    """Publish a step for each task that did not get to a commit: it failed, or it waits."""
+    if not watch.steps or engine.tape is None:
+        return
+    for task in engine.tasks:
+        if task.status == status:
+            task.state = None
+            engine.tape.record(task, {})
+    for step in engine.tape.take():
+        yield Publish("steps", step)

@@ -1,0 +1,82 @@
+"""The shape of a user's function: what it takes, whether it is async. Functions are looked at, never called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple
+
+_VARARGS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x20, 0x80, 0x200
+
+
+class Shape(NamedTuple):
+    """What the plan needs to know of a function."""
+
+    wants_context: bool
+    is_async: bool
+    problem: str | None = None
+    """Why it cannot be a node."""
+
+
+def node_shape(fn: Any) -> Shape:
+    """The shape of a node's function: `fn(state)` or `fn(state, ctx)`.
+
+    The second positional parameter is the context if it has no default.
+    """
+    if isinstance(fn, FunctionType):
+        return _from_code(fn, bound=0)
+    if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
+        return _from_code(fn.__func__, bound=1)
+    if not callable(fn):
+        return Shape(False, False, f"{fn!r} cannot be called")
+    call = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
+    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        return Shape(False, is_async, "it is a generator: a node returns one update")
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature: called with the state alone
+        return Shape(False, is_async)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = sum(1 for p in positional if p.default is p.empty)
+    star = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    missing = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    return _judge(len(positional), required, star, missing, is_async)
+
+
+def _from_code(fn: FunctionType, bound: int) -> Shape:
+    code = fn.__code__
+    flags = code.co_flags
+    if flags & (_GENERATOR | _ASYNC_GENERATOR):
+        return Shape(False, False, "it is a generator: a node returns one update")
+    positional = code.co_argcount - bound
+    required = positional - len(fn.__defaults__ or ())
+    missing: list[str] = []
+    if code.co_kwonlyargcount:
+        only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        missing = [name for name in only if name not in (fn.__kwdefaults__ or {})]
+    is_async = bool(flags & _COROUTINE) or inspect.iscoroutinefunction(fn)
+    return _judge(positional, max(required, 0), bool(flags & _VARARGS), missing, is_async)
+
+
+def _judge(positional: int, required: int, star: bool, missing: list[str], is_async: bool) -> Shape:
+    if missing:
+        return Shape(False, is_async, f"it has keyword-only parameters without a default: {', '.join(missing)}")
+    if required > 2:
+        return Shape(False, is_async, f"it wants {required} positional arguments")
+    if positional == 0 and not star:
+        return Shape(False, is_async, "it takes no positional argument")
+    return Shape(required == 2, is_async)
+
+
+def router_problem(fn: Callable[..., Any]) -> str | None:
+    """Why *fn* cannot be a router, or None: a router is a plain function of the state."""
+    shape = node_shape(fn)
+    if shape.problem:
+        return shape.problem.replace("a node returns one update", "a router returns labels or Sends")
+    if shape.is_async:
+        return "it is async: a router is a pure plain function; put the work into a node that returns a Command"
+    if shape.wants_context:
+        return "it wants two arguments: a router sees the state alone"
+    return None

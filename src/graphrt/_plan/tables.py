@@ -1,0 +1,229 @@
+"""The frozen plan that the engine runs: nodes by index, resolved edges, joins. Built once from a valid spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+from graphrt._plan import specs
+from graphrt._plan.cache import DEFAULT_SIZE, NodeCache
+from graphrt._plan.shape import node_shape
+from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, Policy
+from graphrt._plan.state import StateSchema, Values
+from graphrt._plan.updates import UpdateSchema
+from graphrt.commands import END, START, EndType
+from graphrt.limits import Limits
+
+CALL_SYNC, CALL_ASYNC, CALL_WITH_CONTEXT = 1, 2, 0
+"""How a node is called: `fn(state)`, `await fn(state)`, or by the driver's long way (context, timeout, child)."""
+
+NO_DEFAULT: Final = object()
+"""The branch has no route for other labels."""
+
+
+@final
+class NodePlan:
+    """One node, with its edges resolved to other plans. Frozen once the plan is built."""
+
+    __slots__ = (
+        "arrives",
+        "branches",
+        "cache",
+        "child",
+        "fn",
+        "goto",
+        "index",
+        "is_async",
+        "max_visits",
+        "name",
+        "next",
+        "on_error",
+        "on_fatigue",
+        "plain",
+        "policy",
+        "router",
+        "simple",
+        "static",
+        "straight",
+        "table",
+        "wants_context",
+    )
+
+    def __init__(self, name: str, index: int, fn: Any, policy: Policy) -> None:
+        shape = node_shape(fn) if fn is not None else None
+        child = getattr(fn, "__graphrt_plan__", None)
+        self.name = name
+        self.index = index
+        self.fn: Callable[..., Any] = fn
+        self.policy = policy
+        self.child: Plan | None = child
+        self.cache: NodeCache | None = None
+        if policy.cache is not False:
+            self.cache = NodeCache(DEFAULT_SIZE if policy.cache is True else policy.cache, policy.key)
+        self.wants_context = bool(shape and shape.wants_context and child is None)
+        self.is_async = bool(shape and shape.is_async and child is None)
+        self.static: tuple[NodePlan, ...] = ()
+        self.branches: tuple[BranchPlan, ...] = ()
+        self.arrives: tuple[int, ...] = ()
+        """Joins that this node is a source of."""
+        self.on_error: NodePlan | EndType | None = None
+        self.on_fatigue: NodePlan | EndType | None = None
+        self.goto: frozenset[str | EndType] | None = None
+        self.max_visits: int | None | str = policy.max_visits
+        waits = policy.timeout_s is not None or policy.interrupt_before or policy.interrupt_after
+        self.straight = not waits and child is None and policy.cache is False
+        """Whether one task of it may take the fast path."""
+        self.plain = CALL_WITH_CONTEXT
+        if self.straight and not self.wants_context:
+            self.plain = CALL_ASYNC if self.is_async else CALL_SYNC
+        # The shapes that the fast path routes by itself: one static target or none, or one branch.
+        self.simple = False
+        self.next: NodePlan | None = None
+        self.router: Callable[[Any], Any] | None = None
+        self.table: Mapping[Any, NodePlan | None] = {}
+
+    def settle(self) -> None:
+        """Derive the fast path's shape from the edges."""
+        if self.arrives:
+            return
+        if not self.branches and len(self.static) <= 1:
+            self.simple = True
+            self.next = self.static[0] if self.static else None
+        elif len(self.branches) == 1 and not self.static:
+            self.simple = True
+            self.router = self.branches[0].router
+            self.table = self.branches[0].table
+
+    def __repr__(self) -> str:
+        return f"NodePlan({self.name!r})"
+
+
+@final
+class BranchPlan:
+    """One conditional edge: a router, and where each label leads (None is END)."""
+
+    __slots__ = ("default", "router", "router_name", "table")
+
+    def __init__(self, router: Callable[[Any], Any], table: Mapping[Any, NodePlan | None], default: Any) -> None:
+        self.router = router
+        self.router_name = str(getattr(router, "__name__", None) or type(router).__name__)
+        self.table = table
+        self.default: Any = default
+
+
+@final
+class JoinPlan:
+    """A node that waits: it fires when *need* distinct sources have arrived."""
+
+    __slots__ = ("dst", "index", "need", "sources", "starved")
+
+    def __init__(self, index: int, sources: tuple[NodePlan, ...], dst: NodePlan, need: int, starved: str) -> None:
+        self.index = index
+        self.sources = frozenset(node.index for node in sources)
+        self.dst = dst
+        self.need = need
+        self.starved = starved
+
+
+@final
+class Plan:
+    """A whole graph, frozen: what the engine, the drivers and the renderers read."""
+
+    __slots__ = ("_ends", "_node_specs", "by_name", "joins", "limits", "name", "nodes", "spec", "start", "state", "update")
+
+    def __init__(self, spec: GraphSpec, limits: Limits) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.limits = limits
+        self.state: StateSchema = spec.state
+        self.update: UpdateSchema = spec.update
+        self.nodes: list[NodePlan] = []
+        self.by_name: dict[str, NodePlan] = {}
+        self.start = NodePlan(START.value, -1, None, _NO_POLICY)
+        self.joins: tuple[JoinPlan, ...] = ()
+        self._node_specs: list[NodeSpec] = []
+        self._ends: set[int] = set()
+        self._build()
+
+    def _build(self) -> None:
+        declared = self.spec.declared
+        for item in declared:
+            if isinstance(item, NodeSpec):
+                node = NodePlan(item.name, len(self.nodes), item.fn, item.policy)
+                self.nodes.append(node)
+                self._node_specs.append(item)
+                self.by_name[item.name] = node
+        static: dict[int, list[NodePlan]] = {}
+        branches: dict[int, list[BranchPlan]] = {}
+        arrives: dict[int, list[int]] = {}
+        joins: list[JoinPlan] = []
+        for item in declared:
+            if isinstance(item, EdgeSpec):
+                targets = static.setdefault(self._node(item.src).index, [])
+                if item.dst is END:
+                    self._ends.add(self._node(item.src).index)
+                else:
+                    targets.append(self._node(item.dst))
+            elif isinstance(item, BranchSpec):
+                branches.setdefault(self._node(item.src).index, []).append(self._branch(item))
+            elif isinstance(item, JoinSpec) and item.dst is not END:
+                sources = tuple(self._node(src) for src in item.sources)
+                need = len(sources) if item.when == "all" else 1 if item.when == "any" else item.when
+                joins.append(JoinPlan(len(joins), sources, self._node(item.dst), need, item.starved))
+                for node in sources:
+                    arrives.setdefault(node.index, []).append(len(joins) - 1)
+        self.joins = tuple(joins)
+        for node in (self.start, *self.nodes):
+            node.static = tuple(static.get(node.index, ()))
+            node.branches = tuple(branches.get(node.index, ()))
+            node.arrives = tuple(arrives.get(node.index, ()))
+            policy = node.policy
+            if policy is not _NO_POLICY:
+                node.on_error = self._end_or_node(policy.on_error)
+                node.on_fatigue = self._end_or_node(policy.on_fatigue)
+                if policy.goto is not None:
+                    node.goto = frozenset(policy.goto)  # type: ignore[arg-type]  # validated references
+            node.settle()
+
+    def _node(self, ref: Any) -> NodePlan:
+        return self.start if ref is START else self.by_name[ref]
+
+    def _end_or_node(self, ref: Any) -> NodePlan | EndType | None:
+        return ref if ref is None or isinstance(ref, EndType) else self.by_name[ref]
+
+    def _branch(self, branch: BranchSpec) -> BranchPlan:
+        table = {
+            label: None if isinstance(target, EndType) else self._node(target)
+            for label, target in specs.pairs(branch.routes)
+        }
+        default: Any = NO_DEFAULT
+        if branch.default is not None:
+            default = None if isinstance(branch.default, EndType) else self._node(branch.default)
+        return BranchPlan(branch.router, table, default)
+
+    def visit_limits(self, general: int, unlimited: int) -> list[int]:
+        """How often each node may be visited; *general* where it has no limit of its own."""
+        mine = (node.max_visits for node in self.nodes)
+        return [general if m == "graph" else unlimited if m is None else int(m) for m in mine]
+
+    def spec_hint(self, index: int) -> Any:
+        """The return annotation of the node, UNRESOLVED if unknown."""
+        return self._node_specs[index].hint
+
+    def spec_where(self, index: int) -> str:
+        """`file:line` where the node was added."""
+        return self._node_specs[index].where
+
+    def leads_to_end(self, index: int) -> bool:
+        """Whether a static edge leads from the node to END."""
+        return index in self._ends
+
+    def place(self) -> str:
+        """Where the graph is, for the "Where" line of errors."""
+        at = f", added at {self.spec.where}" if self.spec.where else ""
+        return f"graph {self.name!r}{at}"
+
+
+_NO_POLICY: Final = Policy()
+
+__all__ = ["BranchPlan", "JoinPlan", "NodePlan", "Plan", "Values"]

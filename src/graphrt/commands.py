@@ -1,0 +1,189 @@
+"""What a node may say, and the two ends of every graph.
+
+START, END, Command, Send, Interrupt, and the markers of an update (DELETE, Overwrite, UNSET) live here.
+Nothing that decides or performs anything does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
+
+import typing_extensions as te
+
+__all__ = [
+    "DELETE",
+    "END",
+    "START",
+    "UNSET",
+    "Command",
+    "EndType",
+    "Interrupt",
+    "NodeRef",
+    "Overwrite",
+    "Send",
+    "StartType",
+]
+
+T = TypeVar("T")
+U_co = te.TypeVar("U_co", covariant=True, default=Mapping[str, Any])
+"""Covariant: a Command that updates less is usable where one that may update more is expected."""
+
+
+@final
+class StartType(Enum):
+    """The type of START: a class of its own, so that type checkers refuse an edge to START."""
+
+    START = "__start__"
+
+    def __repr__(self) -> str:
+        return "START"
+
+
+@final
+class EndType(Enum):
+    """The type of END: a class of its own, so that type checkers refuse an edge from END."""
+
+    END = "__end__"
+
+    def __repr__(self) -> str:
+        return "END"
+
+
+START: Final = StartType.START
+"""The virtual first node: where the input comes in. Never runs, is never visited."""
+END: Final = EndType.END
+"""The virtual last node: ends a branch. Never runs, is never visited."""
+
+RESERVED_NAMES: Final = frozenset({"START", "END", "__start__", "__end__"})
+
+
+class HasNodeName(Protocol):
+    """What stands for a node besides its name: what `@g.node` returns."""
+
+    @property
+    def __graphrt_node__(self) -> str: ...
+
+
+NodeRef: TypeAlias = str | HasNodeName
+"""Wherever a node is named: its name, or the handle that `@g.node` returned."""
+
+
+def node_name(ref: object) -> object:
+    """The name that *ref* stands for; anything that is no reference is returned as it is."""
+    return ref if isinstance(ref, str) else getattr(ref, "__graphrt_node__", ref)
+
+
+@final
+class _Unset(Enum):
+    UNSET = "unset"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@final
+class _Delete(Enum):
+    DELETE = "delete"
+
+    def __repr__(self) -> str:
+        return "DELETE"
+
+
+UNSET: Any = _Unset.UNSET
+"""Default of every field of a dataclass used as `Update`: the field is not written."""
+DELETE: Any = _Delete.DELETE
+"""In an update: remove the value (back to the field's default, or absent in a TypedDict)."""
+
+
+@final
+class Replacement:
+    """What `Overwrite(value)` makes; only `Overwrite` builds it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Replacement) and other.value == self.value
+
+    __hash__ = None  # type: ignore[assignment]  # holds an arbitrary value
+
+    def __repr__(self) -> str:
+        return f"Overwrite({self.value!r})"
+
+
+if TYPE_CHECKING:
+
+    def Overwrite(value: T) -> T:  # noqa: N802 - reads as the marker that it makes
+        """In an update: set the field to *value*, past its reducer."""
+        ...
+
+else:
+
+    def Overwrite(value):
+        """In an update: set the field to *value*, past its reducer."""
+        return Replacement(value)
+
+
+@final
+class Send:
+    """Start one task of *node* whose `ctx.arg` is *arg*.
+
+    Sends never merge: each is a task of its own, in the order in which they were emitted.
+    """
+
+    __slots__ = ("arg", "node")
+
+    def __init__(self, node: NodeRef, arg: Any = None) -> None:
+        self.node: str = node_name(node)  # type: ignore[assignment]  # checked by the router that emits it
+        self.arg = arg
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Send) and (other.node, other.arg) == (self.node, self.arg)
+
+    __hash__ = None  # type: ignore[assignment]  # holds an arbitrary value
+
+    def __repr__(self) -> str:
+        return f"Send({self.node!r}, {self.arg!r})"
+
+
+Goto: TypeAlias = NodeRef | EndType | Send | Sequence["NodeRef | EndType | Send"]
+
+
+@final
+class Command(Generic[U_co]):
+    """What a node returns to update the state *and* choose where to go.
+
+    Attributes:
+        update: A partial update, or None.
+        goto: A node, END, a Send or a list of these; it *replaces* all outgoing edges of the node.
+            None leaves the edges in force, an empty list ends the branch.
+    """
+
+    __slots__ = ("goto", "update")
+
+    def __init__(self, *, update: U_co | None = None, goto: Goto | None = None) -> None:
+        self.update = update
+        self.goto = goto
+
+    def __repr__(self) -> str:
+        return f"Command(update={self.update!r}, goto={self.goto!r})"
+
+
+@final
+class Interrupt:
+    """What a node returns to pause its task and ask the outside; the node runs again with `ctx.answer`."""
+
+    __slots__ = ("payload",)
+
+    def __init__(self, payload: Any = None) -> None:
+        self.payload = payload
+
+    def __repr__(self) -> str:
+        return f"Interrupt({self.payload!r})"

@@ -1,0 +1,328 @@
+"""Every exception that graphrt raises, grouped by who can fix it.
+
+    GraphrtError
+    ├── DefinitionError          the graph: compile() found problems (`.problems`)
+    ├── InputError               the call: wrong argument, wrong verb for the thread's status
+    │   └── MissingExtraError    the installation: an optional dependency is not there
+    ├── NodeError                the node: it raised, timed out or swallowed a pause
+    ├── RouteError               the router, or the goto of a Command
+    ├── UpdateError              what a node returned, or a reducer that raised
+    │   └── ConcurrentUpdateError
+    ├── LimitError               a limit of the run
+    │   ├── StepLimitError
+    │   ├── NodeFatigueError
+    │   ├── DeadlineError
+    │   └── BudgetExceededError
+    ├── StarvedJoinError         a join whose sources did not all run
+    ├── HarnessError             the model provider, or the script of a mock
+    │   ├── AuthenticationError, RateLimitError, ContextOverflowError, RefusalError,
+    │   ├── TransientModelError, BadResponseError, BadRequestError
+    │   └── ScriptError
+    ├── StoreError               the world: disk, database
+    │   └── ConflictError        another writer owns the thread
+    ├── AuditError
+    └── ReplayDivergedError      the same node did something else on re-execution
+
+Only exceptions live here, and the text template they share; no logic that decides when to raise.
+Control flow that is not an error (a node that pauses) is a private `BaseException` of the drivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+__all__ = [
+    "AuditError",
+    "AuthenticationError",
+    "BadRequestError",
+    "BadResponseError",
+    "BudgetExceededError",
+    "ConcurrentUpdateError",
+    "ConflictError",
+    "ContextOverflowError",
+    "DeadlineError",
+    "DefinitionError",
+    "GraphrtError",
+    "HarnessError",
+    "InputError",
+    "LimitError",
+    "MissingExtraError",
+    "NodeError",
+    "NodeFatigueError",
+    "Problem",
+    "RateLimitError",
+    "RefusalError",
+    "ReplayDivergedError",
+    "RouteError",
+    "ScriptError",
+    "StarvedJoinError",
+    "StepLimitError",
+    "StoreError",
+    "TransientModelError",
+    "UpdateError",
+]
+
+
+class GraphrtError(Exception):
+    """Base of all graphrt errors; survives pickling with all its attributes.
+
+    The text has up to five lines: what happened, where, what was known, what to do, where to read on.
+    """
+
+    default_code: ClassVar[str] = "graphrt-error"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        code: str | None = None,
+        where: str = "",
+        known: str = "",
+        fix: str = "",
+        **data: Any,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        """What happened, with the value: the first line."""
+        self.code: str = code or self.default_code
+        """Stable slug; a section of docs/errors.md."""
+        self.where = where
+        self.known = known
+        self.fix = fix
+        self.__dict__.update(data)
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        lines += [
+            f"  {label}: {text}"
+            for label, text in (("Where", self.where), ("Known", self.known), ("Fix", self.fix))
+            if text
+        ]
+        lines.append(f"  See: errors.md#{self.code}")
+        return "\n".join(lines)
+
+    def __getattr__(self, name: str) -> Any:
+        # Data attributes that this instance was not given read as None, so that handlers need no hasattr().
+        if name.startswith("_") or name not in _DATA:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return None
+
+
+_DATA = frozenset(
+    {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
+    | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
+    | {"interrupts", "state"}
+)
+"""Names of data attributes: what an error may know about where it happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One finding of compile()."""
+
+    code: str
+    """Stable slug, for instance `unknown-node`."""
+    message: str
+    """What is wrong, with the names."""
+    node: str | None = None
+    """The node it is about, None if it is about the graph."""
+    hint: str = ""
+    """What to do."""
+    where: str = ""
+    """`file:line` of the call that declared it, empty if unknown."""
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        hint = f"\n      Fix: {self.hint}" if self.hint else ""
+        return f"[{self.code}] {self.message}{place}{hint}"
+
+
+class DefinitionError(GraphrtError):
+    """The graph is wrong: fix its definition. Raised by `compile()` with every problem at once."""
+
+    default_code = "definition"
+
+    def __init__(self, what: str, problems: Iterable[Problem] = (), **data: Any) -> None:
+        super().__init__(what, **data)
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        """All findings, in declaration order."""
+
+    def __str__(self) -> str:
+        if not self.problems:
+            return super().__str__()
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  Where: {self.where}")
+        lines += [f"  {n}. {problem}" for n, problem in enumerate(self.problems, 1)]
+        lines.append("  See: errors.md, one section for each code in brackets")
+        return "\n".join(lines)
+
+
+class InputError(GraphrtError):
+    """The call is wrong: an argument, or the wrong verb for the thread's status."""
+
+    default_code = "input"
+
+
+class MissingExtraError(InputError):
+    """An optional dependency is needed and not installed."""
+
+    default_code = "missing-extra"
+
+
+class NodeError(GraphrtError):
+    """A node failed; `__cause__` is what it raised."""
+
+    default_code = "node-failed"
+
+
+class RouteError(GraphrtError):
+    """A router or a `Command.goto` named no possible target, or the router raised (`__cause__`)."""
+
+    default_code = "route"
+
+
+class UpdateError(GraphrtError):
+    """What a node returned cannot become part of the state, or a reducer refused it."""
+
+    default_code = "bad-update"
+
+
+class ConcurrentUpdateError(UpdateError):
+    """Two tasks of one superstep wrote a field that has no aggregating reducer."""
+
+    default_code = "concurrent-update"
+
+
+class LimitError(GraphrtError):
+    """The run reached a limit. The thread stays resumable."""
+
+    default_code = "limit"
+
+
+class StepLimitError(LimitError):
+    """More supersteps were needed than `max_steps` allows."""
+
+    default_code = "step-limit"
+
+
+class NodeFatigueError(LimitError):
+    """A node was to run more often than `max_visits` allows."""
+
+    default_code = "node-fatigue"
+
+
+class DeadlineError(LimitError):
+    """The run took longer than `deadline_s`."""
+
+    default_code = "deadline"
+
+
+class BudgetExceededError(LimitError):
+    """A call would have spent more than the budget has left."""
+
+    default_code = "budget-exceeded"
+
+
+class StarvedJoinError(GraphrtError):
+    """Nothing is due, and a join still waits for sources that did not run."""
+
+    default_code = "starved-join"
+
+
+class HarnessError(GraphrtError):
+    """A model call failed. `status_code`, `retry_after_s`, `provider` and `model` are set where known."""
+
+    default_code = "harness"
+
+
+class AuthenticationError(HarnessError):
+    """The provider refused the credentials (401, 403). Not worth retrying."""
+
+    default_code = "authentication"
+
+
+class BadRequestError(HarnessError):
+    """The provider refused the request (400, 404, 422). Not worth retrying."""
+
+    default_code = "bad-request"
+
+
+class RateLimitError(HarnessError):
+    """Too many requests (429); `retry_after_s` is the provider's hint."""
+
+    default_code = "rate-limit"
+
+
+class ContextOverflowError(HarnessError):
+    """The request is longer than the model's context."""
+
+    default_code = "context-overflow"
+
+
+class RefusalError(HarnessError):
+    """The provider's content filter or the model refused to answer."""
+
+    default_code = "refusal"
+
+
+class TransientModelError(HarnessError):
+    """The provider failed in a way that may pass: 5xx, a timeout, a lost connection."""
+
+    default_code = "transient-model"
+
+
+class BadResponseError(HarnessError):
+    """The provider answered with something that is not an answer: malformed JSON, no choices."""
+
+    default_code = "bad-response"
+
+
+class ScriptError(HarnessError):
+    """A mock got a call that its script does not expect, or its script was not used up."""
+
+    default_code = "script"
+
+
+class StoreError(GraphrtError):
+    """The store failed: disk, database, network."""
+
+    default_code = "store"
+
+
+class ConflictError(StoreError):
+    """Another living writer owns the thread. Nothing was lost, nothing was forked."""
+
+    default_code = "conflict"
+
+
+class AuditError(GraphrtError):
+    """The audit log does not verify."""
+
+    default_code = "audit"
+
+
+class ReplayDivergedError(GraphrtError):
+    """A re-executed node or a replayed journal did something else than before."""
+
+    default_code = "replay-diverged"
+
+
+def names(items: Iterable[object], *, most: int = 12) -> str:
+    """Quote *items* for the "Known" line: at most *most*, the rest counted."""
+    shown: Sequence[str] = [repr(item) for item in items]
+    if len(shown) > most:
+        return ", ".join(shown[:most]) + f" and {len(shown) - most} more"
+    return ", ".join(shown)
+
+
+def closest(name: object, known: Iterable[str]) -> str:
+    """The one of *known* that *name* most likely meant, or an empty string."""
+    from difflib import get_close_matches  # only errors pay for it
+
+    if not isinstance(name, str):
+        return ""
+    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return found[0] if found else ""

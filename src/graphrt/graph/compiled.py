@@ -1,0 +1,230 @@
+"""CompiledGraph: a checked graph, frozen. It can be drawn, asked for routes, changed into another one, and run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+
+from graphrt._engine.route import Router
+from graphrt._plan import render
+from graphrt._plan.shape import node_shape
+from graphrt._plan.specs import NodeSpec
+from graphrt._plan.tables import Plan
+from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
+from graphrt.errors import DefinitionError, InputError, Problem, closest, names
+from graphrt.graph.handles import NodeHandle, S, U
+from graphrt.limits import Limits
+
+if TYPE_CHECKING:
+    from graphrt.runtime import Mode, RunResult, Step
+
+T = TypeVar("T")
+
+
+@final
+class CompiledGraph(Generic[S, U]):
+    """An immutable graph. Made by `GraphBuilder.compile()`; may be shared by runtimes and worker threads."""
+
+    __slots__ = ("__graphrt_plan__", "_fingerprint")
+    __graphrt_plan__: Plan
+
+    def __init__(self, plan: Plan) -> None:
+        object.__setattr__(self, "__graphrt_plan__", plan)
+        object.__setattr__(self, "_fingerprint", None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"CompiledGraph is immutable: cannot set {name!r}; use with_nodes() or compile again")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"CompiledGraph is immutable: cannot delete {name!r}")
+
+    # -- looking at it -------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The graph's name."""
+        return self.__graphrt_plan__.name
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes, in the order in which they were added."""
+        return tuple(self.__graphrt_plan__.by_name)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits given to `compile`."""
+        return self.__graphrt_plan__.limits
+
+    @property
+    def state_type(self) -> type[S]:
+        """The state class."""
+        cls: type[S] = self.__graphrt_plan__.state.cls
+        return cls
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of names, edges, policies, schema and versions; the same for the same graph in any process."""
+        known: str | None = self._fingerprint  # type: ignore[has-type]  # set through object.__setattr__
+        if known is None:
+            known = render.fingerprint(self.__graphrt_plan__)
+            object.__setattr__(self, "_fingerprint", known)
+        return known
+
+    def topology(self) -> dict[str, Any]:
+        """Nodes, edges, fields and limits as plain, JSON-ready data."""
+        return render.topology(self.__graphrt_plan__)
+
+    def to_mermaid(self) -> str:
+        """The graph as a Mermaid flowchart."""
+        return render.to_mermaid(self.__graphrt_plan__)
+
+    def to_dot(self) -> str:
+        """The graph in Graphviz's DOT language."""
+        return render.to_dot(self.__graphrt_plan__)
+
+    def to_json(self) -> str:
+        """The topology as JSON text."""
+        return render.to_json(self.__graphrt_plan__)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """For notebooks: Mermaid, which JupyterLab draws itself, and text. No network."""
+        return {"text/vnd.mermaid": self.to_mermaid(), "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return f"CompiledGraph({self.name!r}, {len(self.nodes)} nodes)"
+
+    # -- asking and changing -------------------------------------------------------------------------------------
+
+    def route(self, node: NodeRef | StartType, state: S | Mapping[str, Any]) -> tuple[str | Send | EndType, ...]:
+        """Where the edges of *node* lead on *state*: its routers are called, nothing runs.
+
+        Args:
+            node: A node, or START.
+            state: A state, or a mapping of its fields; validated like an input.
+
+        Returns:
+            Names in task order, then Sends, END if a branch ends. A join's node is named as if it fired.
+
+        Raises:
+            InputError: The node is unknown, or the state does not fit.
+            RouteError: A router raised, or returned what has no route.
+        """
+        plan = self.__graphrt_plan__
+        name = node_name(node)
+        if isinstance(name, StartType):
+            source = plan.start
+        elif isinstance(name, str) and name in plan.by_name:
+            source = plan.by_name[name]
+        else:
+            guess = closest(name, plan.by_name)
+            raise InputError(
+                f"route() was asked about {name!r}, which is no node.",
+                code="unknown-node",
+                where=plan.place(),
+                known=f"nodes {names(plan.by_name)}",
+                fix=f"Did you mean {guess!r}?" if guess else "Name a node of the graph, or START.",
+            )
+        values = plan.state.initial(state, where=plan.place())
+        routed = Router(plan, plan.place).ask(source, plan.state.view(values))
+        for join, _ in routed.arrivals:
+            target = plan.joins[join].dst
+            routed.plain[target.index] = target
+        due: list[str | Send | EndType] = [
+            Send(item.node.name, item.arg) if item.is_send else item.node.name for item in routed.due()
+        ]
+        if routed.ends or plan.leads_to_end(source.index) or not due:
+            due.append(END)
+        return tuple(due)
+
+    def with_nodes(self, replacements: Mapping[str, Callable[..., Any]]) -> CompiledGraph[S, U]:
+        """A copy with the functions of some nodes replaced: stubs for a test, for instance.
+
+        Args:
+            replacements: Node name to function (or compiled graph); edges and policies stay.
+
+        Raises:
+            DefinitionError: An unknown node, or a function that cannot be one.
+        """
+        plan = self.__graphrt_plan__
+        given = {node_name(ref): fn for ref, fn in replacements.items()}
+        problems = [
+            Problem(
+                code="unknown-node",
+                message=f"with_nodes() names {name!r}, which is no node.",
+                hint=f"Known: {names(plan.by_name)}.",
+            )
+            for name in given
+            if name not in plan.by_name
+        ]
+        for name, fn in given.items():
+            shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
+            if shape is not None and shape.problem:
+                problems.append(
+                    Problem(
+                        code="bad-signature",
+                        message=f"The replacement of node {name!r} cannot be called as fn(state) or fn(state, ctx): "
+                        f"{shape.problem}.",
+                        node=str(name),
+                        hint="Take the state, and the context as a second positional parameter without default.",
+                    )
+                )
+        if problems:
+            raise DefinitionError("with_nodes() cannot replace these nodes.", problems, where=plan.place())
+        declared = tuple(
+            replace(item, fn=_function(given[item.name]))
+            if isinstance(item, NodeSpec) and item.name in given
+            else item
+            for item in plan.spec.declared
+        )
+        return CompiledGraph(Plan(replace(plan.spec, declared=declared), plan.limits))
+
+    # -- running: the one import that goes up --------------------------------------------------------------------
+
+    def run(self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Any) -> RunResult[S]:
+        """Run once in memory: `Runtime(self, **options).run(input)`.
+
+        Raises:
+            GraphrtError: The run failed.
+        """
+        from graphrt.runtime import Runtime
+
+        return Runtime(self, **options).run(input, thread=thread)
+
+    async def arun(self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Any) -> RunResult[S]:
+        """Run once in memory on the running loop; see `run`."""
+        from graphrt.runtime import Runtime
+
+        return await Runtime(self, **options).arun(input, thread=thread)
+
+    def steps(self, input: S | Mapping[str, Any], **options: Any) -> Iterator[Step[S]]:
+        """Run once in memory and yield each finished task; see `Runtime.steps`."""
+        from graphrt.runtime import Runtime
+
+        return Runtime(self, **options).steps(input)
+
+    def asteps(self, input: S | Mapping[str, Any], **options: Any) -> AsyncIterator[Step[S]]:
+        """Run once in memory and yield each finished task; see `Runtime.steps`."""
+        from graphrt.runtime import Runtime
+
+        return Runtime(self, **options).asteps(input)
+
+    def stream(
+        self, input: S | Mapping[str, Any], *, modes: Iterable[Mode] | Mode = ("updates",), **options: Any
+    ) -> Iterator[Any]:
+        """Run once in memory and yield what happens; see `Runtime.stream`."""
+        from graphrt.runtime import Runtime
+
+        return Runtime(self, **options).stream(input, modes=modes)
+
+    def astream(
+        self, input: S | Mapping[str, Any], *, modes: Iterable[Mode] | Mode = ("updates",), **options: Any
+    ) -> AsyncIterator[Any]:
+        """Run once in memory and yield what happens; see `Runtime.stream`."""
+        from graphrt.runtime import Runtime
+
+        return Runtime(self, **options).astream(input, modes=modes)
+
+
+def _function(fn: Any) -> Any:
+    return getattr(fn, "_fn", fn) if isinstance(fn, NodeHandle) else fn

@@ -1,0 +1,87 @@
+"""Speak to models: the protocol, typed messages, a scripted mock and the litellm adapter.
+
+This package knows nothing of graphs and may import only `graphrt.errors`, `.commands` and `.events`.
+Names are loaded at their first use, so that importing it costs next to nothing; no work may happen here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from graphrt.events import Usage
+    from graphrt.harness.litellm import LiteLLMHarness
+    from graphrt.harness.messages import (
+        AssistantMessage,
+        Message,
+        Prompt,
+        SystemMessage,
+        ToolCall,
+        ToolMessage,
+        ToolSpec,
+        UserMessage,
+    )
+    from graphrt.harness.mock import Expectation, MockHarness, expect
+    from graphrt.harness.protocol import (
+        AgentHarness,
+        AgentReply,
+        AgentRequest,
+        FinishReason,
+        RunOptions,
+        StreamingHarness,
+        StreamItem,
+        TextDelta,
+        ToolCallDelta,
+    )
+
+__all__ = [
+    "AgentHarness",
+    "AgentReply",
+    "AgentRequest",
+    "AssistantMessage",
+    "Expectation",
+    "FinishReason",
+    "LiteLLMHarness",
+    "Message",
+    "MockHarness",
+    "Prompt",
+    "RunOptions",
+    "StreamItem",
+    "StreamingHarness",
+    "SystemMessage",
+    "TextDelta",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolMessage",
+    "ToolSpec",
+    "Usage",
+    "UserMessage",
+    "expect",
+]
+
+_MESSAGES: Final = "AssistantMessage Message Prompt SystemMessage ToolCall ToolMessage ToolSpec UserMessage"
+_PROTOCOL: Final = (
+    "AgentHarness AgentReply AgentRequest FinishReason RunOptions StreamItem StreamingHarness TextDelta ToolCallDelta"
+)
+_HOMES: Final = {
+    **dict.fromkeys(_MESSAGES.split(), "graphrt.harness.messages"),
+    **dict.fromkeys(_PROTOCOL.split(), "graphrt.harness.protocol"),
+    **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),
+    "LiteLLMHarness": "graphrt.harness.litellm",
+    "Usage": "graphrt.events",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,227 @@
+"""Bounds of a run and of a node's retries: plain values, checked by whoever applies them.
+
+Limits and RetryPolicy live here; the decision that a limit is reached is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+__all__ = ["Limits", "RetryPolicy"]
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "max_steps": 1_000,
+    "max_visits": 50,
+    "max_tasks": 10_000,
+    "max_concurrency": None,
+    "max_depth": 16,
+    "timeout_s": None,
+    "deadline_s": None,
+    "grace_s": 5.0,
+}
+_OPTIONAL: Final = frozenset({"max_visits", "max_concurrency", "timeout_s", "deadline_s"})
+_SECONDS: Final = frozenset({"timeout_s", "deadline_s", "grace_s"})
+_UNSET: Final[Any] = object()
+
+
+def limit_problem(name: str, value: Any, *, optional: bool, seconds: bool, least: float = 0) -> str | None:
+    """Why *value* cannot be the limit *name*, or None."""
+    if value is None:
+        return None if optional else f"{name} must be a number, not None"
+    kind = "a number of seconds" if seconds else "a whole number"
+    if isinstance(value, bool) or not isinstance(value, (int, float) if seconds else int):
+        return f"{name} must be {kind}, not {value!r}"
+    if value != value or value < least:
+        return f"{name} must be at least {least:g}, not {value!r}"
+    return None
+
+
+class Limits:
+    """Bounds of one run. What is not given keeps the default, or the value of the limits underneath.
+
+    Args:
+        max_steps: Supersteps of one run; fails only if more work remains. Default 1,000.
+        max_visits: Supersteps in which one node may be active (node fatigue). Default 50, None is off.
+        max_tasks: Tasks of one superstep. Default 10,000.
+        max_concurrency: Tasks that run at the same time. Default None: no bound of its own.
+        max_depth: Levels of nested graphs. Default 16.
+        timeout_s: Seconds for one attempt of any node that has no timeout of its own. Default None.
+        deadline_s: Seconds of driving time for the whole run. Default None.
+        grace_s: Seconds that a failed or cancelled run waits for started sync tasks. Default 5.
+    """
+
+    __slots__ = ("_given",)
+    fields: ClassVar[tuple[str, ...]] = tuple(_DEFAULTS)
+
+    def __init__(
+        self,
+        *,
+        max_steps: int = _UNSET,
+        max_visits: int | None = _UNSET,
+        max_tasks: int = _UNSET,
+        max_concurrency: int | None = _UNSET,
+        max_depth: int = _UNSET,
+        timeout_s: float | None = _UNSET,
+        deadline_s: float | None = _UNSET,
+        grace_s: float = _UNSET,
+    ) -> None:
+        given = {
+            "max_steps": max_steps,
+            "max_visits": max_visits,
+            "max_tasks": max_tasks,
+            "max_concurrency": max_concurrency,
+            "max_depth": max_depth,
+            "timeout_s": timeout_s,
+            "deadline_s": deadline_s,
+            "grace_s": grace_s,
+        }
+        self._given: dict[str, Any] = {name: value for name, value in given.items() if value is not _UNSET}
+
+    def _value(self, name: str) -> Any:
+        return self._given.get(name, _DEFAULTS[name])
+
+    @property
+    def max_steps(self) -> int:
+        value: int = self._value("max_steps")
+        return value
+
+    @property
+    def max_visits(self) -> int | None:
+        value: int | None = self._value("max_visits")
+        return value
+
+    @property
+    def max_tasks(self) -> int:
+        value: int = self._value("max_tasks")
+        return value
+
+    @property
+    def max_concurrency(self) -> int | None:
+        value: int | None = self._value("max_concurrency")
+        return value
+
+    @property
+    def max_depth(self) -> int:
+        value: int = self._value("max_depth")
+        return value
+
+    @property
+    def timeout_s(self) -> float | None:
+        value: float | None = self._value("timeout_s")
+        return value
+
+    @property
+    def deadline_s(self) -> float | None:
+        value: float | None = self._value("deadline_s")
+        return value
+
+    @property
+    def grace_s(self) -> float:
+        value: float = self._value("grace_s")
+        return value
+
+    def over(self, base: Limits) -> Limits:
+        """These limits, and those of *base* where this one says nothing."""
+        if not self._given:
+            return base
+        merged = Limits()
+        merged._given = {**base._given, **self._given}
+        return merged
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the given values, one sentence each."""
+        for name, value in self._given.items():
+            least = 1 if name in ("max_steps", "max_visits", "max_tasks", "max_concurrency", "max_depth") else 0
+            found = limit_problem(name, value, optional=name in _OPTIONAL, seconds=name in _SECONDS, least=least)
+            if found:
+                yield found
+
+    def to_dict(self) -> dict[str, Any]:
+        """All limits by name, defaults included."""
+        return {**_DEFAULTS, **self._given}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Limits) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.to_dict().items()))
+
+    def __repr__(self) -> str:
+        return f"Limits({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
+
+
+class RetryPolicy:
+    """When a failed attempt of a node is repeated, and after how long.
+
+    The wait before attempt n + 1 is drawn between 0 and `min(wait_max_s, wait_initial_s * growth ** (n - 1))`.
+    The draw is a hash of task id and attempt, so a replay waits the same. A `retry_after_s` on the exception, or a
+    Retry-After header of its response, is honoured: the wait is never shorter, even beyond `wait_max_s`.
+
+    Args:
+        attempts: Attempts in all, the first one included; 1 or more.
+        wait_initial_s: Upper bound of the first wait, seconds.
+        wait_max_s: Upper bound of any wait without a hint, seconds.
+        growth: Factor from one bound to the next, 1 or more.
+        jitter: False waits the whole bound each time.
+        retry_on: Exception types, or a predicate on the exception. By default what may pass is retried; what cannot
+            is not: programming errors, and answers of a server such as 400, 401 and 404.
+
+    Source:
+        Exponential backoff with full jitter, decision 0012.
+    """
+
+    __slots__ = ("attempts", "growth", "jitter", "retry_on", "wait_initial_s", "wait_max_s")
+
+    def __init__(
+        self,
+        attempts: int = 3,
+        *,
+        wait_initial_s: float = 0.5,
+        wait_max_s: float = 30.0,
+        growth: float = 2.0,
+        jitter: bool = True,
+        retry_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None = None,
+    ) -> None:
+        self.attempts = attempts
+        self.wait_initial_s = wait_initial_s
+        self.wait_max_s = wait_max_s
+        self.growth = growth
+        self.jitter = jitter
+        self.retry_on = retry_on
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the values, one sentence each."""
+        found = (
+            limit_problem("attempts", self.attempts, optional=False, seconds=False, least=1),
+            limit_problem("wait_initial_s", self.wait_initial_s, optional=False, seconds=True),
+            limit_problem("wait_max_s", self.wait_max_s, optional=False, seconds=True),
+            limit_problem("growth", self.growth, optional=False, seconds=True, least=1),
+        )
+        yield from (problem for problem in found if problem)
+        if self.retry_on is not None and not callable(self.retry_on) and not isinstance(self.retry_on, tuple):
+            yield f"retry_on must be exception types or a predicate, not {self.retry_on!r}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The policy as plain data; a predicate by its name."""
+        on = self.retry_on
+        name = [t.__name__ for t in on] if isinstance(on, tuple) else getattr(on, "__qualname__", None)
+        return {
+            "attempts": self.attempts,
+            "wait_initial_s": self.wait_initial_s,
+            "wait_max_s": self.wait_max_s,
+            "growth": self.growth,
+            "jitter": self.jitter,
+            "retry_on": name,
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RetryPolicy) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.attempts, self.wait_initial_s, self.wait_max_s, self.growth, self.jitter))
+
+    def __repr__(self) -> str:
+        return f"RetryPolicy({', '.join(f'{name}={getattr(self, name)!r}' for name in sorted(self.__slots__))})"

@@ -1,0 +1,182 @@
+"""How two values of one field become one: pure functions `(current, incoming) -> new`, and the markers of fields.
+
+Built-in reducers, `reduced()` and the markers `ephemeral` and `untracked` live here. Reading them off a state
+class does not: that is the plan's. None is no value yet: a reducer that finds it takes what comes in.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, TypeVar, final, overload
+
+from graphrt.commands import DELETE, UNSET, Overwrite
+
+__all__ = [
+    "DELETE",
+    "UNSET",
+    "Overwrite",
+    "add",
+    "append",
+    "ephemeral",
+    "first",
+    "max",
+    "merge",
+    "messages",
+    "min",
+    "overwrite",
+    "reduced",
+    "union",
+    "untracked",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def overwrite(current: T, incoming: T) -> T:  # noqa: ARG001 - the signature of a reducer
+    """Take *incoming*: last value. Two writers in one superstep conflict."""
+    return incoming
+
+
+def append(current: list[T], incoming: Iterable[T]) -> list[T]:
+    """Add the items of *incoming* after those of *current*; a list, or a tuple where *current* is one."""
+    if current is None:
+        return list(incoming)
+    if isinstance(current, tuple):
+        return (*current, *incoming)  # type: ignore[return-value]  # a tuple field stays a tuple
+    return [*current, *incoming]
+
+
+def add(current: T, incoming: T) -> T:
+    """`current + incoming`: numbers, strings, lists, Decimals, timedeltas."""
+    if current is None:
+        return incoming
+    total: T = current + incoming  # type: ignore[operator]  # T has +, else the update is refused
+    return total
+
+
+def union(current: list[T], incoming: Iterable[T]) -> list[T]:
+    """*current*, then the items of *incoming* that are new, in first-seen order; a set where *current* is one."""
+    if current is None:
+        current = type(incoming)() if isinstance(incoming, (list, tuple, set, frozenset)) else []  # type: ignore[assignment]
+    if isinstance(current, (set, frozenset)):
+        return current.union(incoming)  # type: ignore[return-value]  # a set field stays a set
+    try:
+        merged: Iterable[T] = dict.fromkeys((*current, *incoming))
+    except TypeError:  # unhashable items: compare them one by one
+        kept: list[T] = []
+        for item in (*current, *incoming):
+            if item not in kept:
+                kept.append(item)
+        merged = kept
+    return type(current)(merged)
+
+
+def merge(current: dict[K, V], incoming: Mapping[K, V]) -> dict[K, V]:
+    """*current* with the keys of *incoming* set."""
+    return {**incoming} if current is None else {**current, **incoming}
+
+
+def min(current: T, incoming: T) -> T:
+    """The smaller of the two; *current* if they are equal."""
+    return incoming if current is None else builtins.min(current, incoming)  # type: ignore[type-var]
+
+
+def max(current: T, incoming: T) -> T:
+    """The larger of the two; *current* if they are equal."""
+    return incoming if current is None else builtins.max(current, incoming)  # type: ignore[type-var]
+
+
+def first(current: T, incoming: T) -> T:
+    """The value that was there first."""
+    return incoming if current is None else current
+
+
+def _id_of(message: object) -> object:
+    return message.get("id") if isinstance(message, Mapping) else getattr(message, "id", None)
+
+
+def messages(current: list[T], incoming: Iterable[T]) -> list[T]:
+    """Upsert by id: a message whose `id` is known takes the place of the old one, others are added at the end.
+
+    A message is a mapping with an "id" key or an object with an `id` attribute; without an id it is always added.
+    """
+    result = [] if current is None else list(current)
+    places = {key: n for n, message in enumerate(result) if (key := _id_of(message)) is not None}
+    for message in incoming:
+        key = _id_of(message)
+        if key is None:
+            result.append(message)
+        elif key in places:
+            result[places[key]] = message
+        else:
+            places[key] = len(result)
+            result.append(message)
+    return result
+
+
+@final
+class Marker:
+    """What `ephemeral` and `untracked` are."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: Literal["ephemeral", "untracked"]) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+ephemeral: Final = Marker("ephemeral")
+"""The field lives one superstep: written in k, seen by the routers of k and the tasks of k + 1, then reset."""
+untracked: Final = Marker("untracked")
+"""The field is never stored; it needs a default, which it has again after a resume."""
+
+
+@final
+class ReducedBy:
+    """What `reduced()` leaves on the field: the reducer and the markers. Silent in a JSON schema."""
+
+    __slots__ = ("markers", "reducer")
+
+    def __init__(self, reducer: Callable[[Any, Any], Any], markers: tuple[Marker, ...]) -> None:
+        self.reducer = reducer
+        self.markers = markers
+
+    def __call__(self, schema: dict[str, Any]) -> None:
+        """Change nothing: pydantic calls it when it writes the field's JSON schema."""
+
+
+@overload
+def reduced(reducer: Callable[[T, Any], T], *markers: Marker, default: T) -> T: ...
+@overload
+def reduced(reducer: Callable[[T, Any], T], *markers: Marker, default_factory: Callable[[], T]) -> T: ...
+def reduced(
+    reducer: Callable[[Any, Any], Any],
+    *markers: Marker,
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
+) -> Any:
+    """The default of a field that *reducer* folds; type checkers verify that it fits the field.
+
+    For pydantic models and dataclasses: `notes: list[str] = reduced(append, default_factory=list)`.
+    """
+    mark = ReducedBy(reducer, markers)
+    metadata = {"graphrt": mark, "json_schema_extra": mark}  # pydantic keeps the second key only
+    if default_factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=default_factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+AGGREGATING_IDENTITY: Final[Mapping[Any, type[Any] | None]] = {
+    append: list,
+    add: None,
+    union: list,
+    merge: dict,
+    messages: list,
+}
+"""Built-in reducers that have an identity, and its type; None: the zero of the field's own type."""

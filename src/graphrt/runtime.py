@@ -1,0 +1,423 @@
+"""The Runtime: drives one graph, keeps its threads, and shows what happens. The verbs a user calls; nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final
+
+from graphrt import _runs
+from graphrt._drivers.scope import Scope
+from graphrt._drivers.sync import SyncDriver
+from graphrt._engine.engine import Engine
+from graphrt._engine.trace import Step
+from graphrt._flows.effects import Control
+from graphrt._flows.run import Watch
+from graphrt._runs import Run, RunResult, Snapshot
+from graphrt.commands import UNSET
+from graphrt.errors import InputError, names
+from graphrt.events import Entry
+from graphrt.limits import Limits
+from graphrt.stores import MemoryStore, open_store
+
+if TYPE_CHECKING:
+    from graphrt._drivers.loop_thread import LoopThread
+    from graphrt.graph import CompiledGraph
+
+__all__ = ["Mode", "RunResult", "Runtime", "Snapshot", "Step"]
+
+S = TypeVar("S")
+Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
+MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
+_LIVE = frozenset({"custom", "messages"})
+
+
+@final
+class Runtime(Generic[S]):
+    """Drives a compiled graph. May be used from several asyncio tasks and worker threads at once.
+
+    Args:
+        graph: What to drive.
+        store: Where threads are kept: a store or a URL such as "memory:"; None keeps none.
+        harness: What nodes reach as `ctx.harness`.
+        deps: What nodes reach as `ctx.deps`.
+        limits: Override those of the graph, field by field.
+        sinks: Called with each journal entry, after it was kept.
+        clock: Seconds since the epoch; by default the system's.
+        ids: Makes the ids of runs and unnamed threads; by default random UUIDs.
+        seed: Makes `ctx.random` the same in every run; by default each run draws its own.
+        check_state: Compare the state before and after each superstep, to find a node that changes it in place.
+
+    Raises:
+        InputError: A limit, the store or a sink is not what it must be.
+    """
+
+    def __init__(
+        self,
+        graph: CompiledGraph[S, Any],
+        *,
+        store: MemoryStore | str | None = None,
+        harness: Any = None,
+        deps: Any = None,
+        limits: Limits | None = None,
+        sinks: Sequence[Callable[[Entry], Any]] = (),
+        clock: Callable[[], float] | None = None,
+        ids: Callable[[], str] | None = None,
+        seed: int | None = None,
+        check_state: bool = False,
+    ) -> None:
+        self.graph = graph
+        self.limits: Limits = graph.limits
+        if limits is not None:
+            self.limits = _checked(limits).over(graph.limits)
+        self._owns_store = isinstance(store, str)
+        self.store = open_store(store) if isinstance(store, str) else store
+        self.harness = harness
+        self.deps = deps
+        self.sinks = tuple(sinks) if sinks else ()
+        self.clock = clock if clock is not None else _runs.system_clock
+        self.ids = ids if ids is not None else _new_id
+        self.seed = seed
+        self.check_state = check_state
+        self._active: dict[str, Control] = {}
+        self._loop: LoopThread | None = None
+        self._lock: Lock | None = None
+        self._loop_source: Callable[[], LoopThread] | None = None
+
+    # -- one run -------------------------------------------------------------------------------------------------
+
+    def run(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> RunResult[S]:
+        """Run the graph to its end, in the caller.
+
+        Args:
+            input: On a new thread the initial state; on a finished one an update.
+            thread: The thread to run on; needs a store. With a store and no name, one is made.
+
+        Returns:
+            The result; its status is completed, interrupted or cancelled.
+
+        Raises:
+            GraphrtError: The run failed. On a thread it can be retried.
+        """
+        return self._drive(_runs.begin(self, input, thread, listen=False, watch=None))
+
+    async def arun(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> RunResult[S]:
+        """Run the graph to its end on the running loop; see `run`."""
+        return await self._adrive(_runs.begin(self, input, thread, listen=False, watch=None))
+
+    def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
+        """Answer the interrupts of a paused thread and drive it on.
+
+        Args:
+            thread: The paused thread.
+            answers: A mapping is always one of interrupt id to answer; anything else answers the only open interrupt.
+            answer: The answer to the only open interrupt, whatever it is.
+
+        Raises:
+            InputError: An id that is not open (the open ones are listed), or no answer, or another verb is right.
+        """
+        return self._drive(self._resumed(thread, answers, answer))
+
+    async def aresume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
+        """Answer the interrupts of a paused thread and drive it on; see `resume`."""
+        return await self._adrive(self._resumed(thread, answers, answer))
+
+    def retry(self, thread: str) -> RunResult[S]:
+        """Drive a failed or cancelled thread on: what finished does not run again."""
+        return self._drive(_runs.continued(self, thread, "retry", lambda engine: {}))
+
+    async def aretry(self, thread: str) -> RunResult[S]:
+        """Drive a failed or cancelled thread on; see `retry`."""
+        return await self._adrive(_runs.continued(self, thread, "retry", lambda engine: {}))
+
+    def _resumed(self, thread: str, answers: Any, answer: Any) -> Run:
+        return _runs.continued(self, thread, "resume", lambda engine: _answers(engine, answers, answer))
+
+    def _drive(self, run: Run) -> RunResult[S]:
+        driver = SyncDriver(run.scope, run.engine.limits)
+        try:
+            status = driver.drive(run.flow())
+        except BaseException as error:
+            run.broke(error)
+            raise
+        return run.ended(status)
+
+    async def _adrive(self, run: Run) -> RunResult[S]:
+        from graphrt._drivers.aio import AioDriver
+
+        driver = AioDriver(run.scope, run.engine.limits)
+        try:
+            status = await driver.drive(run.flow())
+        except BaseException as error:
+            run.broke(error)
+            raise
+        return run.ended(status)
+
+    # -- watching ------------------------------------------------------------------------------------------------
+
+    def steps(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> Iterator[Step[S]]:
+        """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
+
+        Raises:
+            GraphrtError: The run failed; the failed task's step came before.
+        """
+        for _, step in self._iterate(input, thread, Watch(steps=True), events=False):
+            yield step
+
+    async def asteps(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> AsyncIterator[Step[S]]:
+        """Run the graph and yield each finished task after its commit; see `steps`."""
+        async for _, step in self._aiterate(input, thread, Watch(steps=True), events=False):
+            yield step
+
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Iterable[Mode] | Mode = ("updates",)
+    ) -> Iterator[Any]:
+        """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
+
+        Args:
+            input: As for `run`.
+            thread: As for `run`.
+            modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
+                `events` (journal entries), `custom` (what nodes `ctx.emit`), `messages` (pieces of model replies).
+                With `custom` or `messages` the run is driven on a worker thread, so that items come at once.
+
+        Yields:
+            The item, or (mode, item) if there are several modes.
+        """
+        wanted = _modes(modes)
+        watch = Watch(updates="updates" in wanted, values="values" in wanted)
+        single = len(wanted) == 1
+        items = (
+            self._iterate_live(input, thread, watch, wanted)
+            if wanted & _LIVE
+            else self._iterate(input, thread, watch, events="events" in wanted)
+        )
+        try:
+            for mode, item in items:
+                if mode in wanted:
+                    yield item if single else (mode, item)
+        finally:
+            items.close()
+
+    async def astream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Iterable[Mode] | Mode = ("updates",)
+    ) -> AsyncIterator[Any]:
+        """Run the graph on the running loop and yield what happens; see `stream`."""
+        from contextlib import aclosing
+
+        wanted = _modes(modes)
+        watch = Watch(updates="updates" in wanted, values="values" in wanted)
+        single = len(wanted) == 1
+        items = (
+            self._aiterate_live(input, thread, watch, wanted)
+            if wanted & _LIVE
+            else self._aiterate(input, thread, watch, events="events" in wanted)
+        )
+        async with aclosing(items):
+            async for mode, item in items:
+                if mode in wanted:
+                    yield item if single else (mode, item)
+
+    def _iterate(self, input: Any, thread: str | None, watch: Watch, *, events: bool) -> Any:
+        run = _runs.begin(self, input, thread, listen=events, watch=watch)
+        driver = SyncDriver(run.scope, run.engine.limits)
+        try:
+            status = yield from driver.iterate(run.flow())
+        except BaseException as error:
+            run.broke(error)
+            raise
+        run.ended(status)
+
+    async def _aiterate(self, input: Any, thread: str | None, watch: Watch, *, events: bool) -> Any:
+        from contextlib import aclosing
+
+        from graphrt._drivers.aio import AioDriver
+
+        run = _runs.begin(self, input, thread, listen=events, watch=watch)
+        driver = AioDriver(run.scope, run.engine.limits)
+        try:
+            async with aclosing(driver.iterate(run.flow())) as items:
+                async for item in items:
+                    yield item
+        except BaseException as error:
+            run.broke(error)
+            raise
+        run.ended(driver.status)
+
+    def _iterate_live(self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]) -> Any:
+        from graphrt._drivers.live import iterate_live
+
+        run = _runs.begin(self, input, thread, listen="events" in wanted, watch=watch)
+        yield from iterate_live(run, lambda watcher: SyncDriver(run.scope, run.engine.limits, watcher))
+
+    async def _aiterate_live(self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]) -> Any:
+        from contextlib import aclosing
+
+        from graphrt._drivers.aio import AioDriver
+        from graphrt._drivers.live import aiterate_live
+
+        run = _runs.begin(self, input, thread, listen="events" in wanted, watch=watch)
+        items = aiterate_live(run, lambda watcher: AioDriver(run.scope, run.engine.limits, watcher))
+        async with aclosing(items):
+            async for item in items:
+                yield item
+
+    # -- threads -------------------------------------------------------------------------------------------------
+
+    def state(self, thread: str) -> Snapshot[S]:
+        """The thread as it stands: last committed state, what is next, open interrupts, status.
+
+        Raises:
+            InputError: There is no store, or no such thread.
+        """
+        return Snapshot(self._store().get(thread))
+
+    async def astate(self, thread: str) -> Snapshot[S]:
+        """The thread as it stands; see `state`."""
+        return self.state(thread)
+
+    def threads(self) -> tuple[Snapshot[S], ...]:
+        """All threads of the store, in the order in which they were made."""
+        return tuple(Snapshot[S](thread) for thread in self._store().threads() if thread.engine is not None)
+
+    def delete_thread(self, thread: str) -> None:
+        """Forget the thread.
+
+        Raises:
+            ConflictError: It is being driven.
+        """
+        self._store().delete(thread)
+
+    def cancel(self, thread: str) -> bool:
+        """Ask the run that drives *thread* to halt; its caller gets the status `cancelled`.
+
+        Returns:
+            False if nothing drives the thread in this runtime.
+        """
+        control = self._active.get(thread)
+        if control is None:
+            return False
+        control.cancel("cancel() was called")
+        return True
+
+    async def acancel(self, thread: str) -> bool:
+        """Ask the run that drives *thread* to halt; see `cancel`."""
+        return self.cancel(thread)
+
+    def _store(self) -> MemoryStore:
+        if self.store is None:
+            raise InputError(
+                "This runtime has no store, and so no threads.",
+                code="thread-without-store",
+                fix='Make it with one: Runtime(graph, store="memory:").',
+            )
+        return self.store
+
+    # -- the runtime itself --------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Runtime[S]:
+        self._share_loop()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Runtime[S]:
+        self._share_loop()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _share_loop(self) -> None:
+        """From now on runs share one private loop thread, until `close`."""
+        self._lock = Lock()
+        self._loop_source = self._the_loop
+
+    def _the_loop(self) -> LoopThread:
+        assert self._lock is not None  # noqa: S101 - set before this method is handed out
+        with self._lock:
+            if self._loop is None:
+                from graphrt._drivers.loop_thread import LoopThread
+
+                self._loop = LoopThread()
+            return self._loop
+
+    def close(self) -> None:
+        """Cancel what still runs, and free what the runtime opened."""
+        for control in list(self._active.values()):
+            control.cancel("the runtime was closed")
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
+        if self._owns_store and self.store is not None and not self._active:
+            self.store.close()
+
+
+def _new_id() -> str:
+    from uuid import uuid4
+
+    return uuid4().hex
+
+
+def _checked(limits: Limits) -> Limits:
+    if not isinstance(limits, Limits):
+        raise InputError(f"limits= must be Limits(...), not {limits!r}.", code="bad-limit", fix="Pass Limits(...).")
+    found = list(limits.problems())
+    if found:
+        raise InputError(f"The limits cannot be used: {'; '.join(found)}.", code="bad-limit", fix="Correct them.")
+    return limits
+
+
+def _modes(modes: Iterable[str] | str) -> frozenset[str]:
+    wanted = (modes,) if isinstance(modes, str) else tuple(modes)
+    unknown = [mode for mode in wanted if mode not in MODES]
+    if unknown or not wanted:
+        raise InputError(
+            f"There is no stream mode {unknown[0]!r}." if unknown else "modes= names no mode.",
+            code="bad-mode",
+            known=names(MODES),
+            fix="Choose one or several of the known modes.",
+        )
+    return frozenset(wanted)
+
+
+def _answers(engine: Engine, answers: Any, answer: Any) -> Mapping[str, Any]:
+    """The answers by interrupt id."""
+    questions = engine.open_interrupts()
+    where = engine.where()
+    known = "; ".join(f"{q.id} asked by {q.node!r}: {q.payload!r}" for q in questions)
+    if answer is not UNSET or not isinstance(answers, Mapping):
+        single = answer if answer is not UNSET else answers
+        if single is UNSET:
+            raise InputError(
+                "resume() was given no answer.", code="no-answer", where=where, known=known, fix="Pass answers."
+            )
+        if len(questions) != 1:
+            raise InputError(
+                f"One answer was given, but {len(questions)} interrupts are open.",
+                code="ambiguous-answer",
+                where=where,
+                known=known,
+                fix="Pass a mapping of interrupt id to answer.",
+            )
+        return {questions[0].id: single}
+    unknown = [id_ for id_ in answers if id_ not in {q.id for q in questions}]
+    if unknown:
+        raise InputError(
+            f"No open interrupt has the id {unknown[0]!r}.",
+            code="unknown-interrupt",
+            where=where,
+            known=known,
+            fix="Use the ids of result.interrupts; to give a mapping as the only answer, use answer=.",
+        )
+    if not answers:
+        raise InputError("resume() was given no answer.", code="no-answer", where=where, known=known, fix="Pass one.")
+    return dict(answers)
+
+

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from graphrt.errors import InputError, ScriptError
+from graphrt.events import Usage
+from graphrt.harness import ToolCall
+from graphrt.testing import ChatAnswer, FakeChatServer
+
+
+def post(server: FakeChatServer, path: str = "/chat/completions", **body: Any) -> tuple[int, dict[str, str], bytes]:
+    data = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi there"}], **body}).encode()
+    try:
+        with urlopen(Request(server.url + path, data=data), timeout=10) as response:
+            return response.status, dict(response.headers), response.read()
+    except HTTPError as error:
+        with error:
+            return error.code, dict(error.headers), error.read()
+
+
+def events(data: bytes) -> list[Any]:
+    lines = [line.removeprefix("data: ") for line in data.decode().splitlines() if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def test_answers_come_in_the_order_of_the_script_and_requests_are_recorded() -> None:
+    with FakeChatServer(["one"]) as server:
+        server.add(ChatAnswer(text="two"))
+        texts = [json.loads(post(server)[2])["choices"][0]["message"]["content"] for _ in range(2)]
+
+        assert texts == ["one", "two"]
+        assert server.wait_for_requests(2)
+        assert [request.body["model"] for request in server.requests] == ["m", "m"]
+        assert server.requests[0].path == "/v1/chat/completions"
+        assert server.remaining == 0
+
+
+def test_whole_answer_has_calls_reason_and_usage() -> None:
+    call = ToolCall(id="c1", name="f", arguments_text="{oops")
+    with FakeChatServer([ChatAnswer(tool_calls=(call,), usage=Usage(input_tokens=3, output_tokens=4))]) as server:
+        document = json.loads(post(server)[2])
+
+    choice = document["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["tool_calls"] == [
+        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{oops"}}
+    ]
+    assert (document["usage"]["prompt_tokens"], document["usage"]["completion_tokens"]) == (3, 4)
+
+
+def test_usage_counts_words_unless_it_is_switched_off() -> None:
+    with FakeChatServer(["one two three", ChatAnswer(text="x", usage=None)]) as server:
+        counted, silent = (json.loads(post(server)[2]) for _ in range(2))
+
+    assert (counted["usage"]["prompt_tokens"], counted["usage"]["completion_tokens"]) == (2, 3)
+    assert "usage" not in silent
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_streamed_answer_sends_usage_only_to_those_who_ask(wanted: bool) -> None:
+    with FakeChatServer([ChatAnswer(text="one two", pieces=2)]) as server:
+        _, headers, data = post(server, stream=True, stream_options={"include_usage": wanted})
+
+    chunks = events(data)
+    texts = [choice["delta"].get("content") for chunk in chunks for choice in chunk["choices"]]
+    assert headers["Content-Type"] == "text/event-stream"
+    assert "".join(text for text in texts if text) == "one two"
+    assert any("usage" in chunk for chunk in chunks) is wanted
+
+
+def test_failure_has_its_status_its_body_and_the_wish_to_wait() -> None:
+    with FakeChatServer([ChatAnswer.failure(429, "slow down", code="busy", retry_after=2)]) as server:
+        status, headers, data = post(server, stream=True)
+
+    assert status == 429
+    assert headers["Retry-After"] == "2"
+    assert json.loads(data)["error"]["message"] == "slow down"
+
+
+def test_malformed_answers_are_status_200_and_no_json() -> None:
+    with FakeChatServer([ChatAnswer.malformed(), ChatAnswer.html()]) as server:
+        for _ in range(2):
+            status, _, data = post(server)
+            assert status == 200
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(data)
+
+
+def test_dropped_answer_ends_the_connection_without_a_word() -> None:
+    with FakeChatServer([ChatAnswer.drop()]) as server, pytest.raises((http.client.HTTPException, URLError, OSError)):
+        post(server)
+
+
+def test_answer_dropped_in_the_middle_is_incomplete() -> None:
+    with FakeChatServer([ChatAnswer.drop(after=2)]) as server, pytest.raises(http.client.IncompleteRead):
+        post(server, stream=True)
+
+
+def test_request_that_the_script_does_not_expect_is_refused_and_reported_at_the_end() -> None:
+    with FakeChatServer([], strict=False) as server:
+        status, _, data = post(server)
+
+    assert status == 400
+    assert b"script" in data
+    with pytest.raises(ScriptError, match="1 unexpected"):
+        server.assert_done()
+
+
+def test_request_for_another_path_takes_no_answer() -> None:
+    with FakeChatServer(["one"], strict=False) as server:
+        assert post(server, "/embeddings")[0] == 400
+        assert server.remaining == 1
+
+
+def test_answers_left_over_are_reported_at_the_end() -> None:
+    with pytest.raises(ScriptError, match="1 answers left over"), FakeChatServer(["one"]):
+        pass
+
+
+def test_server_that_waits_for_nobody_stops_at_once() -> None:
+    with FakeChatServer([ChatAnswer(text="late", delay_s=60)]) as server:
+        host, _, port = server.url.removeprefix("http://").removesuffix("/v1").partition(":")
+        client = http.client.HTTPConnection(host, int(port), timeout=10)
+        client.request("POST", "/v1/chat/completions", body="{}")
+        assert server.wait_for_requests(1)
+        assert not server.hung_up()
+        client.close()
+
+        assert server.hung_up(within_s=10)
+
+
+def test_address_of_a_server_that_is_not_running_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="not running"):
+        _ = FakeChatServer().url

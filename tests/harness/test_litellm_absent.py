@@ -1,0 +1,41 @@
+"""What LiteLLMHarness does where litellm is not installed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from graphrt.errors import MissingExtraError
+from graphrt.harness import LiteLLMHarness
+from graphrt.harness import litellm as adapter
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    adapter._litellm.cache_clear()
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    yield
+    adapter._litellm.cache_clear()
+
+
+@pytest.mark.usefixtures("absent")
+def test_first_call_says_which_extra_to_install() -> None:
+    harness = LiteLLMHarness("openai/fake")
+
+    with pytest.raises(MissingExtraError) as caught:
+        asyncio.run(harness.run("hi"))
+
+    assert 'pip install "graphrt[litellm]"' in str(caught.value)
+    assert caught.value.value == "litellm"
+
+
+@pytest.mark.usefixtures("absent")
+def test_stream_says_which_extra_to_install() -> None:
+    async def first() -> None:
+        await anext(LiteLLMHarness("openai/fake").stream("hi"))
+
+    with pytest.raises(MissingExtraError):
+        asyncio.run(first())

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import TypeAdapter
+
+from graphrt.errors import BadResponseError, InputError
+from graphrt.events import Usage
+from graphrt.harness import (
+    AgentReply,
+    AgentRequest,
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+
+
+def test_tool_call_parses_the_text_that_the_model_wrote() -> None:
+    call = ToolCall(id="c1", name="search", arguments_text='{"query": "cats", "limit": 3}')
+
+    assert call.arguments == {"query": "cats", "limit": 3}
+    assert call.error is None
+
+
+def test_tool_call_built_from_arguments_has_their_text() -> None:
+    call = ToolCall(id="c1", name="search", arguments={"query": "Katze", "ü": 1})
+
+    assert call.arguments_text == '{"query": "Katze", "ü": 1}'
+    assert call == ToolCall(id="c1", name="search", arguments_text=call.arguments_text)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "{}"])
+def test_tool_call_without_arguments_is_no_error(text: str) -> None:
+    call = ToolCall(id="c1", name="now", arguments_text=text)
+
+    assert call.checked_arguments() == {}
+    assert call.error is None
+
+
+@pytest.mark.parametrize("text", ['{"query": ', "cats", "[1, 2]", '"cats"', "null"])
+def test_tool_call_keeps_broken_arguments_and_says_what_is_wrong(text: str) -> None:
+    call = ToolCall(id="c1", name="search", arguments_text=text)
+
+    assert call.arguments == {}
+    assert call.arguments_text == text
+    assert call.error
+
+
+def test_checked_arguments_raise_when_the_text_was_no_json_object() -> None:
+    call = ToolCall(id="c1", name="search", arguments_text="{oops")
+
+    with pytest.raises(BadResponseError) as caught:
+        call.checked_arguments()
+
+    assert caught.value.code == "bad-tool-arguments"
+    assert "'search'" in str(caught.value)
+    assert "{oops" in str(caught.value)
+
+
+def test_tool_call_refuses_arguments_that_are_no_json() -> None:
+    with pytest.raises(InputError, match="'search'"):
+        ToolCall(id="c1", name="search", arguments={"when": object()})
+
+
+def test_messages_and_calls_can_be_members_of_a_set() -> None:
+    calls = {ToolCall(id="c1", name="f", arguments={"a": 1}), ToolCall(id="c1", name="f", arguments={"a": 1})}
+
+    assert len(calls) == 1
+    assert len({UserMessage(text="hi"), UserMessage(text="hi"), SystemMessage(text="hi")}) == 2
+    assert len({ToolSpec(name="f"), ToolSpec(name="f")}) == 1
+
+
+def test_conversation_survives_storing_as_json() -> None:
+    """`role` tells the kinds apart, so that a conversation may be a field of a graph's state."""
+    adapter: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+    conversation: list[Message] = [
+        SystemMessage(text="be brief"),
+        UserMessage(text="find cats", id="m1"),
+        AssistantMessage(text="", tool_calls=(ToolCall(id="c1", name="search", arguments_text="{oops"),)),
+        ToolMessage(tool_call_id="c1", text="no JSON"),
+        AssistantMessage(text="sorry", tool_calls=(ToolCall(id="c2", name="search", arguments={"q": "cats"}),)),
+    ]
+
+    assert adapter.validate_json(adapter.dump_json(conversation)) == conversation
+
+
+def test_tool_spec_without_a_name_is_refused() -> None:
+    with pytest.raises(InputError):
+        ToolSpec(name="")
+
+
+def test_tool_spec_refuses_parameters_that_are_no_mapping() -> None:
+    with pytest.raises(InputError, match="'search'"):
+        ToolSpec(name="search", parameters=[])  # type: ignore[arg-type]
+
+
+def test_reply_with_tool_calls_is_finished_by_them_whatever_the_provider_says() -> None:
+    call = ToolCall(id="c1", name="search")
+
+    assert AgentReply(tool_calls=(call,)).finish_reason == "tool_calls"
+    assert AgentReply(tool_calls=(call,), finish_reason="length").finish_reason == "length"
+    assert AgentReply(text="hi").finish_reason == "stop"
+
+
+def test_reply_turns_into_the_message_that_goes_on_with_the_conversation() -> None:
+    call = ToolCall(id="c1", name="search")
+
+    reply = AgentReply(text="let me look", tool_calls=(call,), usage=Usage(calls=1))
+
+    assert reply.message == AssistantMessage(text="let me look", tool_calls=(call,))
+
+
+def test_request_of_a_text_is_one_user_message() -> None:
+    request = AgentRequest.build("hi", {})
+
+    assert request.messages == (UserMessage(text="hi"),)
+    assert request.text == "hi"
+    assert request.system is None
+
+
+def test_request_puts_system_before_the_conversation() -> None:
+    request = AgentRequest.build([UserMessage(text="hi")], {"system": "be brief"})
+
+    assert request.messages == (SystemMessage(text="be brief"), UserMessage(text="hi"))
+    assert request.system == "be brief"
+
+
+def test_request_takes_the_harness_defaults_for_what_the_call_leaves_out() -> None:
+    defaults = {"model": "big", "system": "be brief", "temperature": 0.5, "options": {"seed": 1, "top_p": 1}}
+
+    request = AgentRequest.build("hi", {"temperature": 0.0, "system": None, "options": {"seed": 2}}, defaults=defaults)  # type: ignore[arg-type]
+
+    assert (request.model, request.system, request.temperature) == ("big", "be brief", 0.0)
+    assert request.options == {"seed": 2, "top_p": 1}
+
+
+def test_request_refuses_an_unknown_option_and_guesses_which_was_meant() -> None:
+    with pytest.raises(InputError, match="did you mean 'temperature'"):
+        AgentRequest.build("hi", {"temprature": 0.1})  # type: ignore[typeddict-unknown-key]
+
+
+def test_request_refuses_a_prompt_without_messages() -> None:
+    with pytest.raises(InputError, match="no messages"):
+        AgentRequest.build([], {})
+
+
+def test_request_refuses_what_is_no_message() -> None:
+    with pytest.raises(InputError, match="UserMessage"):
+        AgentRequest.build([{"role": "user", "content": "hi"}], {})  # type: ignore[list-item]
+
+
+def test_request_refuses_two_tools_of_one_name() -> None:
+    with pytest.raises(InputError, match="'search'"):
+        AgentRequest.build("hi", {"tools": [ToolSpec(name="search"), ToolSpec(name="search")]})
+
+
+def test_request_refuses_a_bound_of_no_tokens() -> None:
+    with pytest.raises(InputError, match="max_tokens"):
+        AgentRequest.build("hi", {"max_tokens": 0})

@@ -1,0 +1,100 @@
+"""The documents are complete: every error code has its section, every decision its number, every link its target."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
+SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+FRAGMENT = re.compile(r"[a-z0-9-]+\.(added|changed|deprecated|removed|fixed)\.md")
+PARTS = ("Context", "Options", "Choice", "Consequences")
+
+
+def error_sections() -> list[str]:
+    return re.findall(r"^## (\S+)\s*$", (DOCS / "errors.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def codes_in_use() -> dict[str, str]:
+    """Every slug that is given as `code=` or as a class's `default_code`, and a file that does."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for item in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match item:
+                case ast.keyword(arg="code", value=value):
+                    pass
+                case ast.Assign(targets=[ast.Name(id="default_code")], value=value):
+                    pass
+                case ast.AnnAssign(target=ast.Name(id="default_code"), value=ast.expr() as value):
+                    pass
+                case _:
+                    continue
+            texts = [part.value for part in ast.walk(value) if isinstance(part, ast.Constant)]
+            found |= {text: path.name for text in texts if isinstance(text, str) and SLUG.fullmatch(text)}
+    return found
+
+
+def test_every_error_code_has_a_section() -> None:
+    undocumented = {code: file for code, file in codes_in_use().items() if code not in error_sections()}
+
+    assert len(codes_in_use()) > 20
+    assert undocumented == {}
+
+
+def test_no_error_code_has_two_sections() -> None:
+    assert [code for code, times in Counter(error_sections()).items() if times > 1] == []
+
+
+def test_error_sections_say_what_to_do() -> None:
+    text = (DOCS / "errors.md").read_text(encoding="utf-8")
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+
+    assert [part.split("\n", 1)[0] for part in sections if "**Fix.**" not in part] == []
+
+
+def test_decisions_are_numbered_once() -> None:
+    numbers = [path.name[:4] for path in DECISIONS]
+
+    assert [number for number, times in Counter(numbers).items() if times > 1] == []
+    assert "0000" in numbers
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_decision_is_well_formed(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert re.fullmatch(r"\d{4}-[a-z0-9]+(-[a-z0-9]+)*\.md", path.name)
+    assert text.startswith(f"# {path.name[:4]}. "), "the first line is '# NNNN. Title'"
+    assert re.search(r"^Status: (proposed|accepted|superseded by \d{4})", text, re.MULTILINE)
+    assert re.search(r"^Date: \d{4}-\d{2}-\d{2}$", text, re.MULTILINE)
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE)[: len(PARTS)] == list(PARTS)
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")]), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_links_between_documents_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", text)
+
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_changelog_has_the_version_or_says_unreleased() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+    assert "## [Unreleased]" in text or f"## [{version}]" in text
+
+
+def test_fragments_of_the_changelog_have_a_known_kind() -> None:
+    fragments = [path.name for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"]
+
+    assert [name for name in fragments if not FRAGMENT.fullmatch(name)] == []

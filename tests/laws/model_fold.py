@@ -1,0 +1,120 @@
+"""The half of the reference model that makes a new state: updates, conflicts (R6), and the fold (R2, R16).
+
+Nothing about what runs next lives here. Like the other half it imports nothing of graphrt and copies freely.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .description import MISSING, Field, Graph, State, Value, mix, thaw
+
+Update: TypeAlias = dict[str, tuple[str, Value]]
+"""Field -> (op, value), where op is "set", "overwrite" or "delete"."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One activation of one node in one superstep; *sent* tells a Send from a plain activation."""
+
+    node: str
+    arg: int | None = None
+    sent: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One way in which a run failed: the error's class and what it names."""
+
+    kind: str
+    nodes: frozenset[str] = frozenset()
+    field: str | None = None
+
+
+def update_of(graph: Graph, task: Task, snapshot: State, visits: dict[str, int]) -> Update:
+    """What the script of the task's node writes: field -> (op, value)."""
+    node = graph.node(task.node)
+    update: Update = {}
+    for write in node.turn(visits[task.node]).writes:
+        value = write.value(graph, snapshot, task.arg if node.context else None)
+        update[write.field] = (write.op, None if write.op == "delete" else value)
+    return update
+
+
+def undeletable(graph: Graph, task: Task, update: Update) -> list[Failure]:
+    """DELETE needs a default, or a TypedDict, where the key may be absent."""
+    return [
+        Failure("UpdateError", frozenset({task.node}), name)
+        for name, (op, _) in update.items()
+        if op == "delete" and graph.style != "typeddict" and graph.field(name).default is MISSING
+    ]
+
+
+def find_conflicts(graph: Graph, tasks: list[Task], updates: list[Update]) -> list[Failure]:
+    """Two writes of a field that does not aggregate, or an Overwrite or DELETE beside any other write."""
+    conflicts: list[Failure] = []
+    for each in graph.fields:
+        writers = [task.node for task, update in zip(tasks, updates, strict=True) if each.name in update]
+        ops = [update[each.name][0] for update in updates if each.name in update]
+        exclusive = each.reducer == "overwrite" or any(op != "set" for op in ops)
+        if len(writers) > 1 and exclusive:
+            conflicts.append(Failure("ConcurrentUpdateError", frozenset(writers), each.name))
+    return conflicts
+
+
+def fold(graph: Graph, state: State, updates: list[Update]) -> State:
+    """R16: ephemeral fields are reset first. R2: then every update, in task order."""
+    folded = copy.deepcopy(state)
+    for each in graph.fields:
+        if each.ephemeral:
+            reset(folded, each)
+    for update in updates:
+        for name, (op, value) in update.items():
+            if op == "delete":
+                reset(folded, graph.field(name))
+            elif op == "overwrite":
+                folded[name] = copy.deepcopy(value)
+            else:
+                folded[name] = reduce(graph.field(name), folded.get(name), copy.deepcopy(value))
+    return folded
+
+
+def reset(state: State, each: Field) -> None:
+    """Back to the default, or absent."""
+    state.pop(each.name, None)
+    if each.default is not MISSING:
+        state[each.name] = thaw(each.default)
+
+
+def reduce(each: Field, current: Value, incoming: Value) -> Value:
+    """One reducer, once; None is "no value yet", which an absent field reads as."""
+    if each.reducer == "overwrite":
+        return incoming
+    if each.reducer == "first":
+        return incoming if current is None else current
+    if each.is_list:
+        return reduce_list(each, current, incoming)
+    assert isinstance(incoming, int)
+    assert current is None or isinstance(current, int)
+    if current is None:
+        return incoming
+    results = {
+        "add": current + incoming,
+        "min": min(current, incoming),
+        "max": max(current, incoming),
+        "mix": mix(current, incoming),
+    }
+    return results[each.reducer]
+
+
+def reduce_list(each: Field, current: Value, incoming: Value) -> list[int]:
+    """`append`: one after the other. `union`: only what is not there yet, in first-seen order."""
+    assert isinstance(incoming, list)
+    assert current is None or isinstance(current, list)
+    result = list(current or [])
+    for item in incoming:
+        if each.reducer == "append" or item not in result:
+            result.append(item)
+    return result

@@ -1,0 +1,141 @@
+"""Runs a description for real and writes down what an outsider can see of it.
+
+Running, writing down and comparing with the model live here; which laws follow is the tests' business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from graphrt import Runtime
+from graphrt.errors import GraphrtError
+
+from .build import NodeKind, Pace, Script, build, to_plain
+from .description import Graph, State, thaw
+from .model import Result, Superstep
+from .model_fold import Task
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one run showed."""
+
+    graph: Graph
+    error: GraphrtError | None
+    """What a failed run raised."""
+    steps: list[Any]
+    """Its Steps as they came."""
+    journal: list[dict[str, Any]]
+    """All entries that reached a sink."""
+    script: Script
+
+    def supersteps(self) -> list[list[Any]]:
+        """Its Steps, one list for each superstep."""
+        return [list(group) for _, group in itertools.groupby(self.steps, key=lambda step: step.superstep)]
+
+    def task(self, step: Any) -> tuple[str, Any]:
+        """What ran: the node, and the arg that it was given."""
+        return step.node, self.script.args.get(step.task_id)
+
+
+def given(graph: Graph) -> dict[str, Any]:
+    """The input."""
+    return {name: thaw(value) for name, value in graph.given}
+
+
+def runtime(graph: Any, journal: list[dict[str, Any]], **options: Any) -> Runtime[Any]:
+    """A runtime whose runs can be compared: same clock, ids and seed each time."""
+    seconds, numbers = itertools.count(1_000_000), itertools.count(1)
+    return Runtime(
+        graph,
+        sinks=[lambda entry: journal.append(entry.to_dict())],
+        clock=lambda: float(next(seconds)),
+        ids=lambda: f"id-{next(numbers)}",
+        seed=1,
+        **options,
+    )
+
+
+def observe(graph: Graph, *, nodes: NodeKind = "sync", pace: Pace | None = None, **options: Any) -> Observed:
+    """Run *graph* step by step in this thread."""
+    script = Script(graph, pace or Pace())
+    journal: list[dict[str, Any]] = []
+    steps: list[Any] = []
+    error = None
+    with runtime(build(graph, script, nodes=nodes), journal, **options) as driven:
+        try:
+            for step in driven.steps(given(graph)):
+                steps.append(step)  # noqa: PERF402 - what came before an error is kept
+        except GraphrtError as raised:
+            error = raised
+    return Observed(graph, error, steps, journal, script)
+
+
+def aobserve(graph: Graph, *, nodes: NodeKind = "async", pace: Pace | None = None, **options: Any) -> Observed:
+    """The same under an event loop."""
+    script = Script(graph, pace or Pace())
+    journal: list[dict[str, Any]] = []
+    steps: list[Any] = []
+
+    async def drive() -> GraphrtError | None:
+        with runtime(build(graph, script, nodes=nodes), journal, **options) as driven:
+            try:
+                async for step in driven.asteps(given(graph)):
+                    steps.append(step)  # noqa: PERF401 - what came before an error is kept
+            except GraphrtError as raised:
+                return raised
+        return None
+
+    return Observed(graph, asyncio.run(drive()), steps, journal, script)
+
+
+def check(expected: Result, seen: Observed) -> None:
+    """Assert that an outsider saw what the model says."""
+    check_end(expected, seen)
+    groups = seen.supersteps()
+    if expected.status == "failed" and len(groups) == len(expected.supersteps) + 1:
+        # A failed task of the open superstep shows itself before the error; nothing else of that superstep does.
+        failed = groups.pop()
+        assert {step.outcome for step in failed} == {"error"}
+        assert {step.node for step in failed} <= {task.node for task in expected.attempted}
+    shown = [[seen.task(step) for step in group] for group in groups]
+    assert shown == [[heard(seen.graph, task) for task in each.tasks] for each in expected.supersteps]
+    for group, each in zip(groups, expected.supersteps, strict=True):
+        check_superstep(each, group, seen.graph)
+
+
+def heard(graph: Graph, task: Task) -> tuple[str, int | None]:
+    """A node without a context has no arg."""
+    return task.node, task.arg if graph.node(task.node).context else None
+
+
+def check_end(expected: Result, seen: Observed) -> None:
+    """The same end: completed, or failed with an error that the model offers, naming what it names."""
+    if expected.status == "completed":
+        assert seen.error is None
+        return
+    assert seen.error is not None, f"the run completed instead of {expected.failures}"
+    kind = type(seen.error).__name__
+    offered = [failure for failure in expected.failures if failure.kind == kind]
+    assert offered, f"{kind} instead of {expected.failures}: {seen.error}"
+    named = {seen.error.node, *(seen.error.nodes or ())} - {None}
+    if kind == "ConcurrentUpdateError":
+        assert any(named == set(f.nodes) and seen.error.field == f.field for f in offered), (offered, named)
+    else:
+        assert any(named <= set(f.nodes) for f in offered), (offered, named)
+
+
+def check_superstep(expected: Superstep, group: list[Any], graph: Graph) -> None:
+    """Outcomes in task order, the committed state after the last, and diffs that chain."""
+    assert [step.outcome for step in group] == list(expected.outcomes)
+    assert to_plain(graph, group[-1].after) == expected.state
+    for step, following in itertools.pairwise(group):
+        assert to_plain(graph, step.after) == to_plain(graph, following.before)
+
+
+def final(state: Any, graph: Graph) -> State:
+    """The state of a RunResult as plain data."""
+    return to_plain(graph, state)

@@ -1,0 +1,38 @@
+"""Counts Python-level calls, and what one more step adds to them."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+CALLS = frozenset({"call", "c_call"})
+
+
+def calls_of(run: Callable[[], object]) -> int:
+    """Calls of Python and C functions while *run* runs, in every thread that it starts."""
+    counter = itertools.count()
+
+    def seen(_frame: FrameType, event: str, _arg: Any) -> None:
+        if event in CALLS:
+            next(counter)
+
+    threading.setprofile(seen)
+    sys.setprofile(seen)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]  # None is documented, typeshed does not say so
+    return next(counter) - 1  # the call that switches counting off
+
+
+def calls_per_unit(prepare: Callable[[int], Callable[[], object]], n: int) -> float:
+    """Calls that one more unit costs at size *n*: twice the size against the size, so that starting up cancels."""
+    small, large = prepare(n), prepare(2 * n)
+    small()  # whatever is made once, lazily, is made here
+    large()
+    return (calls_of(large) - calls_of(small)) / n
