@@ -10,7 +10,7 @@ from graphrt import events
 from graphrt._drivers.scope import Scope
 from graphrt._engine import log
 from graphrt._engine.engine import Engine
-from graphrt._engine.fold import fold
+from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.task import DONE, OpenInterrupt, Task
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
@@ -181,6 +181,8 @@ class Run:
     def _close(self, status: Status) -> None:
         self.scope.close()
         engine, thread = self.engine, self._thread
+        if engine.tape is not None:
+            engine.tape.end()
         if thread is not None and self._store is not None:
             # What is kept shares nothing with what nodes and callers hold.
             engine.values = engine.plan.state.own_all(engine.values)
@@ -218,12 +220,14 @@ def begin(runtime: Runtime[Any], given: Any, thread_id: str | None, *, listen: b
     thread_id = thread_id if thread_id is not None else runtime.ids()
     _check_thread(thread_id)
     thread, before = store.claim(thread_id, create=True)
+    old: dict[str, Any] | None = None
     try:
         if before == "new":
             values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
             engine = Engine(plan, runtime.limits, thread=thread_id, check_state=runtime.check_state)
         elif before == "completed":
             engine = _same_graph(runtime, thread)
+            old = engine.values
             values = _updated(engine, given)
             engine.limit(runtime.limits)
         else:
@@ -239,6 +243,10 @@ def begin(runtime: Runtime[Any], given: Any, thread_id: str | None, *, listen: b
         opened = Run(runtime, engine, thread, store, listen=listen, watch=watch)
         started = _started(opened, values)
     except BaseException:
+        if old is not None and thread.engine is not None:  # the thread stays as it was
+            thread.engine.values = old
+            thread.engine.due = []
+            thread.engine.forget_views()
         store.release(thread, before)
         raise
     thread.engine = engine
@@ -328,9 +336,12 @@ def _updated(engine: Engine, given: Any) -> dict[str, Any]:
             ) from None
     task.updates = (checked,)
     task.status = DONE
-    folded = fold(engine.fields, engine.values, [task], ephemeral=engine.ephemeral, where=engine.where)
-    values, _ = engine.apply(folded)
-    return values
+    try:
+        folded = fold(engine.fields, engine.values, [task], ephemeral=engine.ephemeral, where=engine.where)
+    except FoldError as error:
+        raise error.error from error.error.__cause__
+    engine.values = dict(engine.values)  # a list is not ours alone while the old values hold it
+    return engine.apply(folded)[0]
 
 
 def continued(

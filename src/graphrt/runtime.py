@@ -162,13 +162,15 @@ class Runtime(Generic[S]):
         Raises:
             GraphrtError: The run failed; the failed task's step came before.
         """
-        for _, step in self._iterate(input, thread, Watch(steps=True), events=False):
-            yield step
+        yield from self._iterate(input, thread, Watch(steps=True), events=False)
 
     async def asteps(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> AsyncIterator[Step[S]]:
         """Run the graph and yield each finished task after its commit; see `steps`."""
-        async for _, step in self._aiterate(input, thread, Watch(steps=True), events=False):
-            yield step
+        from contextlib import aclosing
+
+        async with aclosing(self._aiterate(input, thread, Watch(steps=True), events=False)) as steps:
+            async for step in steps:
+                yield step
 
     def stream(
         self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Iterable[Mode] | Mode = ("updates",)
@@ -223,7 +225,7 @@ class Runtime(Generic[S]):
         run = _runs.begin(self, input, thread, listen=events, watch=watch)
         driver = SyncDriver(run.scope, run.engine.limits)
         try:
-            status = yield from driver.iterate(run.flow())
+            status = yield from driver.iterate(run.flow(), entries=events)
         except BaseException as error:
             run.broke(error)
             raise
@@ -237,7 +239,7 @@ class Runtime(Generic[S]):
         run = _runs.begin(self, input, thread, listen=events, watch=watch)
         driver = AioDriver(run.scope, run.engine.limits)
         try:
-            async with aclosing(driver.iterate(run.flow())) as items:
+            async with aclosing(driver.iterate(run.flow(), entries=events)) as items:
                 async for item in items:
                     yield item
         except BaseException as error:

@@ -200,7 +200,7 @@ def mix(current: int, incoming: int) -> int:
 def annotation(each: Field) -> Any:
     """`Annotated[T, reducer, marker]`, bare where there is nothing to say."""
     reducer = mix if each.reducer == "mix" else getattr(built_in, each.reducer)
-    kind: Any = list[int] if each.is_list else int if each.reducer == "mix" else int | None
+    kind: Any = list[int] if each.is_list else int if each.reducer == "mix" or each.default is not None else int | None
     notes: list[Any] = [] if each.reducer == "overwrite" else [reducer]
     notes += [built_in.ephemeral] if each.ephemeral else []
     for note in notes:
@@ -213,7 +213,7 @@ def state_class(graph: Graph) -> Any:
     if graph.style == "typeddict":
         given = dict(graph.given)
         keys = {
-            each.name: annotation(each) if each.name in given or has_identity(each) else NotRequired[annotation(each)]
+            each.name: annotation(each) if each.name in given or each.has_identity else NotRequired[annotation(each)]
             for each in graph.fields
         }
         return typing.TypedDict("State", keys)  # type: ignore[operator]  # made from data
@@ -225,11 +225,6 @@ def state_class(graph: Graph) -> Any:
         [(e.name, annotation(e), default(e, dataclasses.field, dataclasses.field())) for e in graph.fields],
         kw_only=True,
     )
-
-
-def has_identity(each: Field) -> bool:
-    """A key with such a reducer may be missing from the input although it is required."""
-    return each.reducer in ("append", "add", "union") and not each.ephemeral
 
 
 def default(each: Field, field: Callable[..., Any], nothing: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Value: TypeAlias = int | list[int] | None
 State: TypeAlias = dict[str, Value]
@@ -44,6 +44,10 @@ class Plain:
         ]
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """Hypothesis asks for this one."""
+        printer.text(repr(self))
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Field(Plain):
@@ -57,6 +61,11 @@ class Field(Plain):
     @property
     def is_list(self) -> bool:
         return self.reducer in ("append", "union")
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether the reducer has one: a TypedDict's key with such a reducer may be missing from the input."""
+        return self.reducer in ("append", "union", "add")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

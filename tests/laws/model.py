@@ -109,11 +109,16 @@ def interpret(graph: Graph) -> Result:
 
 
 def first_state(graph: Graph) -> State:
-    """R7: the input is the initial state, with defaults; no reducer runs."""
+    """R7: the input is the initial state, with defaults; no reducer runs.
+
+    A key of a TypedDict that may be missing because its reducer has an identity starts as that.
+    """
     state: State = {}
     for each in graph.fields:
         if each.default is not MISSING:
             state[each.name] = thaw(each.default)
+        elif graph.style == "typeddict" and each.has_identity:
+            state[each.name] = [] if each.is_list else 0
     for name, value in graph.given:
         state[name] = thaw(value)
     return state
@@ -126,15 +131,16 @@ def run_superstep(
     turns = [graph.node(task.node).turn(visits[task.node]) for task in tasks]
     updates: list[Update] = []
     failures: list[Failure] = []
+    broken: list[bool] = []
     for task, turn in zip(tasks, turns, strict=True):
+        node = graph.node(task.node)
+        update = update_of(graph, task, copy.deepcopy(state), visits)
+        refused = undeletable(graph, task, update) + misdirected(graph, node, turn.goto or ())
         if turn.fails:
-            updates.append({})
-            if graph.node(task.node).on_error is None:
-                failures.append(Failure("NodeError", frozenset({task.node})))
-            continue
-        updates.append(update_of(graph, task, copy.deepcopy(state), visits))
-        failures += undeletable(graph, task, updates[-1])
-        failures += misdirected(graph, graph.node(task.node), turn.goto or ())
+            refused = [Failure("NodeError", frozenset({task.node}))]
+        broken.append(bool(refused))
+        updates.append({} if refused else update)
+        failures += [] if node.on_error else refused
     conflicts = find_conflicts(graph, tasks, updates)
     if any(failure.kind == "NodeError" for failure in failures):
         raise FailedError(*failures)  # a failure leaves the superstep open: nothing was folded
@@ -143,14 +149,14 @@ def run_superstep(
 
     folded = fold(graph, state, updates)
     gotos: list[tuple[Target, ...] | None] = []
-    for task, turn in zip(tasks, turns, strict=True):
+    for task, turn, failed in zip(tasks, turns, broken, strict=True):
         on_error = graph.node(task.node).on_error
-        gotos.append((on_error,) if turn.fails and on_error is not None else turn.goto)
+        gotos.append((on_error,) if failed and on_error is not None else turn.goto)
     due, sources = route(graph, folded, tasks, gotos)
     generations = copy.deepcopy(generations)
     fired = [index for source in sources for index in arrive(graph, generations, source)]
     due.plain |= {graph.joins[index].dst for index in fired}
-    outcomes = tuple("error" if turn.fails else "success" for turn in turns)
+    outcomes = tuple("error" if failed else "success" for failed in broken)
     numbers = tuple(visits[task.node] for task in tasks)
     return Superstep(tuple(tasks), outcomes, tuple(updates), folded, numbers, tuple(fired)), due, generations
 
@@ -313,6 +319,6 @@ def relieve(graph: Graph, due: Due, visits: dict[str, int]) -> Due:
 def check_limits(graph: Graph, tasks: list[Task], steps: int) -> None:
     """max_steps fails only if more work remains; max_tasks counts the tasks of one superstep."""
     if steps >= graph.caps.max_steps:
-        raise FailedError(Failure("StepLimitError"))
+        raise FailedError(Failure("StepLimitError", frozenset(task.node for task in tasks)))
     if len(tasks) > graph.caps.max_tasks:
-        raise FailedError(Failure("LimitError"))
+        raise FailedError(Failure("LimitError", frozenset(task.node for task in tasks)))

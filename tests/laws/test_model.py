@@ -194,7 +194,7 @@ def test_two_writes_conflict_unless_both_go_through_an_aggregating_reducer(
             assert result.status == "completed"
         else:
             assert failure(result) == ("ConcurrentUpdateError", {"a", "b"}, name)
-            assert (result.state, result.supersteps) == ({"last": 4}, ())
+            assert (result.state, result.supersteps) == ({"last": 4, "log": []}, ())
 
 
 def test_two_sends_of_one_node_conflict_and_supersteps_apart_do_not() -> None:
@@ -268,7 +268,7 @@ def test_an_ephemeral_field_lives_until_the_next_fold() -> None:
     result = interpret(graph)
 
     assert [each.state for each in result.supersteps] == [
-        {"flash": 1},
+        {"flash": 1, "log": []},
         {"flash": 3, "log": [1]},
         {"log": [1, 3]},
     ]
@@ -280,7 +280,7 @@ def test_a_failing_task_with_on_error_updates_nothing_and_activates_its_target_i
 
     result = interpret(graph)
 
-    assert (trace(result), result.state) == (["a b", "c"], {})
+    assert (trace(result), result.state) == (["a b", "c"], {"n": 0})
     assert result.supersteps[0].outcomes == ("error", "success")
 
 
@@ -299,7 +299,7 @@ def test_max_steps_fails_only_if_more_work_remains() -> None:
         return interpret(Graph((), plain("a", "b"), ((None, "a"), ("a", "b")), caps=Caps(max_steps=count)))
 
     assert steps(2).status == "completed"
-    assert (failure(steps(1)), trace(steps(1))) == (("StepLimitError", set(), None), ["a"])
+    assert (failure(steps(1)), trace(steps(1))) == (("StepLimitError", {"b"}, None), ["a"])
 
 
 def test_max_tasks_counts_the_tasks_of_one_superstep() -> None:
@@ -308,7 +308,7 @@ def test_max_tasks_counts_the_tasks_of_one_superstep() -> None:
         return interpret(Graph((), (s, Node("a")), ((None, "s"),), caps=Caps(max_tasks=count)))
 
     assert tasks(3).status == "completed"
-    assert (failure(tasks(2)), trace(tasks(2))) == (("LimitError", set(), None), ["s"])
+    assert (failure(tasks(2)), trace(tasks(2))) == (("LimitError", {"a"}, None), ["s"])
 
 
 def test_max_visits_trips_on_the_visit_after_and_counts_supersteps() -> None:

@@ -11,11 +11,12 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, final
 
 from graphrt._drivers.crew import Crew, Ended, Escaped
-from graphrt._drivers.invoke import ainvoke, failed, invoke
+from graphrt._drivers.invoke import afinish, ainvoke, failed, invoke
 from graphrt._drivers.scope import Scope, monotonic
-from graphrt._drivers.sync import SyncDriver, Watcher
+from graphrt._drivers.sync import _SHOWN, SyncDriver, Watcher
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
-from graphrt._flows.effects import Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
+from graphrt._engine.trace import Step
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
 from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC
 from graphrt.limits import Limits
 
@@ -88,29 +89,37 @@ class AioDriver:
         finally:
             self.close()
 
-    async def iterate(self, flow: Flow) -> AsyncGenerator[tuple[str, Any], None]:
-        """Perform the effects of *flow* and yield what it publishes; leaving early cancels the run."""
-        reply: Any = None
-        error: BaseException | None = None
+    async def iterate(self, flow: Flow, *, entries: bool) -> AsyncGenerator[Any, None]:
+        """Perform the effects of *flow* and yield its Steps, and what else it publishes as (mode, item).
+
+        Leaving early cancels the run. The flow's result is in `status` then.
+        """
         try:
+            effect = flow.send(None)
             while True:
-                effect = flow.send(reply) if error is None else flow.throw(error)
-                error = reply = None
+                reply: Any = None
                 try:
-                    if effect.__class__ is Publish:
+                    kind = effect.__class__
+                    if kind is Step:
+                        yield effect
+                        effect = None
+                    elif kind is Publish:
                         yield effect.mode, effect.item
-                    elif effect.__class__ is Record:
+                    elif kind is Record:
                         for entry in self.scope.write(effect.logged):
-                            yield "events", entry
-                    elif effect.__class__ is Task:
+                            if entries:
+                                yield "events", entry
+                    elif kind is Task:
                         reply = await self._run_one(effect)
                     else:
                         reply = await self.perform(effect)
                 except GeneratorExit:
                     await self._abandon(flow)
                     raise
-                except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
-                    error = raised
+                except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
+                    effect = flow.throw(error)
+                    continue
+                effect = flow.send(reply)
         except StopIteration as stop:
             self.status = stop.value
         finally:
@@ -121,7 +130,7 @@ class AioDriver:
         try:
             effect = flow.send(None)
             while True:
-                effect = flow.send(None if effect.__class__ is Publish else await self.perform(effect))
+                effect = flow.send(None if effect.__class__ in _SHOWN else await self.perform(effect))
         except StopIteration:
             return
 
@@ -150,6 +159,8 @@ class AioDriver:
                 return None
             case Now():
                 return monotonic()
+            case Await():
+                return await afinish(effect.coroutine)
             case Sleep():
                 return await self._sleep(effect.seconds)
             case _:
@@ -171,12 +182,12 @@ class AioDriver:
         control = self.scope.control
         current = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        asked = False
+        asked = finished = False
 
         def cancel() -> None:
             nonlocal asked
-            asked = True
-            if current is not None:
+            if current is not None and not finished:
+                asked = True
                 current.cancel()
 
         def halt() -> None:
@@ -192,6 +203,7 @@ class AioDriver:
                 raise
             reply = STOPPED
         finally:
+            finished = True
             control.on_halt.remove(halt)
         if asked and current is not None:
             current.uncancel()
@@ -238,11 +250,16 @@ class AioDriver:
             reply = Escaped(error)
         self._ended.append((task, attempt, reply))
         self._running.pop(task, None)
-        if self._waiting and reply.__class__ not in _ODD:
-            self._launch(self._waiting.popleft())
+        if reply.__class__ not in _ODD:
+            self._launch_waiting()
         bell = self._bell
         if bell is not None and not bell.done() and (not self._running or reply.__class__ in _ODD):
             bell.set_result(None)
+
+    def _launch_waiting(self) -> None:
+        limit = self._limits.max_concurrency
+        while self._waiting and (limit is None or len(self._running) < limit):
+            self._launch(self._waiting.popleft())
 
     async def _on_worker(self, task: Task) -> Any:
         """Run a sync task beside async ones on a worker thread, so that the loop goes on."""
@@ -268,6 +285,7 @@ class AioDriver:
             loop.call_soon_threadsafe(_ring, self._bell)
 
         control.on_halt.append(halt)
+        self._launch_waiting()
         try:
             while self._running and control.halt is None and not any(e[2].__class__ in _ODD for e in self._ended):
                 self._bell = loop.create_future()

@@ -13,6 +13,7 @@ import typing_extensions as te
 
 from graphrt._drivers.scope import Scope
 from graphrt._engine.task import OpenInterrupt, Task
+from graphrt._plan.fields import own
 from graphrt.errors import InputError, NodeError, ReplayDivergedError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Suspended(BaseException):
 class Context(Generic[D]):
     """What a node is given as its second argument."""
 
-    __slots__ = ("_asked", "_done", "_effects", "_harness", "_random", "_scope", "_suspended", "_task", "arg", "attempt")
+    __slots__ = ("_asked", "_done", "_effects", "_harness", "_random", "_scope", "_task", "arg", "attempt", "suspended")
 
     def __init__(self, scope: Scope, task: Task) -> None:
         self._scope = scope
@@ -44,10 +45,14 @@ class Context(Generic[D]):
         """Number of this attempt, from 1."""
         self._asked = 0
         self._done = False
-        self._suspended = False
+        self.suspended = False
         self._effects: dict[str, int] | None = None
         self._harness: BoundHarness | None = None
         self._random: random.Random | None = None
+
+    def close(self) -> None:
+        """The attempt is over; what still holds the context sees `cancelled`."""
+        self._done = True
 
     # -- who and where -------------------------------------------------------------------------------------------
 
@@ -94,7 +99,7 @@ class Context(Generic[D]):
         if extra is None:
             return None
         found = [q.answer for q in extra.interrupts if q.answered and q.key.startswith("returned")]
-        return found[-1] if found else None
+        return own(found[-1]) if found else None
 
     @property
     def cancelled(self) -> bool:
@@ -160,7 +165,7 @@ class Context(Generic[D]):
         Raises:
             ReplayDivergedError: The same question has another payload than before.
         """
-        name = key if key is not None else str(self._asked)
+        name = f"key={key}" if key is not None else str(self._asked)
         if key is None:
             self._asked += 1
         task = self._task
@@ -177,13 +182,13 @@ class Context(Generic[D]):
                         boundary=True,
                     )
                 if question.answered:
-                    return question.answer
+                    return own(question.answer)
                 break
         else:
             if task.engine.thread is not None:
                 prefix = task.engine.interrupt_prefix(task)
-                extra.interrupts.append(OpenInterrupt(f"{prefix}{name}", name, self.node, payload))
-        self._suspended = True
+                extra.interrupts.append(OpenInterrupt(f"{prefix}{name}", name, self.node, own(payload)))
+        self.suspended = True
         raise Suspended(name, payload)
 
     @overload
@@ -205,13 +210,13 @@ class Context(Generic[D]):
         if inspect.iscoroutinefunction(fn):
             return self._effect_async(key, results, fn, args)
         if key not in results:
-            results[key] = fn(*args)
-        return results[key]
+            results[key] = own(fn(*args))
+        return own(results[key])
 
     async def _effect_async(self, key: str, results: dict[str, Any], fn: Callable[..., Any], args: Any) -> Any:
         if key not in results:
-            results[key] = await fn(*args)
-        return results[key]
+            results[key] = own(await fn(*args))
+        return own(results[key])
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run an async function from a sync node and return its result, for instance `ctx.call(ctx.harness.run, q)`.

@@ -14,10 +14,11 @@ from typing import Any, Final, final
 
 from graphrt import events
 from graphrt._drivers.ignite import ignite
-from graphrt._drivers.invoke import ainvoke, invoke
+from graphrt._drivers.invoke import ainvoke, failed, invoke
 from graphrt._drivers.scope import Scope, monotonic
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
+from graphrt._plan.tables import CALL_SYNC
 
 MOST_HELPERS: Final = 32
 Ended = tuple[Task, int, Any]
@@ -47,7 +48,7 @@ class Crew:
         self.ended: deque[Ended] = deque()
         self.bell = threading.Event()
         """Set when something ended, or the run halts."""
-        self.work = threading.Semaphore(0)
+        self.work: threading.Semaphore | None = None
         self.lock = threading.Lock()
         self.helpers: list[threading.Thread] = []
         self.idle = 0
@@ -67,7 +68,11 @@ class Crew:
     def start(self, tasks: Sequence[Task]) -> None:
         """Make *tasks* ready to run."""
         self.open += len(tasks)
+        queue = self.queue
         for task in tasks:
+            if task.extra is None and task.timeout_s is None and not task.node.is_async:
+                queue.append(task)
+                continue
             wait_s = task.extra.delay_s if task.extra is not None else 0.0
             if wait_s > 0.0:
                 task.more().delay_s = 0.0
@@ -100,16 +105,18 @@ class Crew:
         batch: list[Ended] = []
         control = self.scope.control
         try:
+            if self.limit is None:
+                self._drain(batch)
             while True:
+                if batch and batch[-1][2].__class__ in _ODD:
+                    self._take(batch)
+                    break
                 if control.halt is not None:
                     self._take(batch)
                     break
                 task = self._pop(caller=True)
                 if task is not None:
                     batch.append(self._run(task))
-                    if batch[-1][2].__class__ in _ODD:
-                        self._take(batch)
-                        break
                     continue
                 self.bell.clear()
                 if self._take(batch) or len(batch) >= self.open:
@@ -122,6 +129,26 @@ class Crew:
             raise
         self.open -= len(batch)
         return batch
+
+    def _drain(self, batch: list[Ended]) -> None:
+        """Run what is queued, one after another, until something odd comes of it: the caller's own share."""
+        popleft, copy, control = self.queue.popleft, self.context.copy, self.scope.control
+        while control.halt is None:
+            try:
+                task = popleft()
+            except IndexError:
+                return
+            attempt = task.attempt
+            if task.plain == CALL_SYNC and not self.scope.timed:
+                try:
+                    reply = copy().run(task.fn, task.state)
+                except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+                    reply = failed(error)
+            else:
+                reply = copy().run(invoke, self.scope, task, self.drive)
+            batch.append((task, attempt, reply))
+            if reply.__class__ in _ODD:
+                return
 
     def _take(self, batch: list[Ended]) -> bool:
         """Move what ended into *batch*; True if something of it cannot wait."""
@@ -187,12 +214,14 @@ class Crew:
 
     def close(self) -> None:
         """End the helpers. Abandoned ones end when their node returns."""
-        self.closing = True
+        with self.lock:
+            self.closing = True
         control = self.scope.control
         if self.bell.set in control.on_halt:
             control.on_halt.remove(self.bell.set)
         for _ in self.helpers:
-            self.work.release()
+            if self.work is not None:
+                self.work.release()
         for helper in self.helpers:
             if isinstance(helper, threading.Timer):
                 helper.cancel()
@@ -236,22 +265,26 @@ class Crew:
         with self.lock:
             if self.closing or not self.queue:
                 return
+            if self.work is None:
+                self.work = threading.Semaphore(0)
             if self.idle:
                 self.work.release()
                 return
             if len(self.helpers) >= min(MOST_HELPERS, self.limit or MOST_HELPERS):
                 return
             helper = threading.Thread(target=self._help, name=f"graphrt-{len(self.helpers)}", daemon=True)
+            helper.start()
             self.helpers.append(helper)
-        helper.start()
 
     def _help(self) -> None:
+        work = self.work
+        assert work is not None  # noqa: S101 - made before the first helper
         while not self.closing:
             task = self._pop(caller=False)
             if task is None:
                 with self.lock:
                     self.idle += 1
-                self.work.acquire()
+                work.acquire()
                 with self.lock:
                     self.idle -= 1
                 continue

@@ -12,7 +12,6 @@ from graphrt._engine import retry
 from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
-from graphrt._plan.tables import NodePlan
 from graphrt.errors import GraphrtError, NodeError
 
 
@@ -29,20 +28,11 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
         BaseException: What the node raised that is no Exception, for instance KeyboardInterrupt.
     """
     node = task.node
-    if not scope.timed:
-        return _invoke(scope, task, node, drive)
-    started = monotonic()
-    try:
-        return _invoke(scope, task, node, drive)
-    finally:
-        task.more().duration_s = monotonic() - started
-
-
-def _invoke(scope: Scope, task: Task, node: NodePlan, drive: Callable[[Flow], Any]) -> Any:
     if node.child is not None:
         return drive(nested(task, scope.control))
     if node.is_async:
         return on_loop(scope, task)
+    started = monotonic() if scope.timed else 0.0
     context = Context(scope, task) if node.wants_context else None
     try:
         if node.cache is not None:
@@ -51,21 +41,37 @@ def _invoke(scope: Scope, task: Task, node: NodePlan, drive: Callable[[Flow], An
             if known:
                 return reply
         reply = node.fn(task.state) if context is None else node.fn(task.state, context)
-        if reply.__class__ is not dict and inspect.iscoroutine(reply):
-            waiting = reply
-            reply = scope.loop().run(lambda: waiting)
     except Suspended as pause:
         return asked(task, pause)
     except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
         return failed(error)
     finally:
         if context is not None:
-            context._done = True
+            context.close()
+        if started:
+            task.duration_s = monotonic() - started
     if node.cache is not None:
         node.cache.put(key, reply)
-    if context is not None and context._suspended:
+    if context is not None and context.suspended:
         return swallowed(task)
     return reply
+
+
+def finish(scope: Scope, coroutine: Any) -> Any:
+    """The reply of a coroutine that a plain function returned: it runs on the private loop thread."""
+
+    async def body() -> Any:
+        return await afinish(coroutine)
+
+    return scope.loop().run(body)
+
+
+async def afinish(coroutine: Any) -> Any:
+    """The reply of a coroutine that a plain function returned."""
+    try:
+        return await coroutine
+    except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+        return failed(error)
 
 
 def on_loop(scope: Scope, task: Task) -> Any:
@@ -133,12 +139,12 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
         return failed(error)
     finally:
         if context is not None:
-            context._done = True
+            context.close()
         if scope.timed:
-            task.more().duration_s = monotonic() - started
+            task.duration_s = monotonic() - started
     if node.cache is not None:
         node.cache.put(key, reply)
-    if context is not None and context._suspended:
+    if context is not None and context.suspended:
         return swallowed(task)
     return reply
 

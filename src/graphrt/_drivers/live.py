@@ -35,6 +35,7 @@ def iterate_live(run: InFlight, make_driver: Callable[[Callable[[str, Any], None
         items.put((mode, item))
 
     run.scope.emit = put
+    run.control.watched = True  # leaving the stream early cancels the run
     driver = make_driver(put)
     context = contextvars.copy_context()
 
@@ -78,6 +79,7 @@ async def aiterate_live(
             loop.call_soon_threadsafe(items.put_nowait, (mode, item))
 
     run.scope.emit = put
+    run.control.watched = True  # leaving the stream early cancels the run
     driver = make_driver(put)
 
     async def work() -> None:

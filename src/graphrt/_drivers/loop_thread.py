@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, final
 
 T = TypeVar("T")
+_PATIENCE_S = 5.0
+"""Seconds that closing waits for cancelled coroutines."""
 
 
 @final
@@ -20,6 +22,7 @@ class LoopThread:
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._ending: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._serve, name="graphrt-loop", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -34,6 +37,19 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)
             self._loop.close()
+
+    def _stop(self) -> None:
+        """Cancel everything on the loop, what nodes left behind included, and stop once it has ended."""
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+
+        async def end() -> None:
+            if left:
+                await asyncio.wait(left, timeout=_PATIENCE_S)
+            self._loop.stop()
+
+        self._ending = self._loop.create_task(end())
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Running:
         """Start the coroutine that *make* makes, in a copy of the caller's context variables."""
@@ -70,12 +86,7 @@ class LoopThread:
         if not self._thread.is_alive():
             return
 
-        def stop() -> None:
-            for task in self._tasks:
-                task.cancel()
-            self._loop.call_soon(self._loop.stop)
-
-        self._loop.call_soon_threadsafe(stop)
+        self._loop.call_soon_threadsafe(self._stop)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from typing import Any, final
+from typing import Any, Final, final
 
 from graphrt._drivers.crew import Crew
-from graphrt._drivers.invoke import failed, invoke
+from graphrt._drivers.invoke import failed, finish, invoke
 from graphrt._drivers.scope import Scope, monotonic
 from graphrt._engine.task import Task
-from graphrt._flows.effects import Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
-from graphrt._plan.tables import CALL_SYNC
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
+from graphrt._engine.trace import Step
 from graphrt.limits import Limits
 
 Watcher = Callable[[str, Any], None]
+_SHOWN: Final = frozenset({Publish, Step})
 
 
 @final
@@ -33,26 +34,23 @@ class SyncDriver:
     def drive(self, flow: Flow) -> Any:
         """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
         send = flow.send
-        reply: Any = None
-        error: BaseException | None = None
         try:
+            effect = send(None)
             while True:
-                effect = send(reply) if error is None else flow.throw(error)
-                error = None
-                if effect.__class__ is Task and effect.plain == CALL_SYNC:
-                    try:
-                        reply = effect.fn(effect.state)
-                        continue
-                    except Exception as raised:  # noqa: BLE001 - whatever a node raises is its outcome
-                        reply = failed(raised)
-                        continue
-                    except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
-                        error = raised
-                        continue
                 try:
-                    reply = self.perform(effect)
-                except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
-                    error = raised
+                    if effect.__class__ is Task and effect.plain == 1:  # CALL_SYNC: the straight path
+                        reply = effect.fn(effect.state)
+                    else:
+                        reply = self.perform(effect)
+                except Exception as error:
+                    if effect.__class__ is not Task:
+                        effect = flow.throw(error)
+                        continue
+                    reply = failed(error)
+                except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
+                    effect = flow.throw(error)
+                    continue
+                effect = send(reply)
         except StopIteration as stop:
             return stop.value
         finally:
@@ -60,27 +58,45 @@ class SyncDriver:
                 crew, self._crew = self._crew, None
                 crew.close()
 
-    def iterate(self, flow: Flow) -> Generator[tuple[str, Any], None, Any]:
-        """Perform the effects of *flow* and yield what it publishes; leaving early cancels the run."""
-        reply: Any = None
-        error: BaseException | None = None
+    def iterate(self, flow: Flow, *, entries: bool) -> Generator[Any, None, Any]:
+        """Perform the effects of *flow* and yield its Steps, and what else it publishes as (mode, item).
+
+        Leaving early cancels the run.
+        """
+        send, now = flow.send, monotonic
         try:
+            effect = send(None)
             while True:
-                effect = flow.send(reply) if error is None else flow.throw(error)
-                error = reply = None
+                reply: Any = None
                 try:
-                    if effect.__class__ is Publish:
+                    kind = effect.__class__
+                    if kind is Task and effect.plain == 1:  # CALL_SYNC: the straight path
+                        started = now()
+                        reply = effect.fn(effect.state)
+                        effect.duration_s = now() - started
+                    elif kind is Step:
+                        yield effect
+                        effect = None
+                    elif kind is Publish:
                         yield effect.mode, effect.item
-                    elif effect.__class__ is Record:
+                    elif kind is Record:
                         for entry in self.scope.write(effect.logged):
-                            yield "events", entry
+                            if entries:
+                                yield "events", entry
                     else:
                         reply = self.perform(effect)
                 except GeneratorExit:
                     self.abandon(flow)
                     raise
-                except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
-                    error = raised
+                except Exception as error:
+                    if kind is not Task:
+                        effect = flow.throw(error)
+                        continue
+                    reply = failed(error)
+                except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
+                    effect = flow.throw(error)
+                    continue
+                effect = send(reply)
         except StopIteration as stop:
             return stop.value
         finally:
@@ -94,7 +110,7 @@ class SyncDriver:
         try:
             effect = flow.send(None)
             while True:
-                effect = flow.send(None if effect.__class__ is Publish else self.perform(effect))
+                effect = flow.send(None if effect.__class__ in _SHOWN else self.perform(effect))
         except StopIteration:
             return
 
@@ -120,6 +136,8 @@ class SyncDriver:
             return monotonic()
         if kind is Sleep:
             return self._sleep(effect.seconds)
+        if kind is Await:
+            return finish(self.scope, effect.coroutine)
         raise AssertionError(effect)
 
     def _written(self, effect: Record) -> None:

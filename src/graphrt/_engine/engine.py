@@ -71,6 +71,7 @@ class Engine:
         "visit_limits",
         "visits",
         "watched",
+        "writable",
     )
 
     def __init__(
@@ -78,6 +79,7 @@ class Engine:
     ) -> None:
         self.plan = plan
         self.fields = plan.state.fields
+        self.writable = plan.update.fields
         self.make_view = plan.state.view
         self.ephemeral = [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
         self.thread = thread
@@ -209,7 +211,7 @@ class Engine:
             task = Task(node, index, superstep, arg, view, self)
             if error is not None:
                 task.more().activation_error = error
-            if node.policy.interrupt_before:
+            if node.pauses and node.policy.interrupt_before:
                 outcome.pause_before(self, task)
             tasks.append(task)
         self.tasks = tasks
@@ -469,7 +471,7 @@ class Engine:
                 continue
             for question in task.extra.interrupts:
                 if question.id in answers and not question.answered:
-                    question.answered, question.answer = True, answers[question.id]
+                    question.answered, question.answer = True, own(answers[question.id])
             outcome.unpause(task)
 
     def take_answers(self) -> bool:

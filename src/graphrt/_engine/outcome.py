@@ -42,8 +42,20 @@ def report(engine: Engine, task: Task, attempt: int, reply: Any) -> bool:
     if task.attempt != attempt or task.status not in (DUE, RUNNING):
         return False
     kind = reply.__class__
-    if kind is dict or reply is None:
-        _try(engine, task, reply)
+    if kind is dict:
+        fields = engine.writable
+        checked: dict[str, Any] = {}
+        try:
+            for name in reply:
+                field, value = fields[name], reply[name]
+                checked[name] = value if value.__class__ is field.exact else field.check(value)
+        except Exception:  # noqa: BLE001 - whatever it is, the long way meets it again and names it
+            _try(engine, task, reply)
+        else:
+            task.updates = (checked,)
+            _done(engine, task)
+    elif reply is None:
+        _done(engine, task)
     elif kind is Failed:
         _fail(engine, task, reply.error, reply.retry_after_s, at_boundary=reply.at_boundary)
     elif kind is TimedOut:
@@ -115,7 +127,7 @@ def _how(engine: Engine, returned: Any) -> str:
 
 
 def _done(engine: Engine, task: Task) -> None:
-    if task.node.policy.interrupt_after and not any(i.key == "after" for i in task.more().interrupts):
+    if task.node.pauses and task.node.policy.interrupt_after and not any(i.key == "after" for i in task.more().interrupts):
         question = OpenInterrupt(
             f"{engine.interrupt_prefix(task)}after", "after", task.node.name, {"after": task.node.name}, static=True
         )

@@ -6,20 +6,16 @@ the reply to the general path, which meets the same thing again and names it. On
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.fold import CONTAINERS, Prefix
 from graphrt._engine.ownership import SOLE, getrefcount
 from graphrt._engine.route import Due
-from graphrt._engine.task import DONE, Task
-from graphrt._plan.fields import ABSENT, APPEND, LAST
-from graphrt.commands import DELETE, Replacement
+from graphrt._engine.task import DONE, DUE, Task
+from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
-
-_MARKERS: Final = frozenset({Replacement, type(DELETE)})
-
 
 def straight(engine: Engine) -> Task | None:
     """The one plain task that is due, counted and ready to call; None if this is not the fast path's shape."""
@@ -37,8 +33,6 @@ def straight(engine: Engine) -> Task | None:
     engine.superstep += 1
     engine.due = []
     call = engine.call = Task(node, 0, engine.superstep, None, engine.take_view(), engine)
-    if engine.tape is not None:
-        call.plain = 0  # the driver's long way measures the time
     return call
 
 
@@ -52,42 +46,53 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     call: Task = engine.call  # type: ignore[assignment]  # straight() or this function set it
     values = engine.values
     sizes = engine.sizes
-    for name, size in sizes.items():
-        if len(values[name]) != size:
+    for name in sizes:
+        if len(values[name]) != sizes[name]:
             return _leave(engine, call, reply)
     node = call.node
     if not node.simple:
         return _leave(engine, call, reply)
     out: dict[str, Any] = {}
-    grown: list[tuple[str, list[Any], list[Any]]] = []
+    grown: list[tuple[str, list[Any], list[Any]]] | None = None
+    boxed = False
     checked: dict[str, Any] | None = None
+    undo: dict[str, Any] = {}
     if reply.__class__ is dict:
         call.state = None  # our own view must not count as another owner
         if engine.watched:
-            checked = {}
-        fields = engine.fields
+            checked, undo = {}, {}
+        fields = engine.writable
         try:
-            for name, value in reply.items():
-                if value.__class__ in _MARKERS:
-                    return _leave(engine, call, reply)
+            for name in reply:
+                value = reply[name]
                 field = fields[name]
-                value = field.check(value)
+                if value.__class__ is not field.exact:
+                    value = field.check(value)
+                kind = field.kind
                 if checked is not None:
                     checked[name] = value
-                if field.kind == LAST:
+                    undo[name] = _before(values, name, kind)
+                if kind == LAST:
                     out[name] = value
-                elif field.kind == APPEND:
+                elif kind == ADD:
+                    out[name] = values[name] + value
+                elif kind == APPEND:
                     if getrefcount(values[name]) == SOLE and values[name].__class__ is list:
+                        if grown is None:
+                            grown = []
                         grown.append((name, values[name], value))
                     else:
                         out[name] = field.reduce(values[name], value)
                 else:
                     current = values[name]
                     out[name] = field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
+                if field.boxed:
+                    boxed = True
         except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and names it
             return _leave(engine, call, reply)
-        for _, owned, items in grown:
-            owned.extend(items)
+        if grown is not None:
+            for _, owned, items in grown:
+                owned.extend(items)
         new = {**values, **out}
         view = engine.make_view(new)
     elif reply is None:
@@ -104,7 +109,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             said = router(view)
             target = node.table[said]
         except Exception:  # noqa: BLE001 - an error or no plain label: the general path says which
-            for name, owned, _ in grown:  # what looked at the longer list keeps it; the state goes back
+            for name, owned, _ in grown or ():  # what looked at the longer list keeps it; the state goes back
                 values[name] = owned[: sizes[name]]
             if said is not engine:
                 engine.asked = (node.branches[0], said)
@@ -112,14 +117,9 @@ def advance(engine: Engine, reply: Any) -> Task | None:
 
     # Nothing can fail any more: commit.
     if engine.watched:
-        _note(engine, call, checked, out, grown)
-    for name, value in out.items():
-        if value.__class__ in CONTAINERS:
-            sizes[name] = len(value)
-        elif name in sizes:
-            del sizes[name]
-    for name, owned, _ in grown:
-        sizes[name] = len(owned)
+        _note(engine, call, checked, undo)
+    if boxed:
+        _measure(sizes, out, grown)
     engine.values = new
     if target is not None:
         at = target.index
@@ -128,17 +128,27 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             engine.visits[at] = visits + 1
             engine.steps += 1
             engine.superstep += 1
-            if target.plain == 0 or engine.watched:
+            if target.plain == 0:
                 call = engine.call = Task(target, 0, engine.superstep, None, view, engine)
-                if engine.tape is not None:
-                    call.plain = 0
             else:  # nobody keeps a plain call: use it again
                 call.node, call.fn, call.plain, call.state = target, target.fn, target.plain, view
+                call.superstep = engine.superstep
             return call
         engine.due = [Due(target)]
     engine.call = None
     engine.view = view
     return None
+
+
+def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, Any, Any]] | None) -> None:
+    """Note the lengths of the containers that were written."""
+    for name, value in out.items():
+        if value.__class__ in CONTAINERS:
+            sizes[name] = len(value)
+        elif name in sizes:
+            del sizes[name]
+    for name, owned, _ in grown or ():
+        sizes[name] = len(owned)
 
 
 def _leave(engine: Engine, call: Task, reply: Any) -> None:
@@ -149,25 +159,23 @@ def _leave(engine: Engine, call: Task, reply: Any) -> None:
     engine.tasks = [call]
 
 
-def _note(
-    engine: Engine, call: Task, checked: dict[str, Any] | None, out: dict[str, Any], grown: list[tuple[str, Any, Any]]
-) -> None:
+def _note(engine: Engine, call: Task, checked: dict[str, Any] | None, undo: dict[str, Any]) -> None:
     """Tell the parent's trail and the tape what this superstep did."""
     if checked:
         engine.follow(checked)
     if engine.tape is not None:
-        undo: dict[str, Any] = {name: _before(engine, name) for name in out}
-        for name, _, _items in grown:
-            undo[name] = Prefix(engine.sizes[name])
         call.state = None
         call.status = DONE
         call.updates = () if checked is None else (checked,)
-        engine.tape.record(call, undo)
+        plain = call.plain != 0
+        engine.tape.record(call, undo, plain=plain)
+        if plain:  # the object is used again
+            call.status = DUE
 
 
-def _before(engine: Engine, name: str) -> Any:
-    value = engine.values.get(name, ABSENT)
-    if engine.fields[name].kind == APPEND and value.__class__ in (list, tuple):
+def _before(values: dict[str, Any], name: str, kind: int) -> Any:
+    value = values.get(name, ABSENT)
+    if kind == APPEND and value.__class__ in (list, tuple):
         return Prefix(len(value))  # the new value starts with the old one
     return value
 
@@ -177,6 +185,5 @@ def park(engine: Engine) -> None:
     call = engine.call
     if call is not None:
         call.superstep = engine.superstep
-        call.plain = call.node.plain
         engine.call = None
         engine.tasks = [call]

@@ -46,7 +46,6 @@ class Extra:
         "at_boundary",
         "child",
         "delay_s",
-        "duration_s",
         "effects",
         "failure",
         "interrupts",
@@ -65,7 +64,6 @@ class Extra:
         self.failure: BaseException | None = None
         self.retries: list[tuple[int, float, BaseException]] = []
         self.delay_s = 0.0
-        self.duration_s = 0.0
         self.child: Any = None
         """The parked engine of a nested graph."""
 
@@ -77,6 +75,7 @@ class Task:
     __slots__ = (
         "arg",
         "attempt",
+        "duration_s",
         "engine",
         "extra",
         "fn",
@@ -102,6 +101,8 @@ class Task:
         """The snapshot, as an instance of the state class; dropped at the end of the superstep."""
         self.engine = engine
         self.attempt = 1
+        self.duration_s = 0.0
+        """Seconds that the last attempt took, where somebody watches."""
         self.status = DUE
         self.updates: tuple[dict[str, Any], ...] = ()
         """Validated updates: one, or those of a nested graph in its commit order."""

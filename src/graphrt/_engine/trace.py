@@ -1,8 +1,8 @@
 """Steps: what each finished task did to the state, computed when asked for.
 
-A Step keeps no state. It holds a link of a chain that leads to the newest state; each link knows how to undo one task.
-Links that no Step holds are garbage at once, so a stream of steps costs what each step changed, however large the
-state has grown. (A persistent array in the sense of Baker, "Shallow binding makes functional arrays fast", 1991.)
+A Step keeps no state. Steps form a chain that leads to the newest state, and each knows how to undo its task. Steps
+that nobody holds are garbage at once, so a stream of steps costs what each one changed, however large the state has
+grown. (A persistent array in the sense of Baker, "Shallow binding makes functional arrays fast", 1991.)
 """
 
 from __future__ import annotations
@@ -13,37 +13,13 @@ from graphrt._engine.fold import Prefix, Undo
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
 from graphrt._plan.fields import ABSENT
 from graphrt._plan.state import EXTRA, Values
+from graphrt._plan.tables import NodePlan
 from graphrt.events import Usage
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 S = TypeVar("S")
-
-
-@final
-class Link:
-    """The state after one task: the newest values, if *next* is None, else *next* undone."""
-
-    __slots__ = ("engine", "next", "undo")
-
-    def __init__(self, engine: Engine, undo: Undo) -> None:
-        self.engine = engine
-        self.undo = undo
-        """How to get from the state after this task to the one before."""
-        self.next: Link | None = None
-
-    def values(self) -> Values:
-        """The values after this task, in a dict of its own."""
-        later: list[Link] = []
-        link = self.next
-        while link is not None:
-            later.append(link)
-            link = link.next
-        values = dict(self.engine.values)
-        for link in reversed(later):
-            revert(values, link.undo)
-        return values
 
 
 def revert(values: Values, undo: Undo) -> None:
@@ -61,37 +37,37 @@ def revert(values: Values, undo: Undo) -> None:
 class Diff:
     """What one task changed: `added`, `removed` and `updated` fields, computed when asked for."""
 
-    __slots__ = ("_link",)
+    __slots__ = ("_step",)
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, step: Step[Any]) -> None:
+        self._step = step
 
     @property
     def changed(self) -> tuple[str, ...]:
         """Names of the fields that differ, in the order in which they were written."""
-        return tuple(self._link.undo)
+        return tuple(self._step._undo)
 
     @property
     def added(self) -> dict[str, Any]:
         """Fields that had no value before: name to new value."""
         after = self._after()
-        return {n: after[n] for n, before in self._link.undo.items() if before is ABSENT and n in after}
+        return {n: after[n] for n, before in self._step._undo.items() if before is ABSENT and n in after}
 
     @property
     def removed(self) -> dict[str, Any]:
         """Fields that have no value any more: name to old value."""
         after = self._after()
-        return {n: before for n, before in self._link.undo.items() if before is not ABSENT and n not in after}
+        return {n: before for n, before in self._step._undo.items() if before is not ABSENT and n not in after}
 
     @property
     def updated(self) -> dict[str, Any]:
         """Fields whose value was written: name to new value."""
         after = self._after()
-        return {n: after[n] for n, before in self._link.undo.items() if before is not ABSENT and n in after}
+        return {n: after[n] for n, before in self._step._undo.items() if before is not ABSENT and n in after}
 
     def _after(self) -> Values:
-        link = self._link
-        return link.engine.values if link.next is None else link.values()
+        step = self._step
+        return step._tape.newest() if step._next is None else step._values()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """The three parts under their names."""
@@ -110,38 +86,74 @@ class Diff:
 class Step(Generic[S]):
     """One finished task of a run: who ran, what it wrote, how the state changed."""
 
-    __slots__ = ("_link", "_task", "index")
+    __slots__ = (
+        "_next",
+        "_node",
+        "_tape",
+        "_task",
+        "_undo",
+        "_updates",
+        "duration_s",
+        "index",
+        "superstep",
+    )
 
-    def __init__(self, index: int, task: Task, link: Link) -> None:
-        self._link = link
-        self._task = task
+    def __init__(
+        self,
+        index: int,
+        tape: Tape,
+        node: NodePlan,
+        superstep: int,
+        undo: Undo,
+        updates: tuple[dict[str, Any], ...],
+        duration_s: float,
+        task: Task | None,
+    ) -> None:
         self.index = index
         """Position among the steps of this run, from 0."""
-
-    @property
-    def superstep(self) -> int:
+        self.superstep = superstep
         """Number of the superstep in the thread, from 1."""
-        return self._task.superstep
+        self.duration_s = duration_s
+        """Seconds that the last attempt took."""
+        self._tape = tape
+        self._node = node
+        self._undo = undo
+        self._updates = updates
+        self._task = task
+        """None for a plain task: it was alone in its superstep, and has nothing but its update."""
+        self._next: Step[S] | None = None
+
+    def _values(self) -> Values:
+        """The values after this task, in a dict of its own."""
+        later: list[Step[S]] = []
+        step = self._next
+        while step is not None:
+            later.append(step)
+            step = step._next
+        values = dict(self._tape.newest())
+        for step in reversed(later):
+            revert(values, step._undo)
+        return values
 
     @property
     def node(self) -> str:
         """Name of the node that ran."""
-        return self._task.node.name
+        return self._node.name
 
     @property
     def task_id(self) -> str:
         """Derived id, stable over re-execution."""
-        return self._task.id
+        return self._task.id if self._task else f"{self._tape.engine.path}{self.superstep}.0:{self._node.name}"
 
     @property
     def outcome(self) -> Literal["success", "error", "interrupted"]:
         """How the task ended."""
-        return _OUTCOME[self._task.status]
+        return _OUTCOME[self._task.status] if self._task else "success"
 
     @property
     def update(self) -> dict[str, Any] | None:
         """The validated update; None if the node changed nothing. Of a nested graph: its writes, merged."""
-        updates = self._task.updates
+        updates = self._updates
         if len(updates) == 1:
             return updates[0]
         return {name: value for update in updates for name, value in update.items()} or None
@@ -149,60 +161,55 @@ class Step(Generic[S]):
     @property
     def goto(self) -> tuple[str, ...] | None:
         """Targets of the node's Command, None if its edges applied."""
-        return goto_names(self._task)
+        return goto_names(self._task) if self._task else None
 
     @property
     def usage(self) -> Usage | None:
         """What the task's model calls used; None if it made none."""
-        return self._task.extra.usage if self._task.extra else None
+        return self._task.extra.usage if self._task and self._task.extra else None
 
     @property
     def error(self) -> BaseException | None:
         """What the node raised, for the outcome `error`."""
-        return self._task.extra.failure if self._task.extra else None
-
-    @property
-    def duration_s(self) -> float:
-        """Seconds that the last attempt took."""
-        return self._task.extra.duration_s if self._task.extra else 0.0
+        return self._task.extra.failure if self._task and self._task.extra else None
 
     @property
     def run_metadata(self) -> dict[str, Any]:
         """Run, thread, graph and attempt that the step belongs to."""
-        engine = self._link.engine
+        engine = self._tape.engine
         return {
             "run_id": engine.run_id,
             "thread": engine.thread,
             "graph": engine.plan.name,
-            "attempt": self._task.attempt,
+            "attempt": self._task.attempt if self._task else 1,
         }
 
     @property
     def before(self) -> S:
         """The state before this task, in task order within its superstep."""
-        values = self._link.values()
-        revert(values, self._link.undo)
-        state: S = self._link.engine.make_view(values)
+        values = self._values()
+        revert(values, self._undo)
+        state: S = self._tape.engine.make_view(values)
         return state
 
     @property
     def after(self) -> S:
         """The state after this task, in task order within its superstep."""
-        state: S = self._link.engine.make_view(self._link.values())
+        state: S = self._tape.engine.make_view(self._values())
         return state
 
     @property
     def diff(self) -> Diff:
         """What changed from `before` to `after`."""
-        return Diff(self._link)
+        return Diff(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The step as JSON-ready data; values that JSON lacks are shown by their `repr`."""
         from pydantic_core import to_jsonable_python
 
-        after = self._link.values()
+        after = self._values()
         before = dict(after)
-        revert(before, self._link.undo)
+        revert(before, self._undo)
         usage = self.usage
         data: dict[str, Any] = {
             "step": self.index,
@@ -248,26 +255,47 @@ def _target_name(target: Any) -> str:
 class Tape:
     """Makes the steps of one run, in the order of their commits."""
 
-    __slots__ = ("_count", "_engine", "_link", "ready")
+    __slots__ = ("_count", "_final", "_last", "engine", "ready")
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self.engine = engine
+        self._final: Values | None = None
         self._count = 0
-        self._link: Link | None = None
-        self.ready: list[tuple[Task, Link]] = []
+        self._last: Step[Any] | None = None
+        self.ready: list[Step[Any]] = []
         """Steps to publish, oldest first."""
 
-    def record(self, task: Task, undo: Undo) -> None:
-        """Note that *task* finished; *undo* is empty for one that changed nothing."""
-        link = Link(self._engine, undo)
-        if self._link is not None:
-            self._link.next = link
-        self._link = link
-        self.ready.append((task, link))
+    def record(self, task: Task, undo: Undo, *, plain: bool = False) -> None:
+        """Note that *task* finished; *undo* is empty for one that changed nothing.
+
+        Args:
+            plain: The task object will be used again: nothing but its update is kept.
+        """
+        step: Step[Any] = Step(
+            self._count,
+            self,
+            task.node,
+            task.superstep,
+            undo,
+            task.updates,
+            task.duration_s,
+            None if plain else task,
+        )
+        if self._last is not None:
+            self._last._next = step
+        self._last = step
+        self.ready.append(step)
+        self._count += 1
+
+    def newest(self) -> Values:
+        """The values after the last step: the engine's, until the run is over."""
+        return self.engine.values if self._final is None else self._final
+
+    def end(self) -> None:
+        """The run is over: the engine may go on to another one, the steps stay with what they saw."""
+        self._final = self.engine.values
 
     def take(self) -> list[Step[Any]]:
         """The steps that are ready."""
-        steps = [Step(self._count + n, task, link) for n, (task, link) in enumerate(self.ready)]
-        self._count += len(steps)
-        self.ready = []
+        steps, self.ready = self.ready, []
         return steps

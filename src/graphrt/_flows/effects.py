@@ -1,4 +1,5 @@
-"""What a flow may ask of a driver. Imperative values; a `Task` that is yielded asks to run it and send its reply.
+"""What a flow may ask of a driver. Imperative values; a `Task` that is yielded asks to run it and send its reply,
+a `Step` to hand it to whoever iterates.
 
 A driver answers each effect with what its docstring says. Nothing is performed here.
 """
@@ -33,6 +34,17 @@ class Collect:
     """
 
     __slots__ = ()
+
+
+@final
+class Await:
+    """Finish a coroutine that a plain function returned; answered with the reply of its task."""
+
+    __slots__ = ("coroutine", "task")
+
+    def __init__(self, task: Task, coroutine: Any) -> None:
+        self.task = task
+        self.coroutine = coroutine
 
 
 @final

@@ -6,13 +6,14 @@ Effects are asked here and never performed. What follows from what is the engine
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import CoroutineType
 from typing import Any, Final, final
 
 from graphrt import events
 from graphrt._engine import log, outcome, straight
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
-from graphrt._flows.effects import COLLECT, NOW, STOP, Control, Flow, Publish, Record, Sleep, Start
+from graphrt._flows.effects import COLLECT, NOW, STOP, Await, Control, Flow, Publish, Record, Sleep, Start
 from graphrt.errors import DeadlineError
 
 COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "cancelled", "failed"
@@ -22,13 +23,14 @@ COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "can
 class Watch:
     """Who looks on while a run goes: which items are published, and whether entries are written by this flow."""
 
-    __slots__ = ("any", "records", "steps", "updates", "values")
+    __slots__ = ("any", "only_steps", "records", "steps", "updates", "values")
 
     def __init__(self, *, steps: bool = False, updates: bool = False, values: bool = False, records: bool = True) -> None:
         self.steps = steps
         self.updates = updates
         self.values = values
         self.any = steps or updates or values
+        self.only_steps = steps and not updates and not values
         self.records = records
         """False in a nested graph: its entries are written with its parent's commit."""
 
@@ -92,18 +94,22 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
         call = straight.straight(engine)
         if call is not None:
             reply: Any = None
+            watched, only_steps = watch.any, watch.only_steps
             while call is not None:
                 reply = yield call
-                if control.halt is not None and reply is STOPPED:
-                    straight.park(engine)
-                    return CANCELLED
                 call = advance(engine, reply)
-                if watch.any:
-                    yield from _publish(engine, watch)
+                if watched:
+                    if only_steps:
+                        for step in engine.tape.take():  # type: ignore[union-attr]  # steps have a tape
+                            yield step
+                    else:
+                        yield from _publish(engine, watch)
                 if control.halt is not None:
                     straight.park(engine)
                     break
             if engine.tasks and call is None:  # the reply was odd: the general path takes it
+                if reply.__class__ is CoroutineType:
+                    reply = yield Await(engine.tasks[0], reply)
                 engine.report(engine.tasks[0], 1, reply)
         elif not engine.begin() and not engine.quiesce():
             return COMPLETED
@@ -115,20 +121,22 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
 
 def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float | None) -> Flow:
     """Run the open superstep to its commit; a status if the run ends before it."""
-    due = [task for task in engine.tasks if task.status == DUE]
+    tasks = engine.tasks
+    due = [task for task in tasks if task.status == DUE]
     if len(due) == 1:
         yield from _one(engine, due[0], control, deadline_s)
     elif due:
         yield from _many(engine, due, control, deadline_s)
-    failed = engine.failed()
-    if failed is not None:
+    statuses = {task.status for task in tasks}
+    if FAILED in statuses:
+        failed = next(task for task in tasks if task.status == FAILED)
         yield from _show(engine, watch, FAILED)
         _log_failure(engine)
         raise outcome.failure(engine, failed)
-    if any(task.status == DUE for task in engine.tasks):
+    if DUE in statuses:
         return CANCELLED  # the run halts; what is due runs at the next drive
-    if any(task.status == PAUSED for task in engine.tasks):
-        for task in engine.tasks:
+    if PAUSED in statuses:
+        for task in tasks:
             if task.status == PAUSED:
                 log.raised(engine, task)
         yield from _show(engine, watch, PAUSED)
@@ -163,6 +171,8 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
         by_deadline = yield from _set_timeout(engine, task, deadline_s)
         engine.snapshot_for(task)
         reply = yield task
+        if reply.__class__ is CoroutineType:
+            reply = yield Await(task, reply)
         if by_deadline and reply.__class__ is TimedOut:
             engine.report(task, task.attempt, STOPPED)
             raise _deadline(engine)
@@ -179,7 +189,8 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
             if (yield from _set_timeout(engine, task, deadline_s)):
                 timed.add(task.index)
     for task in due:
-        engine.snapshot_for(task)
+        if task.state is None:
+            engine.snapshot_for(task)
         task.status = RUNNING
     yield Start(due)
     left = len(due)
@@ -190,6 +201,8 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
             return
         failed = False
         for task, attempt, reply in (yield COLLECT):
+            if reply.__class__ is CoroutineType:
+                reply = yield Await(task, reply)
             if reply.__class__ is TimedOut and task.index in timed:
                 reply, late = STOPPED, True
             if not engine.report(task, attempt, reply):
@@ -257,7 +270,7 @@ def _publish(engine: Engine, watch: Watch) -> Flow:
     steps = tape.take() if tape is not None else ()
     for step in steps:
         if watch.steps:
-            yield Publish("steps", step)
+            yield step
         if watch.updates:
             yield Publish("updates", {step.node: step.update})
     if watch.values and not engine.tasks:
@@ -273,4 +286,4 @@ def _show(engine: Engine, watch: Watch, status: int) -> Flow:
             task.state = None
             engine.tape.record(task, {})
     for step in engine.tape.take():
-        yield Publish("steps", step)
+        yield step

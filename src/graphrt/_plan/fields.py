@@ -20,8 +20,8 @@ from graphrt._plan import hints
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Problem
 
-LAST, APPEND, CALL = range(3)
-"""Kinds of fold: take the last value; add at the end (in place where that is safe); call the reducer."""
+LAST, APPEND, CALL, ADD = range(4)
+"""Kinds of fold: take the last value; add at the end (in place where that is safe); call the reducer; `+`."""
 
 
 @final
@@ -78,6 +78,7 @@ def own(value: Any) -> Any:
     return value
 
 
+_UNBOXED: Final = (int, float, str, bytes, type(None), Enum)
 _SCALARS: Final = frozenset({int, str, float, bool, type(None), bytes, frozenset})
 
 
@@ -88,9 +89,11 @@ class Field:
     __slots__ = (
         "aggregates",
         "annotation",
+        "boxed",
         "check",
         "check_whole",
         "ephemeral",
+        "exact",
         "has_default",
         "identity",
         "kind",
@@ -122,6 +125,16 @@ class Field:
         self.ephemeral = False
         self.untracked = False
         self.reducer_name = "overwrite"
+        self.exact: Any = None
+        """A class whose instances pass `check` unchanged, so that it need not be called; None if there is none."""
+        self.boxed = True
+        """Whether a value may be a list, dict or set."""
+
+    def settle(self, update_hint: Any) -> None:
+        """Derive the fast path's shortcuts, once the update's type of the field is known."""
+        self.exact = update_hint if update_hint in (int, bool) and self.check is not check_anything else None
+        scalar = all(isinstance(m, type) and issubclass(m, _UNBOXED) for m in hints.members(hints.bare(self.annotation)))
+        self.boxed = not (scalar and self.kind in (LAST, ADD))
 
     def default(self) -> Any:
         """A fresh default, or ABSENT."""
@@ -184,7 +197,7 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
     if fn is reducers.overwrite:
         return
     field.aggregates = True
-    field.kind = APPEND if fn is reducers.append else CALL
+    field.kind = APPEND if fn is reducers.append else ADD if fn is reducers.add else CALL
     if fn in reducers.AGGREGATING_IDENTITY:
         base = typing.get_origin(hints.bare(field.annotation)) or hints.bare(field.annotation)
         start = reducers.AGGREGATING_IDENTITY[fn]

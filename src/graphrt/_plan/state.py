@@ -96,6 +96,7 @@ class StateSchema:
         declared = incoming_hint(field.reduce) if field.aggregates else hints.UNRESOLVED
         if declared is not hints.UNRESOLVED:
             field.check = make_check(declared, strict=strict, name=field.name, problems=self.problems)
+        field.settle(whole if declared is hints.UNRESOLVED else declared)
         self.fields[field.name] = field
 
     def _read_pydantic(self, cls: type[BaseModel]) -> None:

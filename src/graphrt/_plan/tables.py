@@ -39,6 +39,7 @@ class NodePlan:
         "next",
         "on_error",
         "on_fatigue",
+        "pauses",
         "plain",
         "policy",
         "router",
@@ -70,8 +71,8 @@ class NodePlan:
         self.on_fatigue: NodePlan | EndType | None = None
         self.goto: frozenset[str | EndType] | None = None
         self.max_visits: int | None | str = policy.max_visits
-        waits = policy.timeout_s is not None or policy.interrupt_before or policy.interrupt_after
-        self.straight = not waits and child is None and policy.cache is False
+        self.pauses = policy.interrupt_before or policy.interrupt_after
+        self.straight = policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
         """Whether one task of it may take the fast path."""
         self.plain = CALL_WITH_CONTEXT
         if self.straight and not self.wants_context:
@@ -129,7 +130,7 @@ class JoinPlan:
 class Plan:
     """A whole graph, frozen: what the engine, the drivers and the renderers read."""
 
-    __slots__ = ("_ends", "_node_specs", "by_name", "joins", "limits", "name", "nodes", "spec", "start", "state", "update")
+    __slots__ = ("_ends", "_node_specs", "_visit_limits", "by_name", "joins", "limits", "name", "nodes", "spec", "start", "state", "update")
 
     def __init__(self, spec: GraphSpec, limits: Limits) -> None:
         self.spec = spec
@@ -143,6 +144,7 @@ class Plan:
         self.joins: tuple[JoinPlan, ...] = ()
         self._node_specs: list[NodeSpec] = []
         self._ends: set[int] = set()
+        self._visit_limits: tuple[int, list[int]] | None = None
         self._build()
 
     def _build(self) -> None:
@@ -203,8 +205,12 @@ class Plan:
 
     def visit_limits(self, general: int, unlimited: int) -> list[int]:
         """How often each node may be visited; *general* where it has no limit of its own."""
-        mine = (node.max_visits for node in self.nodes)
-        return [general if m == "graph" else unlimited if m is None else int(m) for m in mine]
+        known = self._visit_limits
+        if known is None or known[0] != general:
+            mine = (node.max_visits for node in self.nodes)
+            limits = [general if m == "graph" else unlimited if m is None else int(m) for m in mine]
+            self._visit_limits = known = (general, limits)
+        return known[1]
 
     def spec_hint(self, index: int) -> Any:
         """The return annotation of the node, UNRESOLVED if unknown."""

@@ -23,7 +23,7 @@ from graphrt.errors import Problem, UpdateError, closest, names
 class UpdateSchema:
     """What the nodes of one graph may return as an update."""
 
-    __slots__ = ("cls", "kind", "names", "problems", "state")
+    __slots__ = ("cls", "fields", "kind", "names", "problems", "state")
 
     def __init__(
         self, state: StateSchema, cls: Any, *, overwrite: bool = False, localns: Mapping[str, Any] | None = None
@@ -40,6 +40,8 @@ class UpdateSchema:
                 field.aggregates = False
         elif cls is not None:
             self._read(cls, localns)
+        self.fields: dict[str, Field] = {n: f for n, f in state.fields.items() if n in self.names and not overwrite}
+        """Fields that a mapping may write directly: none where nodes return whole states."""
 
     def _read(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
         strict = False
@@ -87,6 +89,7 @@ class UpdateSchema:
             hint = hints.without_qualifiers(hint)
             if hint != field.annotation:
                 field.check = make_check(hint, strict=strict, name=name, problems=self.problems)
+                field.settle(hint)
         self.names = frozenset(name for name in declared if name in self.state.fields)
 
     def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
