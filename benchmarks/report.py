@@ -78,12 +78,14 @@ def verdicts(rows: Sequence[Row]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for row in rows:
         target = row.work.target or Target()
-        if row.cell(SUBJECT).value is None:
-            found.append((wanted(target, row, rows), ""))
-            continue
-        failed = [text for text, held in judged(target, row, rows) if not held]
-        judged_any = any(True for _ in judged(target, row, rows))
-        found.append((wanted(target, row, rows), f"**miss** {'; '.join(failed)}" if failed else "pass" * judged_any))
+        judgements = list(judged(target, row, rows))
+        missed = [text for text, held in judgements if not held]
+        verdict = "pass" if judgements else ""
+        if missed:
+            verdict = f"**miss** {'; '.join(missed)}"
+        elif row.cell(SUBJECT).note == "failed":
+            verdict = "**failed**"
+        found.append((wanted(target, row, rows), verdict))
     return found
 
 

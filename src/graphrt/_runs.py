@@ -16,6 +16,7 @@ from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
 from graphrt._plan.fields import own
 from graphrt._plan.state import EXTRA
+from graphrt.commands import Replacement
 from graphrt.errors import InputError, names
 from graphrt.stores import Journal, MemoryStore, Status, Thread
 
@@ -325,7 +326,8 @@ def _updated(engine: Engine, given: Any) -> dict[str, Any]:
     checked = {}
     for name, value in entries.items():
         try:
-            checked[name] = own(plan.update._check_one(plan.state.fields[name], value, "START", engine.where()))
+            value = Replacement(own(value.value)) if isinstance(value, Replacement) else own(value)
+            checked[name] = plan.update._check_one(plan.state.fields[name], value, "START", engine.where())
         except ValueError as error:
             raise InputError(
                 f"The input does not fit {plan.state.cls.__name__}: {name}: {error}",

@@ -6,7 +6,7 @@ Nothing that decides or performs anything does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-U_co = te.TypeVar("U_co", covariant=True, default=Mapping[str, Any])
+U_co = te.TypeVar("U_co", covariant=True, default=Any)
 """Covariant: a Command that updates less is usable where one that may update more is expected."""
 
 
@@ -76,27 +76,27 @@ def node_name(ref: object) -> object:
 
 
 @final
-class _Unset(Enum):
-    UNSET = "unset"
+class Sentinel:
+    """A value that is only itself. No Enum: pydantic would take the member's value for a number or a string."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
-        return "UNSET"
+        return self._name
 
     def __bool__(self) -> bool:
         return False
 
-
-@final
-class _Delete(Enum):
-    DELETE = "delete"
-
-    def __repr__(self) -> str:
-        return "DELETE"
+    def __reduce__(self) -> str:
+        return self._name  # copied and unpickled as the one in this module
 
 
-UNSET: Any = _Unset.UNSET
+UNSET: Any = Sentinel("UNSET")
 """Default of every field of a dataclass used as `Update`: the field is not written."""
-DELETE: Any = _Delete.DELETE
+DELETE: Any = Sentinel("DELETE")
 """In an update: remove the value (back to the field's default, or absent in a TypedDict)."""
 
 
@@ -141,7 +141,8 @@ class Send:
     __slots__ = ("arg", "node")
 
     def __init__(self, node: NodeRef, arg: Any = None) -> None:
-        self.node: str = node_name(node)  # type: ignore[assignment]  # checked by the router that emits it
+        # Anything that is no reference stays what it is: the router that emits it is told.
+        self.node: str = node if node.__class__ is str else node_name(node)  # type: ignore[assignment]
         self.arg = arg
 
     def __eq__(self, other: object) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final, overload
+
+import typing_extensions as te
 
 from graphrt import _runs
 from graphrt._drivers.scope import Scope
@@ -25,12 +27,26 @@ if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt.graph import CompiledGraph
 
-__all__ = ["Mode", "RunResult", "Runtime", "Snapshot", "Step"]
+__all__ = ["Mode", "RunResult", "Runtime", "RuntimeOptions", "Snapshot", "Step"]
 
 S = TypeVar("S")
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
 _LIVE = frozenset({"custom", "messages"})
+
+
+class RuntimeOptions(te.TypedDict, total=False):
+    """The keyword arguments of `Runtime`; `CompiledGraph.run` takes them too."""
+
+    store: MemoryStore | str | None
+    harness: Any
+    deps: Any
+    limits: Limits | None
+    sinks: Sequence[Callable[[Entry], Any]]
+    clock: Callable[[], float] | None
+    ids: Callable[[], str] | None
+    seed: int | None
+    check_state: bool
 
 
 @final
@@ -172,8 +188,16 @@ class Runtime(Generic[S]):
             async for step in steps:
                 yield step
 
+    @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Iterable[Mode] | Mode = ("updates",)
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Literal["values"]
+    ) -> Iterator[S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Mode | Iterable[Mode] = ...
+    ) -> Iterator[Any]: ...
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Mode | Iterable[Mode] = ("updates",)
     ) -> Iterator[Any]:
         """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
 
@@ -202,8 +226,16 @@ class Runtime(Generic[S]):
         finally:
             items.close()
 
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Literal["values"]
+    ) -> AsyncIterator[S]: ...
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Mode | Iterable[Mode] = ...
+    ) -> AsyncIterator[Any]: ...
     async def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Iterable[Mode] | Mode = ("updates",)
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Mode | Iterable[Mode] = ("updates",)
     ) -> AsyncIterator[Any]:
         """Run the graph on the running loop and yield what happens; see `stream`."""
         from contextlib import aclosing

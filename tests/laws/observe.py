@@ -14,8 +14,8 @@ from graphrt import Runtime
 from graphrt.errors import GraphrtError
 
 from .build import NodeKind, Pace, Script, build, to_plain
-from .description import Graph, State, thaw
-from .model import Result, Superstep
+from .description import Graph, thaw
+from .model import Result, Superstep, first_state
 from .model_fold import Task
 
 
@@ -103,14 +103,22 @@ def check(expected: Result, seen: Observed) -> None:
         assert {step.node for step in failed} <= {task.node for task in expected.attempted}
     shown = [[seen.task(step) for step in group] for group in groups]
     expected_tasks = [[heard(seen.graph, task) for task in each.tasks] for each in expected.supersteps]
-    assert shown == expected_tasks
+    assert shown == expected_tasks, f"ran {shown} instead of {expected_tasks}"
+    before = first_state(seen.graph)
     for group, each in zip(groups, expected.supersteps, strict=True):
+        same(to_plain(seen.graph, group[0].before), before, "state before")
         check_superstep(each, group, seen.graph)
+        before = each.state
 
 
 def heard(graph: Graph, task: Task) -> tuple[str, int | None]:
     """A node without a context has no arg."""
     return task.node, task.arg if graph.node(task.node).context else None
+
+
+def same(seen: object, expected: object, what: str) -> None:
+    """Assert that they are equal; this file's asserts are not rewritten, so that the values have to be said."""
+    assert seen == expected, f"{what}: {seen} instead of {expected}"
 
 
 def check_end(expected: Result, seen: Observed) -> None:
@@ -124,19 +132,18 @@ def check_end(expected: Result, seen: Observed) -> None:
     assert offered, f"{kind} instead of {expected.failures}: {seen.error}"
     named = {seen.error.node} if seen.error.node else set(seen.error.nodes or ())
     if kind == "ConcurrentUpdateError":
-        assert any(set(seen.error.nodes) == set(f.nodes) and seen.error.field == f.field for f in offered), (offered, named)
+        assert any(set(seen.error.nodes) == set(f.nodes) and seen.error.field == f.field for f in offered), (
+            offered,
+            named,
+        )
     else:
         assert any(named <= set(f.nodes) for f in offered), (offered, named)
 
 
 def check_superstep(expected: Superstep, group: list[Any], graph: Graph) -> None:
-    """Outcomes in task order, the committed state after the last, and diffs that chain."""
-    assert [step.outcome for step in group] == list(expected.outcomes)
-    assert to_plain(graph, group[-1].after) == expected.state
+    """Outcomes and updates in task order, the committed state after the last, and states that chain."""
+    same([step.outcome for step in group], list(expected.outcomes), "outcomes")
+    same([set(step.update or ()) for step in group], [set(update) for update in expected.updates], "updates")
+    same(to_plain(graph, group[-1].after), expected.state, "committed state")
     for step, following in itertools.pairwise(group):
-        assert to_plain(graph, step.after) == to_plain(graph, following.before)
-
-
-def final(state: Any, graph: Graph) -> State:
-    """The state of a RunResult as plain data."""
-    return to_plain(graph, state)
+        same(to_plain(graph, step.after), to_plain(graph, following.before), "state after a step and before the next")

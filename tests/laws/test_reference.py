@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import pytest
 from hypothesis import event, given, target
 
@@ -9,9 +12,10 @@ from graphrt.errors import GraphrtError
 
 from . import observe
 from .build import Pace, Script, build, to_plain
-from .description import Graph
+from .description import Graph, Value
 from .graphs import graphs, joined_graphs
 from .model import Result, interpret
+from .model_fold import Update
 
 
 def describe(graph: Graph, result: Result) -> None:
@@ -66,19 +70,42 @@ def test_the_journal_tells_the_supersteps_of_the_model(graph: Graph) -> None:
     """Tasks, what they wrote, and what each superstep committed, in task order."""
     expected = interpret(graph)
     seen = observe.observe(graph, nodes="sync")
-    tasks: list[str] = []
-    told: list[tuple[list[str], list[str]]] = []
+    tasks: list[tuple[str, dict[str, Any]]] = []
+    told: list[list[tuple[str, dict[str, Any]]]] = []
+    wrote: list[set[str]] = []
     for entry in seen.journal:
-        if entry["event"] in ("task-succeeded", "task-failed"):
-            tasks.append(entry["node"])
+        if entry["event"] in {"task-succeeded", "task-failed"}:
+            tasks.append((entry["node"], entry.get("update") or {}))
         elif entry["event"] == "superstep-committed":
-            told.append((tasks, entry["wrote"]))
+            told.append(tasks)
+            wrote.append(set(entry["wrote"]))
             tasks = []
 
-    assert told == [
-        (
-            [task.node for task in each.tasks],
-            [field.name for field in graph.fields if any(field.name in update for update in each.updates)],
-        )
-        for each in expected.supersteps
+    assert [[node for node, _ in each] for each in told] == [
+        [task.node for task in each.tasks] for each in expected.supersteps
     ]
+    for each, shown, fields in zip(expected.supersteps, told, wrote, strict=True):
+        for (_, update), meant in zip(shown, each.updates, strict=True):
+            assert set(update) == set(meant)
+            assert {name: update[name] for name in plain_sets(meant)} == plain_sets(meant)
+        written = {name for update in each.updates for name in update}
+        reset = {field.name for field in graph.fields if field.ephemeral}
+        assert written <= fields <= written | reset
+
+
+def plain_sets(update: Update) -> dict[str, Value]:
+    """What an update gives to reducers, without Overwrite and DELETE."""
+    return {name: value for name, (op, value) in update.items() if op == "set"}
+
+
+@given(graph=graphs())
+def test_a_thread_stands_where_the_model_ends(graph: Graph) -> None:
+    """With a store: status and last commit, also after a failure."""
+    expected = interpret(graph)
+    with observe.runtime(build(graph, Script(graph, Pace())), [], store="memory:") as runtime:
+        with contextlib.suppress(GraphrtError):
+            runtime.run(observe.given(graph), thread="t")
+        snapshot = runtime.state("t")
+
+        assert snapshot.status == expected.status
+        assert to_plain(graph, snapshot.values) == expected.state

@@ -20,6 +20,8 @@ def calls_of(run: Callable[[], object]) -> int:
         if event in CALLS:
             next(counter)
 
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # counting is slow: helpers would join short tasks that they never join uncounted
     threading.setprofile(seen)
     sys.setprofile(seen)
     try:
@@ -27,7 +29,8 @@ def calls_of(run: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]  # None is documented, typeshed does not say so
-    return next(counter) - 1  # the call that switches counting off
+        sys.setswitchinterval(interval_s)
+    return next(counter) - 1  # the call that switched counting off
 
 
 def calls_per_unit(prepare: Callable[[int], Callable[[], object]], n: int) -> float:

@@ -82,4 +82,4 @@ def test_run_of_a_compiled_graph_starts_within_its_calls() -> None:
     run = graphs.chain_run(1)
     run()
 
-    assert calls_of(run) <= 200
+    assert calls_of(run) <= 150

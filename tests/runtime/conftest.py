@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import faulthandler
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,11 +26,3 @@ def made(request: pytest.FixtureRequest) -> Callable[[Callable[..., Any]], Calla
 def kind(request: pytest.FixtureRequest) -> str:
     """The kind of the state class."""
     return request.param
-
-
-@pytest.fixture(autouse=True)
-def _hangs_show() -> Iterator[None]:
-    """A test that hangs ends the process with a traceback of all worker threads."""
-    faulthandler.dump_traceback_later(60, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()

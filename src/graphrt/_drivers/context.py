@@ -34,7 +34,7 @@ class Suspended(BaseException):
 class Context(Generic[D]):
     """What a node is given as its second argument."""
 
-    __slots__ = ("_asked", "_done", "_effects", "_harness", "_random", "_scope", "_task", "arg", "attempt", "suspended")
+    __slots__ = ("_asked", "_effects", "_harness", "_random", "_scope", "_task", "arg", "attempt", "done", "suspended")
 
     def __init__(self, scope: Scope, task: Task) -> None:
         self._scope = scope
@@ -44,15 +44,11 @@ class Context(Generic[D]):
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
         self._asked = 0
-        self._done = False
+        self.done = False
         self.suspended = False
         self._effects: dict[str, int] | None = None
         self._harness: BoundHarness | None = None
         self._random: random.Random | None = None
-
-    def close(self) -> None:
-        """The attempt is over; what still holds the context sees `cancelled`."""
-        self._done = True
 
     # -- who and where -------------------------------------------------------------------------------------------
 
@@ -105,7 +101,7 @@ class Context(Generic[D]):
     def cancelled(self) -> bool:
         """Whether this attempt is not wanted any more: the run halts, or the attempt timed out."""
         task = self._task
-        return self._done or task.attempt != self.attempt or self._scope.control.halt is not None
+        return self.done or task.attempt != self.attempt or self._scope.control.halt is not None
 
     # -- what the caller passed ----------------------------------------------------------------------------------
 

@@ -68,10 +68,10 @@ class Crew:
     def start(self, tasks: Sequence[Task]) -> None:
         """Make *tasks* ready to run."""
         self.open += len(tasks)
-        queue = self.queue
+        ready = []
         for task in tasks:
             if task.extra is None and task.timeout_s is None and not task.node.is_async:
-                queue.append(task)
+                ready += (task,)
                 continue
             wait_s = task.extra.delay_s if task.extra is not None else 0.0
             if wait_s > 0.0:
@@ -79,6 +79,7 @@ class Crew:
                 self._after(wait_s, task)
             else:
                 self._enqueue(task)
+        self.queue.extend(ready)
         if len(self.queue) > 1:
             ignite(self)
 

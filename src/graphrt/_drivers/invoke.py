@@ -47,7 +47,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
         return failed(error)
     finally:
         if context is not None:
-            context.close()
+            context.done = True
         if started:
             task.duration_s = monotonic() - started
     if node.cache is not None:
@@ -139,7 +139,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
         return failed(error)
     finally:
         if context is not None:
-            context.close()
+            context.done = True
         if scope.timed:
             task.duration_s = monotonic() - started
     if node.cache is not None:

@@ -220,6 +220,8 @@ class Engine:
         return True
 
     def _check_limits(self, due: Sequence[Due]) -> None:
+        if self.steps < self.max_steps and len(due) <= self.limits.max_tasks:
+            return
         nodes = names(dict.fromkeys(item.node.name for item in due))
         if self.steps >= self.max_steps:
             raise StepLimitError(
@@ -230,21 +232,23 @@ class Engine:
                 limit=self.max_steps,
                 **self._data(),
             )
-        if len(due) > self.limits.max_tasks:
-            raise LimitError(
-                f"{len(due)} tasks are due in one superstep: {nodes}.",
-                code="task-limit",
-                where=self.where(),
-                known=f"max_tasks={self.limits.max_tasks}",
-                fix="Send fewer tasks at once, or raise Limits(max_tasks=...).",
-                limit=self.limits.max_tasks,
-                **self._data(),
-            )
+        raise LimitError(
+            f"{len(due)} tasks are due in one superstep: {nodes}.",
+            code="task-limit",
+            where=self.where(),
+            known=f"max_tasks={self.limits.max_tasks}",
+            fix="Send fewer tasks at once, or raise Limits(max_tasks=...).",
+            limit=self.limits.max_tasks,
+            **self._data(),
+        )
 
     def _rest(self) -> None:
         """Replace what is due on a node that was visited often enough by its on_fatigue route."""
         visits, limits = self.visits, self.visit_limits
-        if not any(visits[item.node.index] >= limits[item.node.index] for item in self.due):
+        for item in self.due:
+            if visits[item[0].index] >= limits[item[0].index]:
+                break
+        else:
             return
         routed = Routed()
         for item in self.due:

@@ -87,10 +87,12 @@ def fold(
         first_undo = {}
         if task.status != HANDLED:
             for update in task.updates:
-                for name, value in update.items():
-                    field = fields[name]
+                for name in update:
+                    field, value = fields[name], update[name]
                     marker = value is DELETE or value.__class__ is Replacement
-                    before = writers.setdefault(name, task)
+                    if name not in writers:
+                        writers[name] = task
+                    before = writers[name]
                     if before is not task and (marker or not field.aggregates or name in exclusive):
                         raise _conflict(field, before, task, tasks, where)
                     if marker:
@@ -103,11 +105,10 @@ def fold(
                     elif field.kind == LAST:
                         out[name] = value
                     elif field.kind == APPEND:
-                        pending = grown.get(name)
-                        if pending is None:
-                            grown[name] = list(value)
+                        if name in grown:
+                            grown[name] += value
                         else:
-                            pending.extend(value)
+                            grown[name] = list(value)
                     else:
                         out[name] = _reduced(field, values, out, value, task, tasks, where)
         if record:

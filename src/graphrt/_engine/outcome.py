@@ -53,7 +53,10 @@ def report(engine: Engine, task: Task, attempt: int, reply: Any) -> bool:
             _try(engine, task, reply)
         else:
             task.updates = (checked,)
-            _done(engine, task)
+            if task.node.pauses:
+                _done(engine, task)
+            else:
+                task.status = DONE
     elif reply is None:
         _done(engine, task)
     elif kind is Failed:
@@ -127,7 +130,7 @@ def _how(engine: Engine, returned: Any) -> str:
 
 
 def _done(engine: Engine, task: Task) -> None:
-    if task.node.pauses and task.node.policy.interrupt_after and not any(i.key == "after" for i in task.more().interrupts):
+    if task.node.policy.interrupt_after and not any(i.key == "after" for i in task.more().interrupts):
         question = OpenInterrupt(
             f"{engine.interrupt_prefix(task)}after", "after", task.node.name, {"after": task.node.name}, static=True
         )

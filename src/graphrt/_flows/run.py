@@ -184,7 +184,7 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
 def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
     """Run several tasks; stop the others as soon as one failed for good."""
     timed: set[int] = set()
-    if deadline_s is not None or engine.limits.timeout_s is not None or any(t.node.policy.timeout_s for t in due):
+    if deadline_s is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
         for task in due:
             if (yield from _set_timeout(engine, task, deadline_s)):
                 timed.add(task.index)
@@ -205,7 +205,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                 reply = yield Await(task, reply)
             if reply.__class__ is TimedOut and task.index in timed:
                 reply, late = STOPPED, True
-            if not engine.report(task, attempt, reply):
+            if not outcome.report(engine, task, attempt, reply):
                 continue
             if task.status == DUE and reply is not STOPPED:  # one more attempt
                 if (yield from _set_timeout(engine, task, deadline_s)):

@@ -130,7 +130,21 @@ class JoinPlan:
 class Plan:
     """A whole graph, frozen: what the engine, the drivers and the renderers read."""
 
-    __slots__ = ("_ends", "_node_specs", "_visit_limits", "by_name", "joins", "limits", "name", "nodes", "spec", "start", "state", "update")
+    __slots__ = (
+        "_ends",
+        "_node_specs",
+        "_visit_limits",
+        "has_timeouts",
+        "by_name",
+        "joins",
+        "limits",
+        "name",
+        "nodes",
+        "spec",
+        "start",
+        "state",
+        "update",
+    )
 
     def __init__(self, spec: GraphSpec, limits: Limits) -> None:
         self.spec = spec
@@ -146,6 +160,7 @@ class Plan:
         self._ends: set[int] = set()
         self._visit_limits: tuple[int, list[int]] | None = None
         self._build()
+        self.has_timeouts = any(node.policy.timeout_s is not None for node in self.nodes)
 
     def _build(self) -> None:
         declared = self.spec.declared

@@ -182,7 +182,8 @@ class UpdateSchema:
                 known=", ".join(f"{name}: {_type_of(self.state.fields[name])}" for name in returned),
                 fix="Return values of the declared types.",
                 node=node,
-                field=wrong[0].split(":")[0],
+                field=wrong[0].split(":")[0].split("[")[0].split(".")[0],
+                path=wrong[0].split(":")[0],
             )
         return result
 

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Generic, Literal, TypeVar, final, overload
+
+from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
 from graphrt._plan import hints
 from graphrt._plan.judge import JUDGEMENTS, judgements
-from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, Policy
+from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec
 from graphrt._plan.state import StateSchema
 from graphrt._plan.tables import Plan
 from graphrt._plan.updates import UpdateSchema
 from graphrt._plan.validate import errors
-from graphrt.commands import END, START, Command, NodeRef, node_name
-from graphrt.errors import DefinitionError, Problem, closest, names
+from graphrt.commands import END, START, NodeRef, node_name
+from graphrt.errors import DefinitionError, Problem, names
 from graphrt.graph.compiled import CompiledGraph
-from graphrt.graph.handles import NodeHandle, Returned, RouterResult, S, Source, Target, U
-from graphrt.limits import Limits, RetryPolicy
+from graphrt.graph.decorator import NodeDecorator
+from graphrt.graph.handles import Outcome, RouterResult, S, Source, Target, U, function_of
+from graphrt.graph.places import at, caller, here
+from graphrt.graph.policies import GraphPolicy, NodePolicy, read_policy
+from graphrt.limits import Limits
 
 X = TypeVar("X")
 L = TypeVar("L")
 """Labels of a router. Invariant: `to` takes exactly the labels that the router returns."""
-
-_POLICY = frozenset(Policy.__slots__)
 
 
 @final
 class Branch(Generic[L, S, U]):
     """A conditional edge that waits for its routes; see `GraphBuilder.branch`."""
 
-    def __init__(self, builder: GraphBuilder[S, U], src: Source, router: Callable[[S], L], where: str) -> None:
+    def __init__(self, builder: GraphBuilder[S, U], src: Source, router: Callable[[S], Any], where: str) -> None:
         self._builder = builder
         self._src = src
         self._router = router
@@ -58,12 +61,18 @@ class GraphBuilder(Generic[S, U]):
 
     @overload
     def __init__(
-        self, state: type[S], update: type[U], *, name: str = ..., input: type[Any] | None = ..., output: type[Any] | None = ...
+        self,
+        state: type[S],
+        update: type[U],
+        *,
+        name: str = ...,
+        input: type[Any] | None = ...,
+        output: type[Any] | None = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self: GraphBuilder[S, Mapping[str, Any]],
-        state: type[S],
+        self: GraphBuilder[X, Mapping[str, Any]],
+        state: type[X],
         *,
         name: str = ...,
         input: type[Any] | None = ...,
@@ -78,31 +87,18 @@ class GraphBuilder(Generic[S, U]):
         input: type[Any] | None = None,
         output: type[Any] | None = None,
     ) -> None:
-        self._setup(state, update, name, overwrite=False, depth=2, input=input, output=output)
-
-    def _setup(
-        self,
-        state: type[Any],
-        update: type[Any] | None,
-        name: str,
-        *,
-        overwrite: bool,
-        depth: int,
-        input: type[Any] | None = None,
-        output: type[Any] | None = None,
-    ) -> None:
-        caller = sys._getframe(depth)
-        self._localns: Mapping[str, Any] = caller.f_locals if caller.f_locals is not caller.f_globals else {}
+        frame = caller()
+        self._localns: Mapping[str, Any] = frame.f_locals if frame.f_locals is not frame.f_globals else {}
         self._name = name
         self._state = StateSchema(state, self._localns)
-        self._update = UpdateSchema(self._state, update, overwrite=overwrite, localns=self._localns)
+        self._update = UpdateSchema(self._state, update, overwrite=False, localns=self._localns)
         self._declared: list[Declared] = []
         self._problems: list[Problem] = []
         self._by_function: dict[int, str] = {}
-        self._where = _at(caller)
+        self._where = at(frame)
         self._input = input
         self._output = output
-        if not isinstance(name, str) or not name.strip():
+        if not _is_name(name):
             self._problems.append(
                 Problem(
                     code="bad-name",
@@ -118,8 +114,8 @@ class GraphBuilder(Generic[S, U]):
     @staticmethod
     def overwrite(state: type[X], *, name: str = "graph") -> GraphBuilder[X, X]:
         """A builder whose nodes return the full next state each time."""
-        builder: GraphBuilder[X, X] = object.__new__(GraphBuilder)
-        builder._setup(state, state, name, overwrite=True, depth=2)
+        builder = GraphBuilder(state, state, name=name)
+        builder._update = UpdateSchema(builder._state, state, overwrite=True, localns=builder._localns)
         return builder
 
     def _schema_names(self, option: str, schema: Any) -> frozenset[str] | None:
@@ -141,98 +137,27 @@ class GraphBuilder(Generic[S, U]):
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    @overload
-    def node(
-        self, fn: Callable[[S], Command[U]], /
-    ) -> NodeHandle[[S], Command[U]]: ...
-    @overload
-    def node(
-        self, fn: Callable[[S], Coroutine[Any, Any, Command[U]]], /
-    ) -> NodeHandle[[S], Coroutine[Any, Any, Command[U]]]: ...
-    @overload
-    def node(self, fn: Callable[[S], Coroutine[Any, Any, U]], /) -> NodeHandle[[S], Coroutine[Any, Any, U]]: ...
-    @overload
-    def node(
-        self, fn: Callable[[S], Coroutine[Any, Any, Returned[U]]], /
-    ) -> NodeHandle[[S], Coroutine[Any, Any, Returned[U]]]: ...
-    @overload
-    def node(self, fn: Callable[[S], U], /) -> NodeHandle[[S], U]: ...
-    @overload
-    def node(self, fn: Callable[[S], Returned[U]], /) -> NodeHandle[[S], Returned[U]]: ...
-    @overload
-    def node(
-        self, fn: Callable[[S, Context[Any]], Command[U]], /
-    ) -> NodeHandle[[S, Context[Any]], Command[U]]: ...
-    @overload
-    def node(
-        self, fn: Callable[[S, Context[Any]], Coroutine[Any, Any, Command[U]]], /
-    ) -> NodeHandle[[S, Context[Any]], Coroutine[Any, Any, Command[U]]]: ...
-    @overload
-    def node(
-        self, fn: Callable[[S, Context[Any]], Coroutine[Any, Any, U]], /
-    ) -> NodeHandle[[S, Context[Any]], Coroutine[Any, Any, U]]: ...
-    @overload
-    def node(
-        self, fn: Callable[[S, Context[Any]], Coroutine[Any, Any, Returned[U]]], /
-    ) -> NodeHandle[[S, Context[Any]], Coroutine[Any, Any, Returned[U]]]: ...
-    @overload
-    def node(self, fn: Callable[[S, Context[Any]], U], /) -> NodeHandle[[S, Context[Any]], U]: ...
-    @overload
-    def node(
-        self, fn: Callable[[S, Context[Any]], Returned[U]], /
-    ) -> NodeHandle[[S, Context[Any]], Returned[U]]: ...
-    @overload
-    def node(
-        self,
-        *,
-        name: str | None = ...,
-        retry: RetryPolicy | int | None = ...,
-        timeout_s: float | None = ...,
-        on_error: Target | None = ...,
-        on_fatigue: Target | None = ...,
-        max_visits: int | None = ...,
-        cache: bool | int = ...,
-        key: Callable[[S], Hashable] | None = ...,
-        writes: Iterable[str] | None = ...,
-        goto: Iterable[Target] | None = ...,
-        interrupt_before: bool = ...,
-        interrupt_after: bool = ...,
-        version: str | None = ...,
-    ) -> NodeDecorator[S, U]: ...
-    def node(self, fn: Any = None, /, *, name: str | None = None, **policy: Any) -> Any:
-        """Add a function as a node named like it; with arguments, under another name or with a policy.
+    @property
+    def node(self) -> NodeDecorator[S, U]:
+        """Decorator that adds a function as a node named like it: `@g.node`, or `@g.node(name=..., retry=3)`.
 
-        Returns:
-            A handle: callable as the function was, and standing for the node wherever one is named.
+        What it returns is callable as the function was, and stands for the node wherever one is named. The policy
+        arguments are those of `add_node`. A lambda is added with `add_node`.
         """
-        where = _at(sys._getframe(1))
-        if fn is not None:
-            return self._decorate(fn, name, {}, where)
-        return lambda function: self._decorate(function, name, policy, where)
-
-    def _decorate(self, fn: Any, name: str | None, policy: dict[str, Any], where: str) -> Any:
-        own_name = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
-        self._add(own_name, fn, policy, where)
-        return NodeHandle(fn, own_name)
+        return NodeDecorator(self._add)
 
     @overload
     def add_node(
-        self,
-        name: str,
-        fn: Callable[[S], Returned[U] | Coroutine[Any, Any, Returned[U]]],
-        /,
-        **policy: Any,
+        self, name: str, fn: Callable[[S], Outcome[U]], /, **policy: Unpack[NodePolicy[S]]
     ) -> GraphBuilder[S, U]: ...
     @overload
     def add_node(
-        self,
-        name: str,
-        fn: Callable[[S, Context[Any]], Returned[U] | Coroutine[Any, Any, Returned[U]]],
-        /,
-        **policy: Any,
+        self, name: str, fn: Callable[[S, Context[Any]], Outcome[U]], /, **policy: Unpack[NodePolicy[S]]
     ) -> GraphBuilder[S, U]: ...
     @overload
-    def add_node(self, name: str, fn: CompiledGraph[Any, Any], /, **policy: Any) -> GraphBuilder[S, U]: ...
+    def add_node(
+        self, name: str, fn: CompiledGraph[Any, Any], /, **policy: Unpack[GraphPolicy[S]]
+    ) -> GraphBuilder[S, U]: ...
     def add_node(self, name: str, fn: Any, /, **policy: Any) -> GraphBuilder[S, U]:
         """Add a function or a compiled graph as a node.
 
@@ -245,71 +170,22 @@ class GraphBuilder(Generic[S, U]):
                 field, or a function of this state) and `output` (this graph's field to its field, or a function of
                 its last state).
         """
-        self._add(name, fn, policy, _at(sys._getframe(1)))
+        self._add(name, fn, policy, here())
         return self
 
-    def _add(self, name: Any, fn: Any, given: dict[str, Any], where: str) -> None:
-        unknown = [option for option in given if option not in _POLICY]
-        for option in unknown:
-            guess = closest(option, _POLICY)
-            self._problems.append(
-                Problem(
-                    code="bad-policy",
-                    message=f"Node {name!r} has no policy {option!r}.",
-                    node=name if isinstance(name, str) else None,
-                    hint=f"Did you mean {guess!r}?" if guess else f"Known: {names(sorted(_POLICY))}.",
-                    where=where,
-                )
-            )
-        fn = getattr(fn, "_fn", fn) if isinstance(fn, NodeHandle) else fn
-        if not given:
-            policy = _NO_POLICY
-        else:
-            options = {option: value for option, value in given.items() if option in _POLICY}
-            policy = self._policy(name, options, where)
-        hint = hints.UNRESOLVED
-        annotations = getattr(fn, "__annotations__", None)
-        if annotations:
-            hint = hints.return_hint(fn, self._localns)
+    def _add(self, name: Any, fn: Any, given: Mapping[str, Any], where: str) -> None:
+        policy, problems = read_policy(name, given, self._ref, where)
+        self._problems += problems
+        fn = function_of(fn)
+        hint = hints.return_hint(fn, self._localns) if getattr(fn, "__annotations__", None) else hints.UNRESOLVED
         self._declared.append(NodeSpec(name, fn, policy, where, hint))
         self._by_function.setdefault(id(fn), name)
 
-    def _policy(self, name: Any, options: dict[str, Any], where: str) -> Policy:
-        retry = options.get("retry")
-        if isinstance(retry, int) and not isinstance(retry, bool):
-            options["retry"] = RetryPolicy(retry)
-        elif retry is not None and not isinstance(retry, RetryPolicy):
-            options["retry"] = None
-            self._problems.append(
-                Problem(
-                    code="bad-policy",
-                    message=f"Node {name!r}: retry must be a RetryPolicy or a number of attempts, not {retry!r}.",
-                    node=name if isinstance(name, str) else None,
-                    hint="Use RetryPolicy(attempts=...).",
-                    where=where,
-                )
-            )
-        for option in ("on_error", "on_fatigue"):
-            if option in options:
-                options[option] = self._ref(options[option])
-        if options.get("goto") is not None:
-            goto = options["goto"]
-            items = (goto,) if isinstance(goto, str) or hasattr(goto, "__graphrt_node__") else goto
-            options["goto"] = tuple(self._ref(ref) for ref in ([items] if items is END else items))
-        if options.get("writes") is not None:
-            writes = options["writes"]
-            options["writes"] = (writes,) if isinstance(writes, str) else tuple(writes)
-        return Policy(**options)
-
     # -- edges ---------------------------------------------------------------------------------------------------
 
-    @overload
-    def add_edge(self, src: Source, dst: Target) -> GraphBuilder[S, U]: ...
-    @overload
-    def add_edge(self, src: Sequence[NodeRef], dst: Target) -> GraphBuilder[S, U]: ...
-    def add_edge(self, src: Any, dst: Any) -> GraphBuilder[S, U]:
+    def add_edge(self, src: Source | Sequence[NodeRef], dst: Target) -> GraphBuilder[S, U]:
         """Always go from *src* to *dst*; from a list of nodes, wait for all of them (a join)."""
-        where = _at(sys._getframe(1))
+        where = here()
         if isinstance(src, (list, tuple)):
             self._join(src, dst, "all", "error", where)
         else:
@@ -318,8 +194,8 @@ class GraphBuilder(Generic[S, U]):
 
     def add_sequence(self, nodes: Sequence[NodeRef]) -> GraphBuilder[S, U]:
         """Go through *nodes* one after another."""
-        where = _at(sys._getframe(1))
-        for src, dst in zip(nodes, nodes[1:], strict=False):
+        where = here()
+        for src, dst in pairwise(nodes):
             self._declared.append(EdgeSpec(self._ref(src), self._ref(dst), where))
         return self
 
@@ -340,7 +216,7 @@ class GraphBuilder(Generic[S, U]):
             starved: What happens if nothing is due any more and it still waits: fail, end the run, or run it with
                 those that arrived.
         """
-        self._join(src, dst, when, starved, _at(sys._getframe(1)))
+        self._join(src, dst, when, starved, here())
         return self
 
     def _join(self, src: Sequence[Any], dst: Any, when: Any, starved: Any, where: str) -> None:
@@ -362,18 +238,28 @@ class GraphBuilder(Generic[S, U]):
             routes: Label to node or END; a list of nodes stands for itself.
             default: Takes any other label.
         """
-        self._branch(src, router, routes, default, _at(sys._getframe(1)))
+        self._branch(src, router, routes, default, here())
         return self
 
-    def branch(self, src: Source, router: Callable[[S], L]) -> Branch[L, S, U]:
-        """Begin a conditional edge whose labels and targets type checkers verify: `g.branch(a, router).to({...})`."""
-        return Branch(self, src, router, _at(sys._getframe(1)))
+    @overload
+    def branch(self, src: Source, router: Callable[[S], list[L]]) -> Branch[L, S, U]: ...
+    @overload
+    def branch(self, src: Source, router: Callable[[S], L]) -> Branch[L, S, U]: ...
+    def branch(self, src: Source, router: Callable[[S], Any]) -> Branch[Any, S, U]:
+        """Begin a conditional edge whose labels and targets type checkers verify: `g.branch(a, router).to({...})`.
+
+        Args:
+            src: The node (or START) that it comes after.
+            router: Returns a label or a list of labels; for a router of Sends see `add_conditional_edges`.
+        """
+        return Branch(self, src, router, here())
 
     def _branch(self, src: Any, router: Any, routes: Any, default: Any, where: str) -> None:
-        if isinstance(routes, Mapping):
-            routes = {label: self._ref(target) for label, target in routes.items()}
+        known: Mapping[Any, Any] | Iterable[Any] = (routes,) if isinstance(routes, str) else routes or ()
+        if isinstance(known, Mapping):
+            routes = {label: self._ref(known[label]) for label in known}
         else:
-            routes = [self._ref(target) for target in ((routes,) if isinstance(routes, str) else routes or ())]
+            routes = [self._ref(target) for target in known]
         default = None if default is None else self._ref(default)
         hint = hints.return_hint(router, self._localns)
         spec = BranchSpec(self._ref(src), router, routes, default, where, hints.labels_of(hint), hint)
@@ -381,7 +267,7 @@ class GraphBuilder(Generic[S, U]):
 
     def set_entry(self, node: NodeRef) -> GraphBuilder[S, U]:
         """Begin at *node*: an edge from START."""
-        self._declared.append(EdgeSpec(START, self._ref(node), _at(sys._getframe(1))))
+        self._declared.append(EdgeSpec(START, self._ref(node), here()))
         return self
 
     def set_conditional_entry(
@@ -391,12 +277,12 @@ class GraphBuilder(Generic[S, U]):
         default: Target | None = None,
     ) -> GraphBuilder[S, U]:
         """Begin where *router* says, asked on the initial state."""
-        self._branch(START, router, routes, default, _at(sys._getframe(1)))
+        self._branch(START, router, routes, default, here())
         return self
 
     def set_finish(self, node: NodeRef) -> GraphBuilder[S, U]:
         """End after *node*: an edge to END."""
-        self._declared.append(EdgeSpec(self._ref(node), END, _at(sys._getframe(1))))
+        self._declared.append(EdgeSpec(self._ref(node), END, here()))
         return self
 
     def _ref(self, ref: Any) -> Any:
@@ -455,50 +341,5 @@ class GraphBuilder(Generic[S, U]):
         return f"GraphBuilder({self._name!r}, {len(self._declared)} declarations)"
 
 
-class NodeDecorator(Generic[S, U]):
-    """What `g.node(...)` with arguments returns; only for type checkers."""
-
-    @overload
-    def __call__(self, fn: Callable[[S], Command[U]], /) -> NodeHandle[[S], Command[U]]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[[S], Coroutine[Any, Any, U]], /
-    ) -> NodeHandle[[S], Coroutine[Any, Any, U]]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[[S], Coroutine[Any, Any, Returned[U]]], /
-    ) -> NodeHandle[[S], Coroutine[Any, Any, Returned[U]]]: ...
-    @overload
-    def __call__(self, fn: Callable[[S], U], /) -> NodeHandle[[S], U]: ...
-    @overload
-    def __call__(self, fn: Callable[[S], Returned[U]], /) -> NodeHandle[[S], Returned[U]]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[[S, Context[Any]], Command[U]], /
-    ) -> NodeHandle[[S, Context[Any]], Command[U]]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[[S, Context[Any]], Coroutine[Any, Any, U]], /
-    ) -> NodeHandle[[S, Context[Any]], Coroutine[Any, Any, U]]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[[S, Context[Any]], Coroutine[Any, Any, Returned[U]]], /
-    ) -> NodeHandle[[S, Context[Any]], Coroutine[Any, Any, Returned[U]]]: ...
-    @overload
-    def __call__(self, fn: Callable[[S, Context[Any]], U], /) -> NodeHandle[[S, Context[Any]], U]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[[S, Context[Any]], Returned[U]], /
-    ) -> NodeHandle[[S, Context[Any]], Returned[U]]: ...
-    def __call__(self, fn: Any, /) -> Any:
-        """Add *fn* as the node."""
-        raise NotImplementedError
-
-
-_NO_POLICY = Policy()
-
-
-def _at(frame: Any) -> str:
-    """`file:line` of a frame, the file by its last part."""
-    path = frame.f_code.co_filename
-    return f"{path[path.rfind('/') + 1 :]}:{frame.f_lineno}"
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and bool(name.strip())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final, overload
 
+from typing_extensions import Unpack
+
+from graphrt._drivers.context import Context
 from graphrt._engine.route import Router
 from graphrt._plan import render
 from graphrt._plan.shape import node_shape
@@ -13,13 +16,14 @@ from graphrt._plan.specs import NodeSpec
 from graphrt._plan.tables import Plan
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
 from graphrt.errors import DefinitionError, InputError, Problem, closest, names
-from graphrt.graph.handles import NodeHandle, S, U
+from graphrt.graph.handles import Outcome, S, U, function_of
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
-    from graphrt.runtime import Mode, RunResult, Step
+    from graphrt.runtime import Mode, RunResult, Runtime, RuntimeOptions, Step
 
-T = TypeVar("T")
+N = TypeVar("N", bound=NodeRef)
+Stub: TypeAlias = Callable[[S], Outcome[U]] | Callable[[S, Context[Any]], Outcome[U]]
 
 
 @final
@@ -28,6 +32,7 @@ class CompiledGraph(Generic[S, U]):
 
     __slots__ = ("__graphrt_plan__", "_fingerprint")
     __graphrt_plan__: Plan
+    _fingerprint: str | None
 
     def __init__(self, plan: Plan) -> None:
         object.__setattr__(self, "__graphrt_plan__", plan)
@@ -65,7 +70,7 @@ class CompiledGraph(Generic[S, U]):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of names, edges, policies, schema and versions; the same for the same graph in any process."""
-        known: str | None = self._fingerprint  # type: ignore[has-type]  # set through object.__setattr__
+        known = self._fingerprint
         if known is None:
             known = render.fingerprint(self.__graphrt_plan__)
             object.__setattr__(self, "_fingerprint", known)
@@ -87,7 +92,7 @@ class CompiledGraph(Generic[S, U]):
         """The topology as JSON text."""
         return render.to_json(self.__graphrt_plan__)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's
         """For notebooks: Mermaid, which JupyterLab draws itself, and text. No network."""
         return {"text/vnd.mermaid": self.to_mermaid(), "text/plain": repr(self)}
 
@@ -137,7 +142,9 @@ class CompiledGraph(Generic[S, U]):
             due.append(END)
         return tuple(due)
 
-    def with_nodes(self, replacements: Mapping[str, Callable[..., Any]]) -> CompiledGraph[S, U]:
+    def with_nodes(
+        self, replacements: Mapping[str, Callable[..., Any] | CompiledGraph[Any, Any]]
+    ) -> CompiledGraph[S, U]:
         """A copy with the functions of some nodes replaced: stubs for a test, for instance.
 
         Args:
@@ -172,7 +179,7 @@ class CompiledGraph(Generic[S, U]):
         if problems:
             raise DefinitionError("with_nodes() cannot replace these nodes.", problems, where=plan.place())
         declared = tuple(
-            replace(item, fn=_function(given[item.name]))
+            replace(item, fn=function_of(given[item.name]))
             if isinstance(item, NodeSpec) and item.name in given
             else item
             for item in plan.spec.declared
@@ -181,50 +188,67 @@ class CompiledGraph(Generic[S, U]):
 
     # -- running: the one import that goes up --------------------------------------------------------------------
 
-    def run(self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Any) -> RunResult[S]:
+    def run(
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
+    ) -> RunResult[S]:
         """Run once in memory: `Runtime(self, **options).run(input)`.
 
         Raises:
             GraphrtError: The run failed.
         """
-        from graphrt.runtime import Runtime
+        return self._runtime(options).run(input, thread=thread)
 
-        return Runtime(self, **options).run(input, thread=thread)
-
-    async def arun(self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Any) -> RunResult[S]:
+    async def arun(
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
+    ) -> RunResult[S]:
         """Run once in memory on the running loop; see `run`."""
-        from graphrt.runtime import Runtime
+        return await self._runtime(options).arun(input, thread=thread)
 
-        return await Runtime(self, **options).arun(input, thread=thread)
-
-    def steps(self, input: S | Mapping[str, Any], **options: Any) -> Iterator[Step[S]]:
+    def steps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> Iterator[Step[S]]:
         """Run once in memory and yield each finished task; see `Runtime.steps`."""
-        from graphrt.runtime import Runtime
+        return self._runtime(options).steps(input)
 
-        return Runtime(self, **options).steps(input)
-
-    def asteps(self, input: S | Mapping[str, Any], **options: Any) -> AsyncIterator[Step[S]]:
+    def asteps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> AsyncIterator[Step[S]]:
         """Run once in memory and yield each finished task; see `Runtime.steps`."""
-        from graphrt.runtime import Runtime
+        return self._runtime(options).asteps(input)
 
-        return Runtime(self, **options).asteps(input)
-
+    @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Iterable[Mode] | Mode = ("updates",), **options: Any
+        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
+    ) -> Iterator[S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, modes: Mode | Iterable[Mode] = ..., **options: Unpack[RuntimeOptions]
+    ) -> Iterator[Any]: ...
+    def stream(
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        modes: Mode | Iterable[Mode] = ("updates",),
+        **options: Unpack[RuntimeOptions],
     ) -> Iterator[Any]:
         """Run once in memory and yield what happens; see `Runtime.stream`."""
-        from graphrt.runtime import Runtime
+        return self._runtime(options).stream(input, modes=modes)
 
-        return Runtime(self, **options).stream(input, modes=modes)
-
+    @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Iterable[Mode] | Mode = ("updates",), **options: Any
+        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
+    ) -> AsyncIterator[S]: ...
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, modes: Mode | Iterable[Mode] = ..., **options: Unpack[RuntimeOptions]
+    ) -> AsyncIterator[Any]: ...
+    def astream(
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        modes: Mode | Iterable[Mode] = ("updates",),
+        **options: Unpack[RuntimeOptions],
     ) -> AsyncIterator[Any]:
         """Run once in memory and yield what happens; see `Runtime.stream`."""
+        return self._runtime(options).astream(input, modes=modes)
+
+    def _runtime(self, options: RuntimeOptions) -> Runtime[S]:
         from graphrt.runtime import Runtime
 
-        return Runtime(self, **options).astream(input, modes=modes)
-
-
-def _function(fn: Any) -> Any:
-    return getattr(fn, "_fn", fn) if isinstance(fn, NodeHandle) else fn
+        return Runtime(self, **options)

@@ -1,4 +1,4 @@
-"""What `@g.node` returns: the function as it was, that also stands for its node. And the types of node functions."""
+"""What `@g.node` returns: the function as it was, that also stands for its node. And what may stand where."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, final
 
 import typing_extensions as te
 
-from graphrt._drivers.context import Context
 from graphrt.commands import Command, EndType, Interrupt, NodeRef, Send, StartType
 
 S = TypeVar("S")
@@ -18,17 +17,15 @@ U = te.TypeVar("U", default=Mapping[str, Any])
 """The update. Invariant, like the state."""
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
-"""Covariant: a node that returns more is usable where one that returns less is expected."""
+"""Covariant: a node that returns less is usable where one that may return more is expected."""
 
 Source: TypeAlias = NodeRef | StartType
 Target: TypeAlias = NodeRef | EndType
 Label: TypeAlias = str | bool | int | Enum
-RouterResult: TypeAlias = "Label | Send | Sequence[Label] | Sequence[Send] | Sequence[Label | Send]"
+RouterResult: TypeAlias = Label | Send | Sequence[Label | Send]
 Returned: TypeAlias = U | Command[U] | Interrupt | None
-NodeFunction: TypeAlias = (
-    "Callable[[S], Returned[U] | Coroutine[Any, Any, Returned[U]]] "
-    "| Callable[[S, Context[Any]], Returned[U] | Coroutine[Any, Any, Returned[U]]]"
-)
+Outcome: TypeAlias = Returned[U] | Coroutine[Any, Any, Returned[U]]
+"""What a call of a node's function gives: something returned, or a coroutine of it."""
 
 
 @final
@@ -41,6 +38,7 @@ class NodeHandle(Generic[P, R_co]):
         self._name = name
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function."""
         return self._fn(*args, **kwargs)
 
     @property
@@ -49,3 +47,8 @@ class NodeHandle(Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<node {self._name!r}>"
+
+
+def function_of(fn: Any) -> Any:
+    """The function behind a handle; anything else as it is."""
+    return fn._fn if isinstance(fn, NodeHandle) else fn

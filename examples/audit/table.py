@@ -1,0 +1,75 @@
+"""Tables that fit: columns shrink, then the least important ones go, until the table is as narrow as it has to be."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from examples.audit.screen import Segment, cells, fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column."""
+
+    title: str
+    least: int = 0
+    """Columns it may shrink to; 0: it does not shrink."""
+    right: bool = False
+    wrap: bool = False
+    """Text that does not fit goes on below, instead of being cut."""
+    rank: int = 0
+    """What goes first when there is no room: the highest rank; 0 stays."""
+
+
+def layout(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int) -> list[list[Segment]]:
+    """The lines of a table, its titles first.
+
+    Args:
+        columns: 1..n columns.
+        rows: 0..n rows of one cell for each column.
+        width: What no line exceeds.
+    """
+    texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
+    kept = list(range(len(columns)))
+    sizes = [max([cells(column.title), *(cells(row[n]) for row in texts)]) for n, column in enumerate(columns)]
+    while True:
+        fitted = _shrunk(columns, sizes, kept, width)
+        if fitted is not None:
+            break
+        kept.remove(max(kept, key=lambda n: columns[n].rank))
+    lines: list[list[Segment]] = [[(_join(columns, fitted, [c.title for c in columns]), "faint")]]
+    for row, plain in zip(rows, texts, strict=True):
+        folded = {n: _folded(plain[n], size) if columns[n].wrap else [plain[n]] for n, size in fitted.items()}
+        for part in range(max(len(texts) for texts in folded.values())):
+            line: list[Segment] = []
+            for n, size in fitted.items():
+                cell, texts_here = row[n], folded[n]
+                text = fit(texts_here[part] if part < len(texts_here) else "", size, right=columns[n].right)
+                line += [text if isinstance(cell, str) else (text, cell[1]), "  "]
+            lines.append(line[:-1])
+    return lines
+
+
+def _folded(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
+def _shrunk(columns: Sequence[Column], sizes: Sequence[int], kept: Sequence[int], width: int) -> dict[int, int] | None:
+    """The width of each kept column, or None if one has to go."""
+    fitted = {n: sizes[n] for n in kept}
+    over = sum(fitted.values()) + 2 * (len(fitted) - 1) - width
+    while over > 0:
+        n = max(kept, key=lambda n: fitted[n] - columns[n].least if columns[n].least else -1)
+        if not columns[n].least or fitted[n] <= columns[n].least:
+            break
+        fitted[n] -= 1
+        over -= 1
+    if over > 0 and len(kept) == 1:
+        return {kept[0]: max(1, width)}
+    return None if over > 0 else fitted
+
+
+def _join(columns: Sequence[Column], fitted: dict[int, int], texts: Sequence[str]) -> str:
+    return "  ".join(fit(texts[n], size, right=columns[n].right) for n, size in fitted.items())

@@ -1,0 +1,107 @@
+"""The policy arguments of a node: what type checkers verify, and how they become a Policy. Nothing is run here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Generic
+
+import typing_extensions as te
+
+from graphrt._plan.specs import Policy
+from graphrt.commands import EndType
+from graphrt.errors import Problem, closest, names
+from graphrt.graph.handles import S, Target
+from graphrt.limits import RetryPolicy
+
+_OPTIONS = frozenset(Policy.__slots__)
+_NOTHING = Policy()
+
+
+class NodePolicy(te.TypedDict, Generic[S], total=False):
+    """How a node is run, beyond its function."""
+
+    retry: RetryPolicy | int | None
+    """When a failed attempt is repeated; a number is one of attempts."""
+    timeout_s: float | None
+    """Seconds for one attempt."""
+    on_error: Target | None
+    """Where to go when the node failed; it finds the exception as `ctx.error`."""
+    on_fatigue: Target | None
+    """Where to go instead, once the node was visited too often."""
+    max_visits: int | None
+    """Supersteps in which the node may be active; None is no limit."""
+    cache: bool | int
+    """Keep results, by the node's inputs; a number is how many."""
+    key: Callable[[S], Hashable] | None
+    """What stands for the inputs in the cache."""
+    writes: Iterable[str] | None
+    """The fields that the node may write."""
+    goto: Target | Iterable[Target] | None
+    """Where its Commands may lead."""
+    interrupt_before: bool
+    """Pause before the node runs."""
+    interrupt_after: bool
+    """Pause after it ran."""
+    version: str | None
+    """Part of the graph's fingerprint: change it when the node's meaning changes."""
+
+
+class GraphPolicy(NodePolicy[S], total=False):
+    """How a nested graph is run, and which of its fields are which of this graph's."""
+
+    input: Mapping[str, str] | Callable[[S], Any] | None
+    """The nested graph's field to this graph's field, or a function from this state to the nested one's input."""
+    output: Mapping[str, str] | Callable[[Any], Mapping[str, Any]] | None
+    """This graph's field to the nested graph's field, or a function from its last state to an update of this one."""
+
+
+def read_policy(
+    name: Any, given: Mapping[str, Any], resolve: Callable[[Any], Any], where: str
+) -> tuple[Policy, list[Problem]]:
+    """The policy of a node, and what is wrong with it.
+
+    Args:
+        name: The node's name.
+        given: The policy arguments, as the user wrote them.
+        resolve: From what names a node to its name.
+        where: `file:line` of the call.
+    """
+    if not given:
+        return _NOTHING, []
+    options = {option: value for option, value in given.items() if option in _OPTIONS}
+    problems = [_unknown(name, option, where) for option in given if option not in _OPTIONS]
+    retry = options.get("retry")
+    if isinstance(retry, int) and not isinstance(retry, bool):
+        options["retry"] = RetryPolicy(retry)
+    elif retry is not None and not isinstance(retry, RetryPolicy):
+        options["retry"] = None
+        message = f"Node {name!r}: retry must be a RetryPolicy or a number of attempts, not {retry!r}."
+        problems.append(_problem(name, message, "Use RetryPolicy(attempts=...).", where))
+    for option in ("on_error", "on_fatigue"):
+        if option in options:
+            options[option] = resolve(options[option])
+    goto: Any = options.get("goto")
+    if goto is not None:
+        options["goto"] = tuple(resolve(ref) for ref in _several(goto))
+    writes = options.get("writes")
+    if writes is not None:
+        options["writes"] = (writes,) if isinstance(writes, str) else tuple(writes)
+    return Policy(**options), problems
+
+
+def _several(goto: Any) -> Iterable[Any]:
+    if isinstance(goto, (str, EndType)) or hasattr(goto, "__graphrt_node__"):
+        return (goto,)
+    several: Iterable[Any] = goto
+    return several
+
+
+def _unknown(name: Any, option: str, where: str) -> Problem:
+    guess = closest(option, _OPTIONS)
+    hint = f"Did you mean {guess!r}?" if guess else f"Known: {names(sorted(_OPTIONS))}."
+    return _problem(name, f"Node {name!r} has no policy {option!r}.", hint, where)
+
+
+def _problem(name: Any, message: str, hint: str, where: str) -> Problem:
+    node = name if isinstance(name, str) else None
+    return Problem(code="bad-policy", message=message, node=node, hint=hint, where=where)

@@ -1,0 +1,32 @@
+"""Every test of drivers looks for worker threads that outlive it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> str:
+    """`run` or `arun`."""
+    return request.param
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Sync or async nodes."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_thread_is_left() -> Iterator[None]:
+    """What a run started has ended, at once; abandoned sync nodes get a moment to see that they are."""
+    before = set(threading.enumerate())
+    yield
+    until = time.monotonic() + 2
+    while (left := [t for t in threading.enumerate() if t not in before]) and time.monotonic() < until:
+        time.sleep(0.005)
+    assert not left, f"worker threads were left: {left}"

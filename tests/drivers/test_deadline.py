@@ -1,0 +1,152 @@
+"""Deadlines of runs: driving time is bounded whatever the nodes do, and what finished is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, Limits, Runtime
+from graphrt.errors import DeadlineError
+
+from .support import State, call, note, parallel, sequence
+
+SHORT_S = 0.03
+LIMITS = Limits(deadline_s=SHORT_S, grace_s=0.1)
+
+
+@pytest.fixture
+def stop() -> Any:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def endless(kind: str, stop: threading.Event) -> Any:
+    async def wait(state: Any) -> Any:
+        while not stop.is_set():
+            await asyncio.sleep(0.001)
+        return {"notes": ["slow"]}
+
+    def block(state: Any) -> Any:
+        stop.wait(60)
+        return {"notes": ["slow"]}
+
+    return wait if kind == "async" else block
+
+
+@pytest.mark.parametrize("beside", ["alone", "beside-sync", "beside-async"])
+def test_a_node_that_never_ends_is_stopped_by_the_deadline(
+    face: str, kind: str, beside: str, stop: threading.Event
+) -> None:
+    async def other(state: Any) -> Any:
+        return {"notes": ["other"]}
+
+    others: list[Any] = {
+        "alone": [],
+        "beside-sync": [("other", note("other"))],
+        "beside-async": [("other", other)],
+    }[beside]
+    graph = parallel(*others, ("slow", endless(kind, stop)))
+    runtime = Runtime(graph, store="memory:", limits=LIMITS)
+    started = time.monotonic()
+
+    with pytest.raises(DeadlineError) as caught:
+        call(face, runtime, "run", {"x": 1}, thread="t")
+
+    error = caught.value
+    assert time.monotonic() - started < 2
+    assert (error.code, error.limit, error.nodes) == ("deadline", SHORT_S, ("slow",))
+    assert error.state["x"] == 1
+    snapshot = runtime.state("t")
+    assert (snapshot.status, snapshot.next) == ("failed", ("slow",))
+
+    stop.set()
+    again = Runtime(graph, store=runtime.store, limits=Limits(deadline_s=None))
+    assert call(face, again, "retry", "t").state["notes"] == [name for name, _ in others] + ["slow"]
+
+
+def test_a_loop_that_never_ends_is_stopped_by_the_deadline(face: str, kind: str) -> None:
+    async def acount(state: Any) -> Any:
+        await asyncio.sleep(0.001)
+        return {"n": 1}
+
+    def count(state: Any) -> Any:
+        time.sleep(0.001)
+        return {"n": 1}
+
+    g: Any = GraphBuilder(State)
+    g.add_node("count", acount if kind == "async" else count, max_visits=None)
+    g.add_edge(START, "count")
+    g.add_conditional_edges("count", lambda s: s["n"] < 0, {True: END, False: "count"})
+    graph = g.compile(limits=Limits(deadline_s=SHORT_S, max_steps=1_000_000))
+
+    with pytest.raises(DeadlineError) as caught:
+        call(face, graph, "run", {})
+
+    assert caught.value.state["n"] > 0
+
+
+def test_a_run_in_time_is_not_disturbed(face: str) -> None:
+    graph = sequence(("a", note("a")), ("b", note("b")), limits=Limits(deadline_s=60))
+
+    assert call(face, graph, "run", {}).state["notes"] == ["a", "b"]
+
+
+def test_a_nodes_timeout_that_comes_first_is_a_timeout(face: str, kind: str, stop: threading.Event) -> None:
+    from graphrt import NodeError
+
+    graph = sequence(
+        ("slow", endless(kind, stop)), slow={"timeout_s": 0.01}, limits=Limits(deadline_s=60, grace_s=0.1)
+    )
+
+    with pytest.raises(NodeError) as caught:
+        call(face, graph, "run", {})
+
+    assert caught.value.code == "node-timeout"
+    stop.set()
+
+
+def test_the_deadline_is_inherited_by_nested_graphs(face: str, kind: str, stop: threading.Event) -> None:
+    child = sequence(("slow", endless(kind, stop)))
+    graph = sequence(("child", child), limits=LIMITS)
+    started = time.monotonic()
+
+    with pytest.raises(DeadlineError):
+        call(face, graph, "run", {})
+
+    assert time.monotonic() - started < 2
+    stop.set()
+
+
+def test_waiting_for_a_retry_ends_at_the_deadline(face: str) -> None:
+    from graphrt import RetryPolicy
+
+    def bad(state: Any) -> Any:
+        raise ConnectionError
+
+    policy = {"retry": RetryPolicy(5, wait_initial_s=60, wait_max_s=60, jitter=False)}
+    started = time.monotonic()
+
+    with pytest.raises(DeadlineError):
+        call(face, sequence(("bad", bad), bad=policy, limits=LIMITS), "run", {})
+
+    assert time.monotonic() - started < 2
+
+
+def test_waiting_for_a_retry_beside_another_task_ends_at_the_deadline(face: str) -> None:
+    from graphrt import RetryPolicy
+
+    def bad(state: Any) -> Any:
+        raise ConnectionError
+
+    policy = {"retry": RetryPolicy(5, wait_initial_s=60, wait_max_s=60, jitter=False)}
+    started = time.monotonic()
+
+    with pytest.raises(DeadlineError):
+        call(face, parallel(("bad", bad), ("ok", note("ok")), bad=policy, limits=LIMITS), "run", {})
+
+    assert time.monotonic() - started < 2

@@ -1,0 +1,237 @@
+"""Timeouts of attempts, for async and sync nodes: the attempt fails, a late outcome is dropped, the run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from graphrt import END, Limits, NodeError, RetryPolicy, Runtime
+
+from .support import call, note, parallel, sequence
+
+SHORT_S = 0.02
+
+
+def endless(kind: str, stop: threading.Event) -> Any:
+    """A node that does not end by itself, until *stop* is set."""
+    if kind == "async":
+
+        async def wait(state: Any) -> Any:
+            await asyncio.sleep(60)
+
+        return wait
+
+    def block(state: Any) -> Any:
+        stop.wait(60)
+        return {"notes": ["late"]}
+
+    return block
+
+
+@pytest.fixture
+def stop() -> Any:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("beside", ["alone", "beside-sync", "beside-async"])
+def test_a_node_that_takes_too_long_fails(face: str, kind: str, beside: str, stop: threading.Event) -> None:
+    async def other(state: Any) -> Any:
+        await asyncio.sleep(0)
+        return {"notes": ["other"]}
+
+    others: list[Any] = {
+        "alone": [],
+        "beside-sync": [("other", note("other"))],
+        "beside-async": [("other", other)],
+    }[beside]
+    graph = parallel(("slow", endless(kind, stop)), *others, slow={"timeout_s": SHORT_S})
+    runtime = Runtime(graph, store="memory:", limits=Limits(grace_s=0.1))
+    started = time.monotonic()
+
+    with pytest.raises(NodeError) as caught:
+        call(face, runtime, "run", {}, thread="t")
+
+    error = caught.value
+    assert (error.node, error.code) == ("slow", "node-timeout")
+    assert isinstance(error.__cause__, TimeoutError)
+    assert "0.02 s" in str(error)
+    assert time.monotonic() - started < 2
+    assert runtime.state("t").status == "failed"
+    assert runtime.state("t").next == ("slow",)
+    stop.set()
+
+
+def test_the_timeout_of_the_limits_holds_for_every_node(face: str, kind: str, stop: threading.Event) -> None:
+    graph = sequence(("a", note("a")), ("slow", endless(kind, stop)), limits=Limits(timeout_s=SHORT_S, grace_s=0.1))
+
+    with pytest.raises(NodeError) as caught:
+        call(face, graph, "run", {})
+
+    assert (caught.value.node, caught.value.code) == ("slow", "node-timeout")
+    stop.set()
+
+
+def test_a_nodes_own_timeout_overrides_that_of_the_limits(face: str, kind: str) -> None:
+    async def anode(state: Any) -> Any:
+        await asyncio.sleep(SHORT_S)
+        return {"notes": ["done"]}
+
+    def node(state: Any) -> Any:
+        time.sleep(SHORT_S)
+        return {"notes": ["done"]}
+
+    graph = sequence(
+        ("node", anode if kind == "async" else node), limits=Limits(timeout_s=0.001), node={"timeout_s": 30}
+    )
+
+    assert call(face, graph, "run", {}).state["notes"] == ["done"]
+
+
+def test_a_node_in_time_is_not_disturbed(face: str, kind: str) -> None:
+    async def anode(state: Any, ctx: Any) -> Any:
+        return {"notes": [ctx.cancelled]}
+
+    graph = sequence(
+        ("node", anode if kind == "async" else lambda s, ctx: {"notes": [ctx.cancelled]}), node={"timeout_s": 30}
+    )
+
+    assert call(face, graph, "run", {}).state["notes"] == [False]
+
+
+def test_a_late_outcome_of_a_sync_node_is_dropped_with_an_event(face: str, stop: threading.Event) -> None:
+    entries: list[Any] = []
+    left = threading.Event()
+    turns: list[bool] = []
+
+    def slow(state: Any, ctx: Any) -> Any:
+        turns.append(True)
+        if len(turns) > 1:
+            return {"notes": ["second"]}
+        stop.wait(60)
+        assert ctx.cancelled
+        left.set()
+        return {"notes": ["late"]}
+
+    def after(state: Any) -> Any:
+        stop.set()
+        assert left.wait(20)
+        return {"notes": ["after"]}
+
+    policy = {"timeout_s": SHORT_S, "retry": RetryPolicy(2, wait_initial_s=0)}
+    graph = sequence(("slow", slow), ("after", after), ("end", lambda s: time.sleep(0.01)), slow=policy)
+    runtime = Runtime(graph, store="memory:", sinks=[entries.append])
+
+    result = call(face, runtime, "run", {}, thread="t")
+
+    assert result.state["notes"] == ["second", "after"]
+    assert [type(e.event).__name__ for e in entries].count("OutcomeDropped") == 1
+
+
+def test_a_timed_out_attempt_is_retried_and_handled(face: str, kind: str, stop: threading.Event) -> None:
+    seen: list[int] = []
+
+    async def aslow(state: Any, ctx: Any) -> Any:
+        seen.append(ctx.attempt)
+        await asyncio.sleep(60)
+
+    def slow(state: Any, ctx: Any) -> Any:
+        seen.append(ctx.attempt)
+        stop.wait(60)
+
+    policy = {"timeout_s": SHORT_S, "retry": RetryPolicy(2, wait_initial_s=0), "on_error": END}
+    graph = sequence(("slow", aslow if kind == "async" else slow), ("next", note("next")), slow=policy)
+
+    result = call(face, graph, "run", {})
+
+    assert seen == [1, 2]
+    assert (result.status, result.state["notes"]) == ("completed", [])
+    stop.set()
+
+
+def test_ctx_cancelled_tells_an_abandoned_sync_node(face: str) -> None:
+    saw = threading.Event()
+
+    def slow(state: Any, ctx: Any) -> Any:
+        until = time.monotonic() + 20
+        while not ctx.cancelled and time.monotonic() < until:
+            time.sleep(0.001)
+        if ctx.cancelled:
+            saw.set()
+
+    with pytest.raises(NodeError):
+        call(face, sequence(("slow", slow), slow={"timeout_s": SHORT_S}), "run", {})
+
+    assert saw.wait(20)
+
+
+def test_a_timeout_error_of_the_nodes_own_is_not_taken_for_a_timeout(face: str, kind: str) -> None:
+    async def aown(state: Any) -> Any:
+        async with asyncio.timeout(0):
+            await asyncio.sleep(60)
+
+    def own(state: Any) -> Any:
+        raise TimeoutError("mine")
+
+    graph = sequence(("own", aown if kind == "async" else own), own={"timeout_s": 30})
+
+    with pytest.raises(NodeError) as caught:
+        call(face, graph, "run", {})
+
+    assert caught.value.code == "node-failed"
+
+
+def test_cleanup_of_a_timed_out_async_node_is_awaited(face: str) -> None:
+    ended: list[str] = []
+
+    async def slow(state: Any) -> Any:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.001)
+            ended.append("clean")
+
+    with pytest.raises(NodeError):
+        call(face, sequence(("slow", slow), slow={"timeout_s": SHORT_S}), "run", {})
+
+    assert ended == ["clean"]
+
+
+def test_the_loop_goes_on_while_a_sync_node_with_a_timeout_blocks(stop: threading.Event) -> None:
+    """Under arun a sync node that may take too long must not stop the caller's loop."""
+    ticks: list[int] = []
+
+    def slow(state: Any) -> Any:
+        stop.wait(20)
+        return {"notes": ["slow"]}
+
+    async def main() -> Any:
+        async def tick() -> None:
+            for n in range(3):
+                await asyncio.sleep(0.001)
+                ticks.append(n)
+            stop.set()
+
+        ticking = asyncio.ensure_future(tick())
+        result = await sequence(("slow", slow), slow={"timeout_s": 30}).arun({})
+        await ticking
+        return result
+
+    assert asyncio.run(main()).state["notes"] == ["slow"]
+    assert ticks == [0, 1, 2]
+
+
+def test_a_nested_graph_that_takes_too_long_fails(face: str, kind: str, stop: threading.Event) -> None:
+    child = sequence(("slow", endless(kind, stop)))
+    graph = sequence(("child", child), child={"timeout_s": SHORT_S}, limits=Limits(grace_s=0.1))
+
+    with pytest.raises(NodeError) as caught:
+        call(face, graph, "run", {})
+
+    assert (caught.value.node, caught.value.code) == ("child", "node-timeout")
+    stop.set()

@@ -1,0 +1,277 @@
+"""Rule R9: a failed task stops the superstep; what finished keeps its outcome and is never run again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, NodeError, Runtime
+
+from .support import Face, general, get, note, parallel, sequence
+
+
+def failing(error: BaseException) -> Any:
+    def fail(state: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_node_error_names_the_node_and_carries_the_cause(face: Face, made: Any) -> None:
+    cause = ValueError("too small")
+    runtime = Runtime(sequence(("ok", note("ok")), ("bad", made(failing(cause)))), store="memory:", ids=lambda: "run-1")
+
+    with pytest.raises(NodeError) as caught:
+        face.run(runtime, {}, thread="t")
+
+    error = caught.value
+    assert error.__cause__ is cause
+    assert (error.node, error.superstep, error.task_id, error.thread) == ("bad", 2, "2.0:bad", "t")
+    assert (error.graph, error.run_id, error.code) == ("graph", "run-1", "node-failed")
+    assert "ValueError: too small" in str(error)
+    assert "retry('t')" in str(error)
+
+
+def test_a_failed_run_keeps_the_last_commit_and_can_be_retried(face: Face, made: Any, kind: str) -> None:
+    ran: list[str] = []
+    mood = {"broken": True}
+
+    def good(state: Any) -> Any:
+        ran.append("good")
+        return {"notes": ["good"]}
+
+    def bad(state: Any) -> Any:
+        ran.append("bad")
+        if mood["broken"]:
+            raise RuntimeError("not yet")
+        return {"notes": ["mended"]}
+
+    runtime = Runtime(sequence(("good", made(good)), ("bad", made(bad)), state=general(kind)), store="memory:")
+    with pytest.raises(NodeError):
+        face.run(runtime, {}, thread="t")
+    snapshot = runtime.state("t")
+    mood["broken"] = False
+
+    result = face.retry(runtime, "t")
+
+    assert (snapshot.status, snapshot.next, get(snapshot.values, "notes")) == ("failed", ("bad",), ["good"])
+    assert get(result.state, "notes") == ["good", "mended"]
+    assert ran == ["good", "bad", "bad"]
+    assert runtime.state("t").status == "completed"
+
+
+def test_finished_siblings_are_not_run_again(face: Face, made: Any) -> None:
+    ran: list[str] = []
+    mood = {"broken": True}
+
+    def node(name: str) -> Any:
+        def run(state: Any) -> Any:
+            ran.append(name)
+            if name == "last" and mood["broken"]:
+                raise RuntimeError(name)
+            return {"notes": [name]}
+
+        return (name, made(run))
+
+    runtime = Runtime(parallel(node("one"), node("two"), node("last")), store="memory:")
+    with pytest.raises(NodeError):
+        face.run(runtime, {}, thread="t")
+    done = [name for name in ran if name != "last"]
+    mood["broken"] = False
+
+    result = face.retry(runtime, "t")
+
+    assert get(result.state, "notes") == ["one", "two", "last"]
+    assert all(ran.count(name) == 1 for name in done)
+
+
+def test_async_siblings_are_cancelled_and_awaited(face: Face) -> None:
+    ended: list[str] = []
+    mood = {"broken": True}
+
+    async def slow(state: Any) -> Any:
+        if not mood["broken"]:
+            return {"notes": ["slow"]}
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            ended.append("cleaned up")
+            raise
+        raise AssertionError("not reached")
+
+    async def bad(state: Any) -> Any:
+        if mood["broken"]:
+            await asyncio.sleep(0.001)
+            raise ValueError("bad")
+        return {"notes": ["bad"]}
+
+    runtime = Runtime(parallel(("slow", slow), ("bad", bad)), store="memory:")
+    with pytest.raises(NodeError):
+        face.run(runtime, {}, thread="t")
+    assert ended == ["cleaned up"]
+    mood["broken"] = False
+
+    assert get(face.retry(runtime, "t").state, "notes") == ["slow", "bad"]
+
+
+def test_a_started_sync_sibling_is_awaited_and_keeps_its_outcome(face: Face) -> None:
+    started, failed = threading.Event(), threading.Event()
+    ran: list[str] = []
+    mood = {"broken": True}
+
+    def slow(state: Any) -> Any:
+        ran.append("slow")
+        started.set()
+        assert failed.wait(20)
+        return {"notes": ["slow"]}
+
+    def bad(state: Any) -> Any:
+        if mood["broken"]:
+            assert started.wait(20)
+            failed.set()
+            raise ValueError("bad")
+        return {"notes": ["bad"]}
+
+    runtime = Runtime(parallel(("slow", slow), ("bad", bad)), store="memory:")
+    with pytest.raises(NodeError):
+        face.run(runtime, {}, thread="t")
+    mood["broken"] = False
+
+    result = face.retry(runtime, "t")
+
+    assert get(result.state, "notes") == ["slow", "bad"]
+    assert ran == ["slow"]
+
+
+def test_the_first_failure_in_task_order_is_the_one_that_is_raised(face: Face) -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def node(name: str) -> Any:
+        def run(state: Any) -> Any:
+            both.wait()
+            raise ValueError(name)
+
+        return (name, run)
+
+    with pytest.raises(NodeError) as caught:
+        face.run(parallel(node("one"), node("two")), {})
+
+    assert caught.value.node in {"one", "two"}  # which of two failures was seen first depends on the finished tasks
+
+
+def test_an_exception_group_from_a_node_is_the_cause(face: Face, made: Any) -> None:
+    group = ExceptionGroup("several", [ValueError("a"), KeyError("b")])
+
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("bad", made(failing(group)))), {})
+
+    assert caught.value.__cause__ is group
+
+
+def test_a_task_group_that_fails_in_a_node_is_the_cause(face: Face) -> None:
+    async def bad(state: Any) -> Any:
+        async def part() -> None:
+            raise ValueError("part")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(part())
+            group.create_task(asyncio.sleep(60))
+
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("bad", bad)), {})
+
+    assert isinstance(caught.value.__cause__, ExceptionGroup)
+
+
+@pytest.mark.parametrize("error", [StopIteration("x"), StopAsyncIteration("x")], ids=lambda e: type(e).__name__)
+def test_stop_iteration_from_a_node_is_a_failure_and_not_the_end_of_the_run(face: Face, error: Exception) -> None:
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("bad", failing(error))), {})
+
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("cls", [StopIteration, RuntimeError], ids=lambda c: c.__name__)
+def test_a_failure_among_several_tasks_is_the_same(face: Face, made: Any, cls: type[Exception]) -> None:
+    with pytest.raises(NodeError) as caught:
+        face.run(parallel(("bad", failing(cls("x"))), ("ok", made(note("ok")))), {})
+
+    assert isinstance(caught.value.__cause__, cls)
+
+
+def test_an_async_node_that_raises_cancelled_error_by_itself_is_a_failure(face: Face) -> None:
+    async def odd(state: Any) -> Any:
+        raise asyncio.CancelledError("by myself")
+
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("odd", odd)), {})
+
+    assert caught.value.node == "odd"
+
+
+@pytest.mark.parametrize("side", ["alone", "beside"])
+def test_an_async_node_that_awaits_a_cancelled_task_is_a_failure(face: Face, side: str) -> None:
+    async def odd(state: Any) -> Any:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    graph = sequence(("odd", odd)) if side == "alone" else parallel(("odd", odd), ("ok", note("ok")))
+
+    with pytest.raises(NodeError) as caught:
+        face.run(graph, {})
+
+    assert caught.value.node == "odd"
+
+
+def test_a_retry_that_fails_again_can_be_retried_again(face: Face) -> None:
+    left = [3]
+
+    def bad(state: Any) -> Any:
+        left[0] -= 1
+        if left[0]:
+            raise ValueError(left[0])
+        return {"notes": ["done"]}
+
+    runtime = Runtime(sequence(("bad", bad)), store="memory:")
+    with pytest.raises(NodeError):
+        face.run(runtime, {}, thread="t")
+    with pytest.raises(NodeError):
+        face.retry(runtime, "t")
+
+    assert get(face.retry(runtime, "t").state, "notes") == ["done"]
+
+
+def test_supersteps_number_on_over_a_retry(face: Face) -> None:
+    steps: list[int] = []
+    mood = {"broken": True}
+
+    def bad(state: Any, ctx: Any) -> Any:
+        steps.append(ctx.step)
+        if mood["broken"]:
+            raise ValueError
+        return None
+
+    runtime = Runtime(sequence(("bad", bad), ("next", lambda s, ctx: steps.append(ctx.step))), store="memory:")
+    with pytest.raises(NodeError):
+        face.run(runtime, {}, thread="t")
+    mood["broken"] = False
+    face.retry(runtime, "t")
+    face.run(runtime, {}, thread="t")
+
+    assert steps == [1, 1, 2, 3, 4]
+
+
+def test_a_failing_run_without_a_thread_just_raises(face: Face, made: Any) -> None:
+    g = GraphBuilder(general())
+    g.add_node("bad", made(failing(OSError("disk")))).add_edge(START, "bad").add_edge("bad", END)
+
+    with pytest.raises(NodeError) as caught:
+        face.run(g.compile(), {})
+
+    assert caught.value.thread is None
+    assert "retry(" not in str(caught.value)

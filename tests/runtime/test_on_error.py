@@ -1,0 +1,172 @@
+"""`on_error`: another node takes over from one that failed after its retries; it finds the error in the context."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, Interrupt, NodeError, RetryPolicy, Runtime, UpdateError
+
+from .support import Face, general, get, note, parallel
+
+
+def handled(bad: Any, *, handler: Any = None, **policy: Any) -> Any:
+    """bad with mend as its on_error node, then end."""
+
+    def mend(state: Any, ctx: Any) -> Any:
+        return {"notes": [f"{type(ctx.error).__name__}: {ctx.error}".split("\n")[0]]}
+
+    g = GraphBuilder(general())
+    g.add_node("bad", bad, on_error="mend", **policy).add_node("next", note("next"))
+    g.add_node("mend", handler or mend)
+    g.add_edge(START, "bad").add_edge("bad", "next").add_edge("next", END).add_edge("mend", END)
+    return g.compile()
+
+
+def test_the_handler_gets_the_error_and_replaces_the_edges(face: Face, made: Any) -> None:
+    def bad(state: Any) -> Any:
+        raise ValueError("broken")
+
+    result = face.run(handled(made(bad)), {})
+
+    assert get(result.state, "notes") == ["ValueError: broken"]
+    assert result.status == "completed"
+
+
+def test_a_handler_is_not_run_if_nothing_failed(face: Face, made: Any) -> None:
+    assert get(face.run(handled(made(note("fine"))), {}).state, "notes") == ["fine", "next"]
+
+
+def test_ctx_error_is_none_on_any_other_activation(face: Face) -> None:
+    seen: list[Any] = []
+    g = GraphBuilder(general())
+    g.add_node("a", lambda s, ctx: seen.append(ctx.error)).add_edge(START, "a").add_edge("a", END)
+    face.run(g.compile(), {})
+
+    assert seen == [None]
+
+
+def test_on_error_comes_after_the_retries(face: Face, made: Any) -> None:
+    seen: list[int] = []
+
+    def bad(state: Any, ctx: Any) -> Any:
+        seen.append(ctx.attempt)
+        raise ConnectionError(ctx.attempt)
+
+    result = face.run(handled(made(bad), retry=RetryPolicy(2, wait_initial_s=0)), {})
+
+    assert seen == [1, 2]
+    assert get(result.state, "notes") == ["ConnectionError: 2"]
+
+
+@pytest.mark.parametrize("returned", [{"nope": 1}, {"n": "x"}, [1], 7, "text"], ids=repr)
+def test_an_update_that_is_refused_is_handled_too(face: Face, made: Any, returned: Any) -> None:
+    errors: list[Any] = []
+
+    result = face.run(handled(made(lambda s: returned), handler=lambda s, ctx: errors.append(ctx.error)), {})
+
+    assert result.status == "completed"
+    assert isinstance(errors[0], UpdateError)
+
+
+def test_on_error_end_ends_the_branch_and_the_run_goes_on(face: Face, made: Any) -> None:
+    def bad(state: Any) -> Any:
+        raise ValueError
+
+    graph = parallel(("bad", made(bad)), ("good", made(note("good"))), bad={"on_error": END})
+
+    result = face.run(graph, {})
+
+    assert (result.status, get(result.state, "notes")) == ("completed", ["good"])
+
+
+def test_siblings_of_a_handled_failure_finish_and_fold(face: Face, made: Any) -> None:
+    def bad(state: Any) -> Any:
+        raise ValueError("x")
+
+    g = GraphBuilder(general())
+    g.add_node("good", made(note("good"))).add_node("bad", made(bad), on_error="mend").add_node("mend", note("mend"))
+    g.add_edge(START, "good").add_edge(START, "bad")
+    for name in ("good", "bad", "mend"):
+        g.add_edge(name, END)
+
+    assert get(face.run(g.compile(), {}).state, "notes") == ["good", "mend"]
+
+
+def test_several_failures_for_one_handler_come_as_a_group_in_task_order(face: Face, made: Any) -> None:
+    seen: list[Any] = []
+
+    def bad(text: str) -> Any:
+        def run(state: Any) -> Any:
+            raise ValueError(text)
+
+        return made(run)
+
+    g = GraphBuilder(general())
+    g.add_node("one", bad("1"), on_error="mend").add_node("two", bad("2"), on_error="mend")
+    g.add_node("mend", lambda s, ctx: seen.append(ctx.error))
+    g.add_edge(START, "one").add_edge(START, "two")
+    for name in ("one", "two", "mend"):
+        g.add_edge(name, END)
+    face.run(g.compile(), {})
+
+    assert isinstance(seen[0], BaseExceptionGroup)
+    assert [str(e) for e in seen[0].exceptions] == ["1", "2"]
+
+
+def test_a_handler_that_fails_fails_the_run(face: Face) -> None:
+    def bad(state: Any) -> Any:
+        raise ValueError("first")
+
+    def worse(state: Any) -> Any:
+        raise KeyError("second")
+
+    with pytest.raises(NodeError) as caught:
+        face.run(handled(bad, handler=worse), {})
+
+    assert caught.value.node == "mend"
+
+
+def test_a_handler_may_be_asked_again_after_an_interrupt_and_still_has_the_error(face: Face) -> None:
+    seen: list[str] = []
+
+    def bad(state: Any) -> Any:
+        raise ValueError("broken")
+
+    def mend(state: Any, ctx: Any) -> Any:
+        seen.append(str(ctx.error))
+        return Interrupt("what now?") if ctx.answer is None else {"notes": [ctx.answer]}
+
+    runtime = Runtime(handled(bad, handler=mend), store="memory:")
+    face.run(runtime, {}, thread="t")
+
+    result = face.resume(runtime, "t", "go on")
+
+    assert get(result.state, "notes") == ["go on"]
+    assert seen == ["broken", "broken"]
+
+
+def test_a_node_may_be_its_own_handler_until_it_is_tired(face: Face) -> None:
+    def bad(state: Any, ctx: Any) -> Any:
+        if get(state, "n") < 2:
+            raise ValueError
+        return {"notes": ["done"]}
+
+    from graphrt.errors import NodeFatigueError
+
+    g = GraphBuilder(general())
+    g.add_node("bad", bad, on_error="bad", max_visits=5).add_edge(START, "bad").add_edge("bad", END)
+
+    with pytest.raises(NodeFatigueError):
+        face.run(g.compile(allow=["endless-loop"]), {})
+
+
+def test_a_limit_or_a_missing_thread_is_not_handled(face: Face) -> None:
+    """on_error is for what the node did; a pause without a thread is the caller's mistake."""
+    from graphrt import InputError
+
+    with pytest.raises(InputError) as caught:
+        face.run(handled(lambda s, ctx: ctx.interrupt("?")), {})
+
+    assert caught.value.code == "interrupt-needs-thread"

@@ -1,0 +1,274 @@
+"""Rule R7, the update check: unknown keys and wrong types are refused at the node's boundary, with node and path."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any, TypedDict
+
+import pydantic
+import pytest
+
+from graphrt import DELETE, END, START, UNSET, GraphBuilder, Overwrite, Runtime, UpdateError
+from graphrt.reducers import append
+
+from .support import Face, get, sequence, state_class
+
+
+def typed(kind: str) -> Any:
+    return state_class(
+        kind, name=(str, ""), count=(int, 0), tags=(list[str], []), notes=(Annotated[list[int], append], [])
+    )
+
+
+def refused(face: Face, returned: Any, kind: str = "pydantic", **given: Any) -> UpdateError:
+    runtime = Runtime(sequence(("bad", lambda s: returned), state=typed(kind)), store="memory:")
+    with pytest.raises(UpdateError) as caught:
+        face.run(runtime, given, thread="t")
+    assert caught.value.node == "bad"
+    assert runtime.state("t").status == "failed"
+    assert runtime.state("t").next == ("bad",)
+    return caught.value
+
+
+def test_an_unknown_key_is_refused_and_the_nearest_field_is_named(face: Face, kind: str) -> None:
+    error = refused(face, {"cuont": 1}, kind)
+
+    assert (error.code, error.field) == ("unknown-key", "cuont")
+    assert "Did you mean 'count'?" in str(error)
+
+
+@pytest.mark.parametrize("key", [3, None, ("a",), ""], ids=repr)
+def test_a_key_that_is_no_field_name_is_refused(face: Face, key: Any) -> None:
+    assert refused(face, {key: 1}).code == "unknown-key"
+
+
+@pytest.mark.parametrize(
+    ("update", "path"),
+    [
+        ({"count": "many"}, "count"),
+        ({"count": None}, "count"),
+        ({"name": 3}, "name"),
+        ({"tags": "abc"}, "tags"),
+        ({"tags": ["a", 2]}, "tags[1]"),
+        ({"notes": 5}, "notes"),
+        ({"notes": [1, "x"]}, "notes[1]"),
+        ({"notes": Overwrite(["x"])}, "notes[0]"),
+        ({"count": Overwrite("many")}, "count"),
+    ],
+    ids=repr,
+)
+def test_a_wrong_type_is_refused_with_its_path(face: Face, kind: str, update: Any, path: str) -> None:
+    error = refused(face, update, kind)
+
+    assert error.code == "wrong-type"
+    assert f"{path}:" in str(error)
+    assert error.field == path.split("[", maxsplit=1)[0]
+
+
+def test_all_wrong_fields_are_reported_at_once(face: Face) -> None:
+    text = str(refused(face, {"count": "many", "name": 3}))
+
+    assert "count:" in text
+    assert "name:" in text
+
+
+def test_the_validated_value_is_what_counts(face: Face, kind: str) -> None:
+    """Pydantic's lax mode: "3" becomes 3."""
+    graph = sequence(("a", lambda s: {"count": "3", "notes": ("4", 5)}), state=typed(kind))
+
+    state = face.run(graph, {}).state
+
+    assert (get(state, "count"), get(state, "notes")) == (3, [4, 5])
+
+
+def test_a_strict_model_refuses_what_lax_mode_converts(face: Face) -> None:
+    class Strict(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(strict=True)
+        count: int = 0
+
+    with pytest.raises(UpdateError):
+        face.run(sequence(("a", lambda s: {"count": "3"}), state=Strict), {})
+
+
+def test_constraints_of_the_field_hold_for_updates(face: Face) -> None:
+    class Bound(pydantic.BaseModel):
+        count: int = pydantic.Field(default=0, le=10)
+
+    with pytest.raises(UpdateError) as caught:
+        face.run(sequence(("a", lambda s: {"count": 11}), state=Bound), {})
+
+    assert caught.value.code == "wrong-type"
+
+
+def test_the_update_type_is_what_values_are_checked_against(face: Face) -> None:
+    class State(TypedDict, total=False):
+        total: int
+
+    class Update(TypedDict, total=False):
+        total: str
+
+    g: Any = GraphBuilder(State, Update)
+    g.add_node("a", lambda s: {"total": "text"}).add_edge(START, "a").add_edge("a", END)
+
+    assert face.run(g.compile(), {}).state == {"total": "text"}
+
+
+def test_the_annotated_second_parameter_of_a_reducer_is_what_values_are_checked_against(face: Face, kind: str) -> None:
+    def count(current: int, incoming: str) -> int:
+        return current + len(incoming)
+
+    state = state_class(kind, letters=(Annotated[int, count], 0))
+
+    assert get(face.run(sequence(("a", lambda s: {"letters": "abc"}), state=state), {"letters": 1}).state, "letters") == 4
+    with pytest.raises(UpdateError):
+        face.run(sequence(("a", lambda s: {"letters": 3}), state=state), {"letters": 1})
+
+
+def test_results_of_reducers_are_not_validated_again(face: Face) -> None:
+    state = state_class("pydantic", v=(Annotated[int, lambda old, new: f"{old}{new}"], 0))
+
+    assert face.run(sequence(("a", lambda s: {"v": 1}), state=state), {}).state.v == "01"
+
+
+def test_model_validators_run_on_input_only(face: Face) -> None:
+    class Checked(pydantic.BaseModel):
+        low: int = 0
+        high: int = 10
+
+        @pydantic.model_validator(mode="after")
+        def ordered(self) -> Checked:
+            if self.low > self.high:
+                raise ValueError("low above high")
+            return self
+
+    graph = sequence(("a", lambda s: {"low": 20}), state=Checked)
+
+    assert face.run(graph, {}).state.low == 20
+    with pytest.raises(Exception, match="low above high"):
+        face.run(graph, {"low": 11})
+
+
+def test_an_update_narrower_than_the_state_refuses_the_other_fields(face: Face) -> None:
+    class Update(TypedDict, total=False):
+        count: int
+
+    g: Any = GraphBuilder(typed("pydantic"), Update)
+    g.add_node("a", lambda s: {"name": "x"}).add_edge(START, "a").add_edge("a", END)
+
+    with pytest.raises(UpdateError) as caught:
+        face.run(g.compile(), {})
+
+    assert (caught.value.code, caught.value.field) == ("unknown-key", "name")
+
+
+def test_a_dataclass_update_writes_what_is_not_unset(face: Face) -> None:
+    @dataclasses.dataclass
+    class Update:
+        name: str = UNSET
+        count: int = UNSET
+
+    g: Any = GraphBuilder(typed("dataclass"), Update)
+    g.add_node("a", lambda s: Update(count=3)).add_edge(START, "a").add_edge("a", END)
+
+    state = face.run(g.compile(), {"name": "kept"}).state
+
+    assert (state.name, state.count) == ("kept", 3)
+
+
+def test_a_pydantic_update_writes_the_fields_that_were_set(face: Face) -> None:
+    class Update(pydantic.BaseModel):
+        name: str = "never written"
+        count: int = 0
+
+    g: Any = GraphBuilder(typed("pydantic"), Update)
+    g.add_node("a", lambda s: Update(count=0)).add_edge(START, "a").add_edge("a", END)
+
+    state = face.run(g.compile(), {"name": "kept", "count": 5}).state
+
+    assert (state.name, state.count) == ("kept", 0)
+
+
+def test_delete_returns_a_field_to_its_default_or_makes_it_absent(face: Face, kind: str) -> None:
+    graph = sequence(("a", lambda s: {"tags": DELETE, "notes": DELETE}), state=typed(kind))
+
+    state = face.run(graph, {"tags": ["x"], "notes": [1]}).state
+
+    if kind == "typeddict":
+        assert "tags" not in state
+    else:
+        assert (state.tags, state.notes) == ([], [])
+
+
+def test_delete_without_a_default_is_refused(face: Face) -> None:
+    class Bare(pydantic.BaseModel):
+        v: int
+
+    with pytest.raises(UpdateError) as caught:
+        face.run(sequence(("a", lambda s: {"v": DELETE}), state=Bare), {"v": 1})
+
+    assert (caught.value.code, caught.value.field) == ("cannot-delete", "v")
+
+
+@pytest.mark.parametrize("hint", [int, float, str, bool, Any, int | str, int | None])
+def test_delete_in_a_chain_of_plain_nodes_is_no_value(face: Face, hint: Any) -> None:
+    """The quick path of single tasks must not let a marker pass for a value (an Enum member passes as an int)."""
+    state = state_class("pydantic", v=(hint, None), w=(Annotated[hint, max], None))
+    graph = sequence(("a", lambda s: {"v": DELETE}), ("b", lambda s: {"w": DELETE}), state=state)
+
+    end = face.run(graph, {"v": True if hint is bool else "1" if hint is str else 1}).state
+
+    assert (end.v, end.w) == (None, None)
+
+
+@pytest.mark.parametrize("hint", [int, Any])
+def test_unset_in_a_mapping_is_not_written(face: Face, hint: Any) -> None:
+    state = state_class("pydantic", v=(hint, 0))
+
+    assert face.run(sequence(("a", lambda s: {"v": UNSET}), state=state), {"v": 3}).state.v == 3
+
+
+def test_overwrite_bypasses_the_reducer(face: Face, kind: str) -> None:
+    graph = sequence(("a", lambda s: {"notes": Overwrite([9])}), ("b", lambda s: {"notes": [10]}), state=typed(kind))
+
+    assert get(face.run(graph, {"notes": [1, 2]}).state, "notes") == [9, 10]
+
+
+def test_a_graph_made_by_overwrite_takes_the_full_next_state(face: Face, kind: str) -> None:
+    state = state_class(kind, a=(int, 0), b=(int, 0))
+
+    def step(s: Any) -> Any:
+        return state(a=get(s, "b") + 1, b=5)
+
+    g = GraphBuilder.overwrite(state)
+    g.add_node("step", step).add_edge(START, "step").add_edge("step", END)
+
+    result = face.run(g.compile(), {"a": 1, "b": 2}).state
+
+    assert (get(result, "a"), get(result, "b")) == (3, 5)
+
+
+def test_retry_after_a_bad_update_runs_the_offending_task_alone(face: Face) -> None:
+    ran: list[str] = []
+    mood: dict[str, Any] = {"update": {"nope": 1}}
+
+    def bad(state: Any) -> Any:
+        ran.append("bad")
+        return mood["update"]
+
+    def good(state: Any) -> Any:
+        ran.append("good")
+        return {"notes": [1]}
+
+    from .support import parallel
+
+    runtime = Runtime(parallel(("good", good), ("bad", bad), state=typed("pydantic")), store="memory:")
+    with pytest.raises(UpdateError):
+        face.run(runtime, {}, thread="t")
+    assert ran.count("good") == 1
+    ran.clear()
+    mood["update"] = {"count": 4}
+
+    result = face.retry(runtime, "t")
+
+    assert ran == ["bad"]
+    assert (result.state.count, result.state.notes) == (4, [1])
