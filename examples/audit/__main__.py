@@ -100,7 +100,7 @@ def make_harness(options: Options) -> tuple[AgentHarness, str]:
         return OfflineReader(), "offline rules"
     from graphrt.harness import LiteLLMHarness
 
-    return LiteLLMHarness(options.model, api_base=options.api_base, max_tokens=300, temperature=0), options.model
+    return LiteLLMHarness(options.model, api_base=options.api_base, max_tokens=1_000), options.model
 
 
 def finish(options: Options, outcome: Outcome, screen: Screen) -> int:

@@ -72,7 +72,8 @@ def _licence(package: Package, licence: str, opinion: Opinion | None, policy: Po
     claim, facts = package.claim, package.facts
     if licence == UNKNOWN:
         if policy.objection(licence) is not None:
-            yield "unknown-licence", "error", opinion.reason if opinion and opinion.reason else claim.why
+            why = opinion.reason if opinion and opinion.reason else claim.why
+            yield "unknown-licence", "error", f"unknown licence: {why}"
     else:
         objection = policy.objection(licence)
         if objection is not None:

@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from email import message_from_string
 from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -56,12 +57,12 @@ def read(key: str) -> Facts:
     folder = Path(key)
     dist = Distribution.at(folder)
     problems: list[str] = []
-    fields = _Fields(dist, problems)
+    fields = _Fields(dist, folder, problems)
     name, _, version = folder.name.rpartition(".")[0].partition("-")
     if not fields.one("Name"):
-        problems.append("its metadata has no name; the folder's is used")
+        problems.append("no name in its metadata")
     if not fields.one("Version"):
-        problems.append("its metadata has no version")
+        problems.append("no version in its metadata")
     text, text_files = _licence_texts(folder, fields.all("License-File"))
     disk = _on_disk(dist, folder, problems)
     prefix = "License :: "
@@ -102,14 +103,25 @@ def clean(text: str) -> str:
 class _Fields:
     """The metadata's header, decoded in spite of everything."""
 
-    def __init__(self, dist: Distribution, problems: list[str]) -> None:
+    def __init__(self, dist: Distribution, folder: Path, problems: list[str]) -> None:
         self._values: dict[str, list[str]] = {}
         try:
             header = dist.metadata
             for name in header:
                 self._values.setdefault(name.lower(), [str(value) for value in header.get_all(name) or ()])
-        except Exception as error:  # noqa: BLE001 - bytes that are no text, a folder in its place, an odd header
-            problems.append(f"its metadata cannot be read: {clean(str(error))[:80]}")
+        except UnicodeDecodeError:
+            problems.append("its metadata is not UTF-8")
+            self._read_anyway(folder)
+        except Exception as error:  # noqa: BLE001 - an odd header, or none at all
+            problems.append(f"its metadata cannot be read: {clean(str(error))[:80] or type(error).__name__}")
+
+    def _read_anyway(self, folder: Path) -> None:
+        for file in (folder / "METADATA", folder / "PKG-INFO", folder):
+            if file.is_file():
+                header = message_from_string(file.read_text(encoding="utf-8", errors="replace"))
+                for name, value in header.items():
+                    self._values.setdefault(name.lower(), []).append(value)
+                break
 
     def one(self, name: str) -> str:
         values = self._values.get(name.lower(), [])
@@ -199,7 +211,7 @@ def _listed(dist: Distribution, folder: Path, problems: list[str]) -> list[str]:
         except csv.Error as error:
             problems.append(f"its RECORD cannot be read: {error}")
     elif folder.name.endswith(".dist-info"):
-        problems.append("it has no RECORD, so its files are unknown")
+        problems.append("no RECORD, so its files are unknown")
     return _quietly(lambda: [str(file) for file in dist.files or ()], [])
 
 

@@ -41,8 +41,9 @@ def read(prompt: str) -> tuple[str, float, str]:
     claimed = _claimed(prompt.partition(BEGIN)[0])
     found = texts.recognise(text)
     if not text:
-        reason = "no text is shipped to prove it"
-        return (claimed[0], 0.5, reason) if len(claimed) == 1 else (UNKNOWN, 0.2, reason)
+        if len(claimed) == 1:
+            return claimed[0], 0.5, "no text is shipped to prove it"
+        return UNKNOWN, 0.2, "no licence text is shipped"
     if not found:
         return UNKNOWN, 0.2, f"no known text in {len(text):,} characters"
     if len(found) == 1:

@@ -17,18 +17,18 @@ PROGRAM = "python -m examples.audit"
 DEFAULT_REPORT = "audit-report.md"
 _EXAMPLES = """\
 examples:
-  python -m examples.audit                       this environment, permissive licences
   python -m examples.audit --policy copyleft-ok --deny 'AGPL-*'
   python -m examples.audit --path ../other/.venv --review
   python -m examples.audit --model openai/gpt-4o-mini
   python -m examples.audit --json | jq .verdict
 
-A policy file (.toml or .json) sets name, allow, deny, max_age_days, max_size_mb and
-accept, a table of distribution = "reason". Licences are SPDX ids with * as a wildcard, or
-families: public-domain, permissive, weak-copyleft, strong-copyleft, network-copyleft,
-copyleft, proprietary, unknown.
+Licences are SPDX ids, with * as a wildcard, or families: public-domain,
+permissive, copyleft (weak-, strong- or network-copyleft alone), proprietary,
+unknown. A policy file, .toml or .json, sets name, allow, deny, max_age_days,
+max_size_mb, and accept: a table of distribution = "reason".
 
-The exit code is 0; with --strict it is 1 if a finding was rejected. 2: it could not run.
+The report goes to audit-report.md if neither --out nor --json is given. The
+exit code is 0; with --strict 1 if a finding was rejected; 2 if it cannot run.
 """
 
 
@@ -122,7 +122,7 @@ def _parser() -> _Parser:
     who.add_argument("--review", action="store_true", help="decide each finding yourself, here")
     who.add_argument("--strict", action="store_true", help="exit with 1 if a finding was rejected")
     show = parser.add_argument_group("what is shown")
-    show.add_argument("--out", metavar="FILE", help=f"the report, .md or .json, or - (default: {DEFAULT_REPORT})")
+    show.add_argument("--out", metavar="FILE", help="where the report goes, .md or .json; - prints it")
     show.add_argument("--json", action="store_true", help="print the report as JSON, and nothing else")
     show.add_argument("--graph", action="store_true", help="print the graph as Mermaid, and exit")
     show.add_argument("--quiet", action="store_true", help="print the verdict only")

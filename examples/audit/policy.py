@@ -54,7 +54,7 @@ class Policy(BaseModel):
         if not allow and not deny:
             return self
         more = {"name": f"{self.name}, adjusted", "allow": (*self.allow, *allow), "deny": (*self.deny, *deny)}
-        return _build({**self.model_dump(), **more}, "--allow, --deny")
+        return _build({**self.model_dump(), **more})
 
     def objection(self, licence: str) -> str | None:
         """Why this licence is not permitted, or None if it is.
@@ -103,7 +103,7 @@ def load(name: str) -> Policy:
     return _build({"name": path.stem, **data}, name)
 
 
-def _build(data: dict[str, object], where: str) -> Policy:
+def _build(data: dict[str, object], where: str = "") -> Policy:
     try:
         return Policy.model_validate(data)
     except ValidationError as error:
@@ -113,7 +113,7 @@ def _build(data: dict[str, object], where: str) -> Policy:
             text = f"there is no setting {field!r}; known: {', '.join(Policy.model_fields)}"
         else:
             text = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-        raise PolicyError(f"{where}: {text}") from None
+        raise PolicyError(f"{where}: {text}" if where else text) from None
 
 
 def _check(word: str) -> None:

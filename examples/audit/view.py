@@ -123,23 +123,26 @@ def show_verdict(screen: Screen, outcome: Outcome) -> None:
     screen.line()
     if state.trouble:
         paragraph(screen, f"! the model did not answer: {state.trouble}", style="warn")
-    if not state.found:
-        screen.line(("no distributions found", "warn"), f"  {outcome.label}")
     mark, word, style = ("✓", "passed", "verdict-good") if verdict.passed else ("✗", "failed", "verdict-bad")
     screen.line((f"{mark} {word}", style), f"  {summary(outcome)}")
-    facts = [f"{verdict.distributions:,} distributions", f"{verdict.files:,} files", size(state.size)]
+    facts = [_count(verdict.distributions, "distribution"), _count(verdict.files, "file"), size(state.size)]
     if outcome.usage.calls:
-        facts.append(f"{outcome.usage.calls} questions, {outcome.usage.total_tokens:,} tokens")
+        facts += [_count(outcome.usage.calls, "question"), _count(outcome.usage.total_tokens, "token")]
     paragraph(screen, ", ".join([*facts, duration(outcome.elapsed_s)]), style="faint")
 
 
 def summary(outcome: Outcome) -> str:
     """The findings in half a sentence."""
     verdict = outcome.state.verdict
-    if verdict is None or not verdict.findings:
-        return "nothing was found"
-    plural = "" if verdict.findings == 1 else "s"
-    return f"{verdict.rejected or 'none'} of {verdict.findings} finding{plural} rejected"
+    if verdict is None or not verdict.distributions:
+        return f"there are no distributions in {outcome.label}"
+    if not verdict.findings:
+        return "nothing to object to"
+    return f"{verdict.rejected or 'none'} of {_count(verdict.findings, 'finding')} rejected"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def paragraph(screen: Screen, text: str, *, style: str = "") -> None:

@@ -63,6 +63,7 @@ class LoopThread:
             running.task = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(running.ended)
             if running.cancel_asked:
                 task.cancel()
 
@@ -102,6 +103,11 @@ class Running:
         self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.task: asyncio.Task[Any] | None = None
         self.cancel_asked = False
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        """A task that was cancelled before its first step never ran: its result comes from here."""
+        if not self.result.done():
+            self.result.set_exception(LoopCancelledError())
 
     def cancel(self) -> None:
         """Cancel the coroutine; its result comes all the same."""

@@ -97,8 +97,8 @@ def fold(
                         raise _conflict(field, before, task, tasks, where)
                     if marker:
                         exclusive.add(name)
-                    if record and name not in undo:
-                        undo[name] = _before(name, field, values, out, grown)
+                    if record and (marker or name not in undo):
+                        _note_before(undo, field, values, out, grown, whole=marker)
                     if marker:
                         grown.pop(name, None)
                         out[name] = field.default() if value is DELETE else value.value
@@ -116,14 +116,26 @@ def fold(
     return result
 
 
-def _before(name: str, field: Field, values: Values, out: dict[str, Any], grown: dict[str, list[Any]]) -> Any:
-    base = out.get(name, values.get(name, ABSENT)) if name in out or name in values else ABSENT
-    if field.kind != APPEND:
-        return base
+def _note_before(
+    undo: Undo, field: Field, values: Values, out: dict[str, Any], grown: dict[str, list[Any]], *, whole: bool
+) -> None:
+    """Note in *undo* what *field* is before this write; a Prefix will do if the write only adds at the end.
+
+    Args:
+        whole: The write is no appending: the old value itself is needed.
+    """
+    name = field.name
+    known = undo.get(name, undo)
+    if known is not undo and known.__class__ is not Prefix:
+        return
+    base = out[name] if name in out else values.get(name, ABSENT)
     pending = grown.get(name)
-    if base is ABSENT or base is None:
-        return base if pending is None else Prefix(len(pending))
-    return Prefix(len(base) + (len(pending) if pending else 0))
+    if field.kind != APPEND or ((base is ABSENT or base is None) and pending is None):
+        undo[name] = base
+        return
+    start = [] if base is ABSENT or base is None else base
+    length = known.length if known.__class__ is Prefix else len(start) + len(pending or ())
+    undo[name] = [*start, *(pending or ())][:length] if whole else Prefix(length)
 
 
 def _reduced(

@@ -12,7 +12,7 @@ from typing import Any, Final, cast, final
 
 import pydantic
 import typing_extensions as te
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
 from graphrt._plan import hints
@@ -288,7 +288,7 @@ class StateSchema:
 def _kind(cls: Any) -> str:
     if te.is_typeddict(cls):
         return "typeddict"
-    if isinstance(cls, type) and issubclass(cls, BaseModel) and not issubclass(cls, RootModel):
+    if isinstance(cls, type) and issubclass(cls, BaseModel) and not cls.__pydantic_root_model__:
         return "pydantic"
     if isinstance(cls, type) and dataclasses.is_dataclass(cls):
         return "dataclass"

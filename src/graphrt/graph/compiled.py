@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overload
 
 from typing_extensions import Unpack
 
@@ -16,14 +16,14 @@ from graphrt._plan.specs import NodeSpec
 from graphrt._plan.tables import Plan
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
 from graphrt.errors import DefinitionError, InputError, Problem, closest, names
-from graphrt.graph.handles import Outcome, S, U, function_of
+from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
     from graphrt.runtime import Mode, RunResult, Runtime, RuntimeOptions, Step
 
-N = TypeVar("N", bound=NodeRef)
-Stub: TypeAlias = Callable[[S], Outcome[U]] | Callable[[S, Context[Any]], Outcome[U]]
+Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
+"""A node's function whose result only the run checks: type checkers cannot infer a lambda's in such a union."""
 
 
 @final
@@ -148,7 +148,7 @@ class CompiledGraph(Generic[S, U]):
         """A copy with the functions of some nodes replaced: stubs for a test, for instance.
 
         Args:
-            replacements: Node name to function (or compiled graph); edges and policies stay.
+            replacements: Node, or its name, to function (or compiled graph); edges and policies stay.
 
         Raises:
             DefinitionError: An unknown node, or a function that cannot be one.

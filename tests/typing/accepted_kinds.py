@@ -1,0 +1,140 @@
+"""Every kind of state and of update. Both checkers have nothing to say about any line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NotRequired, TypedDict, assert_type
+
+from pydantic import BaseModel
+
+from graphrt import END, START, UNSET, Command, Context, GraphBuilder, Send
+from graphrt.reducers import add, append, merge, reduced, union
+
+# --- A TypedDict, and no update type: nodes return any mapping of its fields
+
+
+class Counter(TypedDict):
+    count: Annotated[int, add]
+    seen: NotRequired[Annotated[list[str], append]]
+
+
+class Seen(TypedDict):
+    seen: list[str]
+
+
+loose = GraphBuilder(Counter, name="loose")
+
+
+@loose.node
+def count(state: Counter) -> dict[str, Any]:
+    return {"count": state["count"] + 1}
+
+
+@loose.node
+async def narrow(state: Counter) -> dict[str, int]:
+    return {"count": 1}
+
+
+@loose.node
+def see(state: Counter) -> Seen:
+    return {"seen": [str(state["count"])]}
+
+
+@loose.node(retry=2)
+def command(state: Counter, ctx: Context) -> Command:
+    return Command(update={"count": 1}, goto=[count, Send("see", ctx.arg)])
+
+
+def keep(state: Counter) -> Mapping[str, object]:
+    return {**state}
+
+
+assert_type(loose, GraphBuilder[Counter, Mapping[str, Any]])
+assert_type(count({"count": 1}), dict[str, Any])
+assert_type(see({"count": 1}), Seen)
+loose.add_node("keep", keep).add_node("lambda", lambda state: {"count": state["count"]})
+loose.add_edge(START, count).add_edge(see, END)
+assert_type(loose.compile().run({"count": 0}).state, Counter)
+
+
+# --- A state that nodes return whole
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: int = 0
+    trail: list[int] = field(default_factory=list[int])
+
+
+whole = GraphBuilder.overwrite(Point, name="whole")
+
+
+@whole.node
+def right(point: Point) -> Point:
+    return Point(point.x + 1, point.y)
+
+
+@whole.node
+async def up(point: Point, ctx: Context) -> Point | None:
+    return None if ctx.arg else Point(point.x, point.y + 1)
+
+
+assert_type(whole, GraphBuilder[Point, Point])
+assert_type(right(Point(1)), Point)
+whole.add_node("left", lambda point: Point(point.x - 1))
+assert_type(whole.compile().run(Point(1)).state.x, int)
+
+
+# --- A pydantic model as update
+
+
+class Chat(BaseModel, frozen=True):
+    text: str = ""
+    counts: Annotated[dict[str, int], merge] = {}
+    words: list[str] = reduced(union, default_factory=list)
+
+
+class ChatUpdate(BaseModel):
+    text: str = ""
+    counts: dict[str, int] = {}
+
+
+chat = GraphBuilder(Chat, ChatUpdate)
+
+
+@chat.node
+def speak(state: Chat) -> ChatUpdate:
+    return ChatUpdate(text=state.text.upper())
+
+
+@chat.node
+def turn(state: Chat) -> ChatUpdate | Command[ChatUpdate]:
+    return Command(update=ChatUpdate(text="?"), goto=speak) if state.text else ChatUpdate(counts={"empty": 1})
+
+
+chat.add_node("hush", lambda state: ChatUpdate(text=""))
+assert_type(speak(Chat()), ChatUpdate)
+assert_type(chat.compile().run(Chat(text="hello")).state.counts, dict[str, int])
+
+
+# --- A dataclass as update: what is not UNSET is written
+
+
+@dataclass
+class Move:
+    x: int = UNSET
+    y: int = UNSET
+
+
+walk = GraphBuilder(Point, Move)
+
+
+@walk.node
+async def step(point: Point) -> Move:
+    return Move(x=point.x + 1)
+
+
+walk.add_node("stand", lambda point: Move()).add_node("jump", lambda point: Command(update=Move(y=1), goto=END))
+assert_type(walk.compile().run({"x": 1}).state, Point)
