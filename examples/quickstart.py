@@ -1,6 +1,6 @@
-"""Two nodes, a reducer and a router: collect notes until there are enough, then answer.
+"""Two nodes, two reducers and a router: collect notes until there are enough, then answer.
 
-Run it with `python -m examples.quickstart`. The harness is a mock; a real one changes one line.
+Run it with `python -m examples.quickstart`. The harness is a mock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from graphrt.reducers import add, append
 
 
 class State(BaseModel):
-    """What the graph knows. A reducer says how an update joins what is there."""
+    """A reducer says how an update joins what is there; a field without one takes the last value."""
 
     question: str
     notes: Annotated[list[str], append] = []
@@ -54,7 +54,6 @@ g.add_edge(answer, END)
 graph = g.compile()
 
 if __name__ == "__main__":
-    harness = MockHarness(["Light scatters in air.", "Blue scatters most."])
-    result = graph.run({"question": "why the sky is blue"}, harness=harness)
-    print(result.state.answer)
-    print(f"{result.steps} supersteps, {result.usage.calls} calls, {result.usage.total_tokens} tokens")
+    script = ["Light scatters in air.", "Blue scatters most."]
+    result = graph.run({"question": "why the sky is blue"}, harness=MockHarness(script))
+    print(f"{result.state.answer}  [{result.steps} supersteps, {result.usage.calls} calls]")

@@ -112,9 +112,8 @@ class _Parser:
         parts = [part()]
         while self._next_is(op):
             parts.append(part())
-        if len(parts) == 1:
-            return parts[0]
-        return Group(op, tuple(dict.fromkeys(parts)))
+        unique = tuple(dict.fromkeys(parts))
+        return unique[0] if len(unique) == 1 else Group(op, unique)
 
     def _licence(self) -> Expression:
         if self._next_is("("):

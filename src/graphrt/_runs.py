@@ -163,7 +163,7 @@ class Run:
     def usage(self) -> events.Usage:
         """What the run's model calls used, those of an open superstep included."""
         engine = self.engine
-        used = engine.usage or events.Usage()
+        used = engine.usage or _NONE_USED
         for task in engine.tasks:
             if task.extra is not None and task.extra.usage is not None:
                 used = used + task.extra.usage
@@ -193,6 +193,7 @@ class Run:
 
 
 _NOBODY = Watch()
+_NONE_USED = events.Usage()
 
 
 def begin(runtime: Runtime[Any], given: Any, thread_id: str | None, *, listen: bool, watch: Watch | None) -> Run:

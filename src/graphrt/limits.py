@@ -51,8 +51,26 @@ class Limits:
         grace_s: Seconds that a failed or cancelled run waits for started sync tasks. Default 5.
     """
 
-    __slots__ = ("_given",)
+    __slots__ = (
+        "_given",
+        "deadline_s",
+        "grace_s",
+        "max_concurrency",
+        "max_depth",
+        "max_steps",
+        "max_tasks",
+        "max_visits",
+        "timeout_s",
+    )
     fields: ClassVar[tuple[str, ...]] = tuple(_DEFAULTS)
+    max_steps: int
+    max_visits: int | None
+    max_tasks: int
+    max_concurrency: int | None
+    max_depth: int
+    timeout_s: float | None
+    deadline_s: float | None
+    grace_s: float
 
     def __init__(
         self,
@@ -76,58 +94,24 @@ class Limits:
             "deadline_s": deadline_s,
             "grace_s": grace_s,
         }
-        self._given: dict[str, Any] = {name: value for name, value in given.items() if value is not _UNSET}
+        self._take({name: value for name, value in given.items() if value is not _UNSET})
 
-    def _value(self, name: str) -> Any:
-        return self._given.get(name, _DEFAULTS[name])
+    def _take(self, given: dict[str, Any]) -> None:
+        object.__setattr__(self, "_given", given)
+        for name, default in _DEFAULTS.items():
+            object.__setattr__(self, name, given.get(name, default))
 
-    @property
-    def max_steps(self) -> int:
-        value: int = self._value("max_steps")
-        return value
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Limits are immutable: cannot set {name!r}; make new ones, or use over()")
 
-    @property
-    def max_visits(self) -> int | None:
-        value: int | None = self._value("max_visits")
-        return value
-
-    @property
-    def max_tasks(self) -> int:
-        value: int = self._value("max_tasks")
-        return value
-
-    @property
-    def max_concurrency(self) -> int | None:
-        value: int | None = self._value("max_concurrency")
-        return value
-
-    @property
-    def max_depth(self) -> int:
-        value: int = self._value("max_depth")
-        return value
-
-    @property
-    def timeout_s(self) -> float | None:
-        value: float | None = self._value("timeout_s")
-        return value
-
-    @property
-    def deadline_s(self) -> float | None:
-        value: float | None = self._value("deadline_s")
-        return value
-
-    @property
-    def grace_s(self) -> float:
-        value: float = self._value("grace_s")
-        return value
+    def __reduce__(self) -> Any:
+        return _again, (self._given,)
 
     def over(self, base: Limits) -> Limits:
         """These limits, and those of *base* where this one says nothing."""
         if not self._given:
             return base
-        merged = Limits()
-        merged._given = {**base._given, **self._given}
-        return merged
+        return Limits(**{**base._given, **self._given})
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the given values, one sentence each."""
@@ -149,6 +133,10 @@ class Limits:
 
     def __repr__(self) -> str:
         return f"Limits({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
+
+
+def _again(given: dict[str, Any]) -> Limits:
+    return Limits(**given)
 
 
 class RetryPolicy:

@@ -11,7 +11,7 @@ import copy
 from dataclasses import dataclass, field
 
 from .description import END, MISSING, Answer, Conditional, Graph, Join, Node, SendTo, State, Target, thaw
-from .model_fold import Failure, Task, Update, find_conflicts, fold, undeletable, update_of
+from .model_fold import Failure, Task, Update, find_conflicts, fold, identity, undeletable, update_of
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def first_state(graph: Graph) -> State:
         if each.default is not MISSING:
             state[each.name] = thaw(each.default)
         elif graph.style == "typeddict" and each.has_identity:
-            state[each.name] = [] if each.is_list else 0
+            state[each.name] = identity(each)
     for name, value in graph.given:
         state[name] = thaw(value)
     return state

@@ -73,7 +73,7 @@ def fold(graph: Graph, state: State, updates: list[Update]) -> State:
     for update in updates:
         for name, (op, value) in update.items():
             if op == "delete":
-                reset(folded, graph.field(name))
+                delete(folded, graph.field(name))
             elif op == "overwrite":
                 folded[name] = copy.deepcopy(value)
             else:
@@ -81,11 +81,23 @@ def fold(graph: Graph, state: State, updates: list[Update]) -> State:
     return folded
 
 
-def reset(state: State, each: Field) -> None:
+def delete(state: State, each: Field) -> None:
     """Back to the default, or absent."""
     state.pop(each.name, None)
     if each.default is not MISSING:
         state[each.name] = thaw(each.default)
+
+
+def reset(state: State, each: Field) -> None:
+    """Back to the default, or to what the reducer starts from, or absent: as if the run began with no input for it."""
+    delete(state, each)
+    if each.default is MISSING and each.has_identity:
+        state[each.name] = identity(each)
+
+
+def identity(each: Field) -> Value:
+    """What a reducer that has an identity starts from."""
+    return [] if each.is_list else 0
 
 
 def reduce(each: Field, current: Value, incoming: Value) -> Value:

@@ -8,11 +8,13 @@ import pytest
 
 from .description import (
     END,
+    MISSING,
     Answer,
     Caps,
     Conditional,
     Field,
     Graph,
+    Missing,
     Node,
     Router,
     SendTo,
@@ -270,8 +272,33 @@ def test_an_ephemeral_field_lives_until_the_next_fold() -> None:
     assert [each.state for each in result.supersteps] == [
         {"flash": 1, "log": []},
         {"flash": 3, "log": [1]},
-        {"log": [1, 3]},
+        {"flash": 0, "log": [1, 3]},
     ]
+
+
+@pytest.mark.parametrize(
+    ("reducer", "style", "default", "after"),
+    [
+        ("append", "typeddict", MISSING, {"f": []}),
+        ("union", "typeddict", MISSING, {"f": []}),
+        ("add", "typeddict", MISSING, {"f": 0}),
+        ("overwrite", "typeddict", MISSING, {}),
+        ("max", "typeddict", MISSING, {}),
+        ("append", "pydantic", (2, 1), {"f": [2, 1]}),
+        ("add", "dataclass", None, {"f": None}),
+    ],
+)
+def test_an_ephemeral_field_is_reset_to_its_default_or_identity_or_to_nothing(
+    reducer: Literal["append", "union", "add", "overwrite", "max"],
+    style: Literal["typeddict", "pydantic", "dataclass"],
+    default: tuple[int, ...] | Missing | None,
+    after: State,
+) -> None:
+    each = Field("f", reducer, default, ephemeral=True)
+    given = (("f", (4, 1) if each.is_list else 4),)
+    graph = Graph((each,), plain("a"), ((None, "a"),), given=given, style=style)
+
+    assert interpret(graph).state == after
 
 
 def test_a_failing_task_with_on_error_updates_nothing_and_activates_its_target_instead_of_its_edges() -> None:

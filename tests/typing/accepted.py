@@ -175,7 +175,7 @@ assert_type(look(State(question=""), Context.__new__(Context)), Update)
 
 g.add_node("lambda", lambda state: {"answer": state.question})
 g.add_node("lambda with context", lambda state, ctx: {"answer": f"{ctx.node} {state.question}"}, retry=2)
-g.add_node("async lambda", lambda state: Searcher()(state), timeout_s=3)
+g.add_node("async lambda", lambda state: Searcher()(state.model_copy()), timeout_s=3)
 g.add_node("partial", partial(with_default, most=1), on_error="answer")
 g.add_node("method", Searcher().look).add_node("object", Searcher()).add_node("factory", counting(1))
 g.add_node("command", lambda state: Command(update={"calls": state.calls}, goto=END))

@@ -32,7 +32,7 @@ class Ticket:
     text: str
     kind: Kind = Kind.QUESTION
     sources: list[str] = field(default_factory=list[str])
-    findings: list[str] = reduced(append, default_factory=list[str])  # noqa: RUF009 - a field, made anew each time
+    findings: list[str] = reduced(append, default_factory=list[str])
     draft: str | None = None
     approved: bool = False
 

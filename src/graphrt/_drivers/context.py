@@ -34,7 +34,7 @@ class Suspended(BaseException):
 class Context(Generic[D]):
     """What a node is given as its second argument."""
 
-    __slots__ = ("_asked", "_effects", "_harness", "_random", "_scope", "_task", "arg", "attempt", "done", "suspended")
+    __slots__ = ("_kept", "_scope", "_task", "arg", "attempt", "done", "suspended")
 
     def __init__(self, scope: Scope, task: Task) -> None:
         self._scope = scope
@@ -43,12 +43,25 @@ class Context(Generic[D]):
         """The argument of the Send that started this task; None on a plain activation."""
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
-        self._asked = 0
         self.done = False
         self.suspended = False
-        self._effects: dict[str, int] | None = None
-        self._harness: BoundHarness | None = None
-        self._random: random.Random | None = None
+        self._kept: dict[str, Any] | None = None
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What *make* makes, made at first need: most attempts need nothing of it."""
+        kept = self._kept
+        if kept is None:
+            kept = self._kept = {}
+        if name not in kept:
+            kept[name] = make()
+        return kept[name]
+
+    def _count(self, name: str) -> int:
+        """How often it was called with *name* before, in this attempt."""
+        counts: dict[str, int] = self._once("counts", dict)
+        count = counts.get(name, 0)
+        counts[name] = count + 1
+        return count
 
     # -- who and where -------------------------------------------------------------------------------------------
 
@@ -127,11 +140,10 @@ class Context(Generic[D]):
                 node=self.node,
                 boundary=True,
             )
-        if self._harness is None:
-            from graphrt._drivers.bound import BoundHarness
+        from graphrt._drivers.bound import BoundHarness
 
-            self._harness = BoundHarness(self._scope, self._task)
-        return self._harness
+        bound: BoundHarness = self._once("harness", lambda: BoundHarness(self._scope, self._task))
+        return bound
 
     def now(self) -> float:
         """Seconds since the epoch, by the runtime's clock; read again on re-execution."""
@@ -140,11 +152,11 @@ class Context(Generic[D]):
     @property
     def random(self) -> random.Random:
         """Random numbers of this task: seeded by the run's seed and the task id, the same on re-execution."""
-        if self._random is None:
-            import random
+        import random
 
-            self._random = random.Random(f"{self._scope.seed}/{self._task.id}")  # noqa: S311 - not for secrets
-        return self._random
+        seed = f"{self._scope.seed}/{self._task.id}"
+        drawn: random.Random = self._once("random", lambda: random.Random(seed))  # noqa: S311 - not for secrets
+        return drawn
 
     # -- what a node asks for ------------------------------------------------------------------------------------
 
@@ -161,9 +173,7 @@ class Context(Generic[D]):
         Raises:
             ReplayDivergedError: The same question has another payload than before.
         """
-        name = f"key={key}" if key is not None else str(self._asked)
-        if key is None:
-            self._asked += 1
+        name = f"key={key}" if key is not None else str(self._count("interrupt"))
         task = self._task
         extra = task.more()
         for question in extra.interrupts:
@@ -197,11 +207,7 @@ class Context(Generic[D]):
         The first call of a name in an execution matches the first of the execution before, and so on.
         Awaitable if *fn* is async.
         """
-        if self._effects is None:
-            self._effects = {}
-        count = self._effects.get(name, 0)
-        self._effects[name] = count + 1
-        key = f"{name}#{count}"
+        key = f"{name}#{self._count(f'effect {name}')}"
         results = self._task.more().effects
         if inspect.iscoroutinefunction(fn):
             return self._effect_async(key, results, fn, args)

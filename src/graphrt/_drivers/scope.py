@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
 
 monotonic = time.monotonic
+_lock = Lock()
+"""Guards what is made at first need: rare and short, so that all runs share it."""
 
 
 @final
@@ -26,7 +28,6 @@ class Scope:
     """The surroundings of one run."""
 
     __slots__ = (
-        "_lock",
         "_make_run_id",
         "_own_loop",
         "_run_id",
@@ -62,7 +63,6 @@ class Scope:
         self._make_run_id = make_run_id
         self._run_id: str | None = None
         self._seed = seed
-        self._lock = Lock()
         self.loop_source = loop_source
         self._own_loop: LoopThread | None = None
         self.emit: Callable[[str, Any], None] | None = None
@@ -80,7 +80,7 @@ class Scope:
     def run_id(self) -> str:
         """Made at first need, then the same."""
         if self._run_id is None:
-            with self._lock:
+            with _lock:
                 if self._run_id is None:
                     self._run_id = self._make_run_id()
         return self._run_id
@@ -89,7 +89,7 @@ class Scope:
     def seed(self) -> int:
         """The run's seed; drawn at first need where none was given."""
         if self._seed is None:
-            with self._lock:
+            with _lock:
                 if self._seed is None:
                     import secrets
 
@@ -100,7 +100,7 @@ class Scope:
         """The private loop thread for async code under a sync run."""
         if self.loop_source is not None:
             return self.loop_source()
-        with self._lock:
+        with _lock:
             if self._own_loop is None:
                 from graphrt._drivers.loop_thread import LoopThread
 

@@ -375,10 +375,16 @@ class Engine:
                 del values[name]
         return values, extended
 
+    def count(self, task: Task) -> None:
+        """Add what the model calls of a committed task used."""
+        used = task.extra.usage if task.extra is not None else None
+        if used is not None:
+            self.usage = used if self.usage is None else self.usage + used
+
     def _watch_commit(self, tasks: Sequence[Task], folded: Folded) -> None:
         for task in tasks:
-            if task.extra is not None and task.extra.usage is not None:
-                self.usage = task.extra.usage if self.usage is None else self.usage + task.extra.usage
+            if task.extra is not None:
+                self.count(task)
         if self.trail is not None:
             for task in tasks:
                 for update in task.updates if task.status == DONE else ():

@@ -75,7 +75,7 @@ def fold(
     first_undo: Undo = {}
     for field in ephemeral:
         name = field.name
-        default = field.default()
+        default = field.reset()
         if values.get(name, ABSENT) is not default and (name in values or default is not ABSENT):
             out[name] = default
             if record:

@@ -133,9 +133,21 @@ class Router:
             node=self._node(node),
         )
 
+    def read(self, node: NodePlan, branch: BranchPlan, said: Any) -> Routed:
+        """Where *branch*, the only edge of *node*, leads, whose router said *said*."""
+        result = Routed()
+        self._read(node, branch, said, result)
+        return result
+
     def _read(self, node: NodePlan, branch: BranchPlan, said: Any, result: Routed) -> None:
         if isinstance(said, (list, tuple)):
+            known, sends = self.plan.by_name, result.sends
             for one in said:
+                if one.__class__ is Send and one.node.__class__ is str and one.node in known:
+                    target = known[one.node]
+                    if target.wants_context:
+                        sends.append(_make(Due, (target, one.arg, None, True)))
+                        continue
                 self._one(node, branch, one, said, result)
         else:
             self._one(node, branch, said, said, result)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.fold import CONTAINERS, Prefix
 from graphrt._engine.ownership import SOLE, getrefcount
-from graphrt._engine.route import Due
+from graphrt._engine.route import Due, Routed
 from graphrt._engine.task import DONE, DUE, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
+    from graphrt._plan.tables import NodePlan
 
 def straight(engine: Engine) -> Task | None:
     """The one plain task that is due, counted and ready to call; None if this is not the fast path's shape."""
@@ -50,7 +51,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         if len(values[name]) != sizes[name]:
             return _leave(engine, call, reply)
     node = call.node
-    if not node.simple:
+    if node.arrives:
         return _leave(engine, call, reply)
     out: dict[str, Any] = {}
     grown: list[tuple[str, list[Any], list[Any]]] | None = None
@@ -100,24 +101,32 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     else:
         return _leave(engine, call, reply)
 
-    router = node.router
-    if router is None:
-        target = node.next
-    else:
-        said: Any = engine  # stands for: the router said nothing
-        try:
-            said = router(view)
-            target = node.table[said]
-        except Exception:  # noqa: BLE001 - an error or no plain label: the general path says which
-            for name, owned, _ in grown or ():  # what looked at the longer list keeps it; the state goes back
-                values[name] = owned[: sizes[name]]
-            if said is not engine:
-                engine.asked = (node.branches[0], said)
-            return _leave(engine, call, reply)
+    routed: Routed | None = None
+    target: NodePlan | None = None
+    said: Any = engine  # stands for: the router said nothing
+    try:
+        if not node.simple:
+            routed = engine.router().ask(node, view)
+        elif node.router is None:
+            target = node.next
+        else:
+            said = node.router(view)
+            if said.__class__ is list:
+                routed = engine.router().read(node, node.branches[0], said)
+            else:
+                target = node.table[said]
+    except Exception:  # noqa: BLE001 - an error or an odd label: the general path says which
+        for name, owned, _ in grown or ():  # what looked at the longer list keeps it; the state goes back
+            values[name] = owned[: sizes[name]]
+        if said is not engine:
+            engine.asked = (node.branches[0], said)
+        return _leave(engine, call, reply)
 
     # Nothing can fail any more: commit.
     if engine.watched:
         _note(engine, call, checked, undo)
+    if call.extra is not None:
+        engine.count(call)
     if boxed:
         _measure(sizes, out, grown)
     engine.values = new
@@ -135,6 +144,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                 call.superstep = engine.superstep
             return call
         engine.due = [Due(target)]
+    elif routed is not None:
+        engine.due = routed.due()
     engine.call = None
     engine.view = view
     return None

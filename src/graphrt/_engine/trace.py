@@ -50,20 +50,28 @@ class Diff:
     @property
     def added(self) -> dict[str, Any]:
         """Fields that had no value before: name to new value."""
-        after = self._after()
-        return {n: after[n] for n, before in self._step._undo.items() if before is ABSENT and n in after}
+        return self._written(absent_before=True)
 
     @property
     def removed(self) -> dict[str, Any]:
         """Fields that have no value any more: name to old value."""
-        after = self._after()
-        return {n: before for n, before in self._step._undo.items() if before is not ABSENT and n not in after}
+        after, found = self._after(), {}
+        for name, before in self._step._undo.items():
+            if name not in after and before is not ABSENT:
+                found[name] = before
+        return found
 
     @property
     def updated(self) -> dict[str, Any]:
         """Fields whose value was written: name to new value."""
-        after = self._after()
-        return {n: after[n] for n, before in self._step._undo.items() if before is not ABSENT and n in after}
+        return self._written(absent_before=False)
+
+    def _written(self, *, absent_before: bool) -> dict[str, Any]:
+        after, found = self._after(), {}
+        for name, before in self._step._undo.items():
+            if (before is ABSENT) is absent_before and name in after:
+                found[name] = after[name]
+        return found
 
     def _after(self) -> Values:
         step = self._step

@@ -236,6 +236,8 @@ def _set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
     """Set the seconds that the attempt may take; True if the run's deadline comes before the node's timeout."""
     own_s = task.node.policy.timeout_s
     timeout_s = own_s if own_s is not None else engine.limits.timeout_s
+    if timeout_s is not None or deadline_s is not None:
+        task.plain = 0  # the driver's long way keeps the time
     if deadline_s is None:
         task.timeout_s = timeout_s
         return False

@@ -136,6 +136,12 @@ class Field:
         scalar = all(isinstance(m, type) and issubclass(m, _UNBOXED) for m in hints.members(hints.bare(self.annotation)))
         self.boxed = not (scalar and self.kind in (LAST, ADD))
 
+    def reset(self) -> Any:
+        """What an ephemeral field goes back to: its default, else what its reducer starts from, else ABSENT."""
+        if self.make_default is None and self.identity is not None:
+            return self.identity()
+        return self.default()
+
     def default(self) -> Any:
         """A fresh default, or ABSENT."""
         return self.make_default() if self.make_default is not None else ABSENT

@@ -16,7 +16,7 @@ from graphrt._plan.state import StateSchema
 from graphrt._plan.tables import Plan
 from graphrt._plan.updates import UpdateSchema
 from graphrt._plan.validate import errors
-from graphrt.commands import END, START, NodeRef, node_name
+from graphrt.commands import END, START, Command, NodeRef, node_name
 from graphrt.errors import DefinitionError, Problem, names
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator
@@ -146,6 +146,15 @@ class GraphBuilder(Generic[S, U]):
         """
         return NodeDecorator(self._add)
 
+    # A function that returns nothing but Commands comes first: pyright infers no dictionary through a union of classes.
+    @overload
+    def add_node(
+        self, name: str, fn: Callable[[S], Command[U]], /, **policy: Unpack[NodePolicy[S]]
+    ) -> GraphBuilder[S, U]: ...
+    @overload
+    def add_node(
+        self, name: str, fn: Callable[[S, Context[Any]], Command[U]], /, **policy: Unpack[NodePolicy[S]]
+    ) -> GraphBuilder[S, U]: ...
     @overload
     def add_node(
         self, name: str, fn: Callable[[S], Outcome[U]], /, **policy: Unpack[NodePolicy[S]]

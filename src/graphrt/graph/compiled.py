@@ -142,9 +142,7 @@ class CompiledGraph(Generic[S, U]):
             due.append(END)
         return tuple(due)
 
-    def with_nodes(
-        self, replacements: Mapping[str, Callable[..., Any] | CompiledGraph[Any, Any]]
-    ) -> CompiledGraph[S, U]:
+    def with_nodes(self, replacements: Mapping[Any, Stub[S] | CompiledGraph[Any, Any]]) -> CompiledGraph[S, U]:
         """A copy with the functions of some nodes replaced: stubs for a test, for instance.
 
         Args:

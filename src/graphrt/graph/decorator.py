@@ -17,11 +17,8 @@ from graphrt.graph.places import here
 from graphrt.graph.policies import NodePolicy
 
 R = TypeVar("R")
-C = TypeVar("C")
 S_contra = TypeVar("S_contra", contravariant=True)
 """The state. Contravariant: a node that takes more is usable where one that takes this state is expected."""
-C_contra = TypeVar("C_contra", contravariant=True)
-"""The context as the node declares it. Contravariant, like the state."""
 O_co = TypeVar("O_co", covariant=True)
 """What the graph lets a node return. Covariant, like what it does return."""
 
@@ -35,13 +32,13 @@ class NodeFunction(Protocol[S_contra, O_co, P, R_co]):
     def __call__(self, state: S_contra, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
-class NodeFunctionWithContext(Protocol[S_contra, O_co, C_contra, P, R_co]):
-    """A function of the state and the context that returns an outcome; in itself one of C that returns R."""
+class NodeFunctionWithContext(Protocol[S_contra, O_co, P, R_co]):
+    """A function of the state and the context that returns an outcome; in itself one that returns R."""
 
     @overload
     def __call__(self, state: S_contra, ctx: Context[Any], /) -> O_co: ...
     @overload
-    def __call__(self, state: S_contra, ctx: C_contra, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def __call__(self, state: S_contra, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
 @final
@@ -62,8 +59,8 @@ class NodeDecorator(Generic[S, U]):
     def __call__(self, fn: NodeFunction[S, Outcome[U], P, R], /) -> NodeHandle[Concatenate[S, P], R]: ...
     @overload
     def __call__(
-        self, fn: NodeFunctionWithContext[S, Outcome[U], C, P, R], /
-    ) -> NodeHandle[Concatenate[S, C, P], R]: ...
+        self, fn: NodeFunctionWithContext[S, Outcome[U], P, R], /
+    ) -> NodeHandle[Concatenate[S, Context[Any], P], R]: ...
     @overload
     def __call__(self, /, *, name: str | None = ..., **policy: Unpack[NodePolicy[S]]) -> NodeDecorator[S, U]: ...
     def __call__(self, fn: Any = None, /, *, name: str | None = None, **policy: Any) -> Any:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from graphrt.testing.chat_server import ChatAnswer, ChatRequest, FakeChatServer
+    from graphrt.testing.scripted import run_scripted
 
-__all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
+__all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer", "run_scripted"]
 
-_HOMES: Final[dict[str, str]] = dict[str, str].fromkeys(
-    ("ChatAnswer", "ChatRequest", "FakeChatServer"), "graphrt.testing.chat_server"
-)
+_HOMES: Final[dict[str, str]] = {
+    **dict[str, str].fromkeys(("ChatAnswer", "ChatRequest", "FakeChatServer"), "graphrt.testing.chat_server"),
+    "run_scripted": "graphrt.testing.scripted",
+}
 
 
 def __getattr__(name: str) -> object:

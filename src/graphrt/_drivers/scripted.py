@@ -1,0 +1,136 @@
+"""The scripted driver: performs a flow's effects without a worker thread, a clock or an event loop.
+
+Several tasks "end" in an order that the caller chooses, one at a time, and replies may come from a table instead of
+the nodes. For tests and simulation: the journal it leads to must be the one that the other drivers write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, final
+
+from graphrt._drivers.invoke import asked, failed, swallowed
+from graphrt._drivers.context import Context, Suspended
+from graphrt._drivers.scope import Scope
+from graphrt._engine.task import Task
+from graphrt._engine.trace import Step
+from graphrt._flows.child import nested
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
+
+Choose = Callable[[Sequence[Task]], int]
+
+
+@final
+class ScriptedDriver:
+    """Drives one run by hand.
+
+    Args:
+        scope: The run's surroundings.
+        replies: Node name to what its tasks reply, one after another; other nodes are called.
+        choose: Which of the started tasks ends next, as an index into them; by default the first.
+        times: How often each outcome of several tasks is delivered: more than once must change nothing.
+    """
+
+    __slots__ = ("_choose", "_now", "_open", "_replies", "_times", "published", "scope")
+
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        replies: Mapping[str, Sequence[Any]] | None = None,
+        choose: Choose | None = None,
+        times: int = 1,
+    ) -> None:
+        self.scope = scope
+        self.published: list[Any] = []
+        """Steps and published (mode, item) pairs, in order."""
+        self._replies = {node: list(items) for node, items in (replies or {}).items()}
+        self._choose: Choose = choose if choose is not None else _first
+        self._times = times
+        self._open: list[Task] = []
+        self._now = 0.0
+
+    def drive(self, flow: Flow) -> Any:
+        """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
+        try:
+            effect = flow.send(None)
+            while True:
+                try:
+                    reply = self._perform(effect)
+                except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
+                    effect = flow.throw(error)
+                else:
+                    effect = flow.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+    def _perform(self, effect: Any) -> Any:
+        match effect:
+            case Task():
+                return self._call(effect)
+            case Start():
+                self._open += effect.tasks
+            case Collect():
+                task = self._open.pop(self._choose(self._open))
+                attempt = task.attempt
+                return [(task, attempt, self._call(task))] * self._times
+            case Stop():
+                self._open.clear()
+                return []
+            case Record():
+                self.scope.write(effect.logged)
+            case Publish():
+                self.published.append((effect.mode, effect.item))
+            case Step():
+                self.published.append(effect)
+            case Sleep():
+                self._now += effect.seconds
+            case Now():
+                return self._now
+            case Await():
+                return by_hand(effect.coroutine)
+            case _:
+                raise AssertionError(effect)
+        return None
+
+    def _call(self, task: Task) -> Any:
+        node = task.node
+        scripted = self._replies.get(node.name)
+        if scripted:
+            return scripted.pop(0)
+        if node.child is not None:
+            return ScriptedDriver(self.scope, choose=self._choose, times=self._times).drive(
+                nested(task, self.scope.control)
+            )
+        context = Context(self.scope, task) if node.wants_context else None
+        try:
+            reply = node.fn(task.state) if context is None else node.fn(task.state, context)
+            if isinstance(reply, Coroutine):
+                reply = by_hand(reply)
+        except Suspended as pause:
+            return asked(task, pause)
+        except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+            return failed(error)
+        if context is not None and context.suspended:
+            return swallowed(task)
+        return reply
+
+
+def by_hand(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine without a loop: it may only await what gives way once, such as `asyncio.sleep(0)`.
+
+    Raises:
+        RuntimeError: It waits for something that only an event loop can bring.
+    """
+    try:
+        while True:
+            waits_for = coroutine.send(None)
+            if waits_for is not None:
+                coroutine.close()
+                raise RuntimeError(f"without an event loop nothing can bring {waits_for!r}")
+    except StopIteration as stop:
+        return stop.value
+
+
+def _first(tasks: Sequence[Task]) -> int:
+    return 0

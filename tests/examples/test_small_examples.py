@@ -1,0 +1,34 @@
+"""The short examples run as they are, and print what they promise."""
+
+from __future__ import annotations
+
+import runpy
+
+import pytest
+
+PRINTS = {
+    "quickstart": "Light scatters in air. Blue scatters most.  [3 supersteps, 2 calls]\n",
+    "approval": "asked: Version 1 about graphs\nasked: Version 2 about graphs (shorter)\n"
+    "sent:  Version 2 about graphs (shorter)\n",
+    "map_reduce": "A day: Dawn 3, Noon 3, Dusk 7; 13 words, at most 7\n",
+}
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_short_example_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_module(f"examples.{name}", run_name="__main__")
+
+    assert capsys.readouterr().out == PRINTS[name]
+
+
+def test_quickstart_routes_until_there_are_enough_notes() -> None:
+    from examples.quickstart import State, graph
+
+    assert graph.route("search", State(question="q", calls=1)) == ("search",)
+    assert graph.route("search", State(question="q", calls=2)) == ("answer",)
+
+
+def test_map_reduce_of_a_book_without_chapters() -> None:
+    from examples.map_reduce import graph
+
+    assert graph.run({"book": "Empty"}).state.summary == "Empty: ; 0 words, at most 0"
