@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from examples.audit.screen import Segment, cells
+from examples.audit.screen import Segment, cells, fit
 from graphrt import CompiledGraph
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
@@ -44,11 +44,12 @@ def draw(graph: CompiledGraph[Any, Any], width: int) -> list[list[Segment]]:
     drawing = _Drawing(names, edges)
     if drawing.width <= width:
         return list(drawing.lines())
-    widest = max(cells(name) for name in names)
-    return [
-        [(f"{names[edge.src]:<{widest}}", "name"), " → ", names[edge.dst], (f"  {edge.label}", "accent")]
-        for edge in edges
-    ]
+    lines: list[list[Segment]] = []
+    for edge in edges:
+        lines.append([(fit(f"{names[edge.src]} → {names[edge.dst]}", width), "name")])
+        if edge.label:
+            lines.append([(fit(f"  {edge.label}", width), "accent")])
+    return lines
 
 
 def _read(topology: dict[str, Any]) -> tuple[list[str], list[Edge]]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from examples.audit import drawing
 from examples.audit.journal import Row, duration, size
 from examples.audit.report import Outcome, by_licence
-from examples.audit.screen import Screen, Segment, fit
+from examples.audit.screen import Screen, Segment, cells, fit
 from examples.audit.state import Decision, Finding, State
 from examples.audit.table import Column, layout
 from graphrt import CompiledGraph
@@ -75,16 +75,18 @@ class Log:
         room = width - 4 - 2 - _NODE - 1 - 5 - 2 - 9
         if room >= 24:
             self._screen.line(*head, "  ", (fit(changed, room), style), (fit(took, 9, right=True), "faint"))
-        else:
-            self._screen.line(*head, (fit(took, max(0, width - 21), right=True), "faint"))
-            for line in textwrap.wrap(changed, max(10, width - 6)) if changed else ():
-                self._screen.line("      ", (line, style or "faint"))
+        elif style != "faint":  # narrow: the rest goes below, and titles say nothing
+            name = f"{step} {node}" if tasks == "1" else f"{step} {node} ({tasks})"
+            self._screen.line((fit(name, width - 9), style or "name"), (fit(took, 9, right=True), "faint"))
+            for line in textwrap.wrap(changed, max(10, width - 2)):
+                self._screen.line("  ", (line, style or "faint"))
 
 
 def show_head(screen: Screen, label: str, policy: str, reader: str) -> None:
     """Say what is audited, and how."""
     screen.line()
-    screen.line(("graphrt audit", "title"), f"  {label}")
+    screen.line(("graphrt audit", "title"))
+    paragraph(screen, label)
     paragraph(screen, f"policy {policy}; doubtful licences are read by {reader}", style="faint")
 
 
@@ -124,7 +126,12 @@ def show_verdict(screen: Screen, outcome: Outcome) -> None:
     if state.trouble:
         paragraph(screen, f"! the model did not answer: {state.trouble}", style="warn")
     mark, word, style = ("✓", "passed", "verdict-good") if verdict.passed else ("✗", "failed", "verdict-bad")
-    screen.line((f"{mark} {word}", style), f"  {summary(outcome)}")
+    said = summary(outcome)
+    if cells(said) + 10 <= screen.width:
+        screen.line((f"{mark} {word}", style), f"  {said}")
+    else:
+        screen.line((f"{mark} {word}", style))
+        paragraph(screen, said)
     facts = [_count(verdict.distributions, "distribution"), _count(verdict.files, "file"), size(state.size)]
     if outcome.usage.calls:
         facts += [_count(outcome.usage.calls, "question"), _count(outcome.usage.total_tokens, "token")]
@@ -193,4 +200,4 @@ def _table(screen: Screen, columns: Sequence[Column], rows: Sequence[Sequence[Se
     for line in layout(columns, rows, screen.width):
         screen.line(*line)
     if hidden:
-        screen.line((f"and {hidden} more, in the report", "faint"))
+        paragraph(screen, f"and {hidden} more, in the report", style="faint")

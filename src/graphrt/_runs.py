@@ -94,13 +94,13 @@ class Snapshot(Generic[S]):
     def __init__(self, thread: Thread) -> None:
         engine = thread.engine
         assert engine is not None  # noqa: S101 - a thread without one is not shown
-        self.thread = thread.id
+        self.thread: str = thread.id
         self.status: Status = thread.status
         self.values: S = engine.make_view(engine.plan.state.own_all(engine.values))
         """The last committed state; a copy."""
         self.next: tuple[str, ...] = engine.pending()
         """Nodes that run next, in task order."""
-        self.interrupts = tuple(InterruptInfo(question) for question in engine.open_interrupts())
+        self.interrupts: tuple[InterruptInfo, ...] = tuple(InterruptInfo(question) for question in engine.open_interrupts())
         self.seq: int = thread.journal.seq
         """Number of the thread's last journal entry."""
 
@@ -124,13 +124,14 @@ class Run:
         listen: bool,
         watch: Watch | None,
     ) -> None:
-        self.runtime = runtime
-        self.engine = engine
+        self.runtime: Runtime[Any] = runtime
+        self.engine: Engine = engine
         self._thread = thread
         self._store = store
-        self.control = control = Control()
+        control = Control()
+        self.control: Control = control
         control.watched = thread is not None
-        self.scope = scope = Scope(
+        scope = Scope(
             control,
             thread=thread.id if thread is not None else None,
             deps=runtime.deps,
@@ -140,9 +141,10 @@ class Run:
             seed=runtime.seed,
             loop_source=runtime._loop_source,
         )
-        self.watch = watch if watch is not None else _NOBODY
+        self.scope: Scope = scope
+        self.watch: Watch = watch if watch is not None else _NOBODY
         engine.watch(tape=self.watch.steps or self.watch.updates)
-        self.listening = listen or thread is not None or bool(runtime.sinks)
+        self.listening: bool = listen or thread is not None or bool(runtime.sinks)
         if self.listening:
             journal = thread.journal if thread is not None else Journal(keep=False)
             engine.log = []

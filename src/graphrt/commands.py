@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 import typing_extensions as te
 
@@ -107,12 +107,12 @@ class Replacement:
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value: Any = value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Replacement) and other.value == self.value
 
-    __hash__ = None  # type: ignore[assignment]  # holds an arbitrary value
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # holds an arbitrary value
 
     def __repr__(self) -> str:
         return f"Overwrite({self.value!r})"
@@ -143,12 +143,12 @@ class Send:
     def __init__(self, node: NodeRef, arg: Any = None) -> None:
         # Anything that is no reference stays what it is: the router that emits it is told.
         self.node: str = node if node.__class__ is str else node_name(node)  # type: ignore[assignment]
-        self.arg = arg
+        self.arg: Any = arg
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Send) and (other.node, other.arg) == (self.node, self.arg)
 
-    __hash__ = None  # type: ignore[assignment]  # holds an arbitrary value
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # holds an arbitrary value
 
     def __repr__(self) -> str:
         return f"Send({self.node!r}, {self.arg!r})"
@@ -170,8 +170,8 @@ class Command(Generic[U_co]):
     __slots__ = ("goto", "update")
 
     def __init__(self, *, update: U_co | None = None, goto: Goto | None = None) -> None:
-        self.update = update
-        self.goto = goto
+        self.update: U_co | None = update
+        self.goto: Goto | None = goto
 
     def __repr__(self) -> str:
         return f"Command(update={self.update!r}, goto={self.goto!r})"
@@ -184,7 +184,7 @@ class Interrupt:
     __slots__ = ("payload",)
 
     def __init__(self, payload: Any = None) -> None:
-        self.payload = payload
+        self.payload: Any = payload
 
     def __repr__(self) -> str:
         return f"Interrupt({self.payload!r})"

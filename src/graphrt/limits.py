@@ -171,12 +171,12 @@ class RetryPolicy:
         jitter: bool = True,
         retry_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None = None,
     ) -> None:
-        self.attempts = attempts
-        self.wait_initial_s = wait_initial_s
-        self.wait_max_s = wait_max_s
-        self.growth = growth
-        self.jitter = jitter
-        self.retry_on = retry_on
+        self.attempts: int = attempts
+        self.wait_initial_s: float = wait_initial_s
+        self.wait_max_s: float = wait_max_s
+        self.growth: float = growth
+        self.jitter: bool = jitter
+        self.retry_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None = retry_on
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the values, one sentence each."""

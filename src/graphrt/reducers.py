@@ -144,8 +144,8 @@ class ReducedBy:
     __slots__ = ("markers", "reducer")
 
     def __init__(self, reducer: Callable[[Any, Any], Any], markers: tuple[Marker, ...]) -> None:
-        self.reducer = reducer
-        self.markers = markers
+        self.reducer: Callable[[Any, Any], Any] = reducer
+        self.markers: tuple[Marker, ...] = markers
 
     def __call__(self, schema: dict[str, Any]) -> None:
         """Change nothing: pydantic calls it when it writes the field's JSON schema."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, fin
 import typing_extensions as te
 
 from graphrt import _runs
-from graphrt._drivers.scope import Scope
 from graphrt._drivers.sync import SyncDriver
 from graphrt._engine.engine import Engine
 from graphrt._engine.trace import Step
@@ -88,12 +87,12 @@ class Runtime(Generic[S]):
         if limits is not None:
             self.limits = _checked(limits).over(graph.limits)
         self._owns_store = isinstance(store, str)
-        self.store = open_store(store) if isinstance(store, str) else store
+        self.store: MemoryStore | None = open_store(store) if isinstance(store, str) else store
         self.harness = harness
         self.deps = deps
-        self.sinks = tuple(sinks) if sinks else ()
-        self.clock = clock if clock is not None else _runs.system_clock
-        self.ids = ids if ids is not None else _new_id
+        self.sinks: tuple[Callable[[Entry], Any], ...] = tuple(sinks) if sinks else ()
+        self.clock: Callable[[], float] = clock if clock is not None else _runs.system_clock
+        self.ids: Callable[[], str] = ids if ids is not None else _new_id
         self.seed = seed
         self.check_state = check_state
         self._active: dict[str, Control] = {}

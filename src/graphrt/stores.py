@@ -27,7 +27,7 @@ class Journal:
 
     def __init__(self, *, keep: bool) -> None:
         self.entries: list[Entry] | None = [] if keep else None
-        self.seq = 0
+        self.seq: int = 0
         """Number of the last entry."""
         self._causes: dict[str, int] = {}
         self._lock = RLock()
@@ -64,11 +64,11 @@ class Thread:
     __slots__ = ("engine", "error", "id", "journal", "status")
 
     def __init__(self, id: str) -> None:
-        self.id = id
+        self.id: str = id
         self.status: Status = "new"
         self.engine: Engine | None = None
         self.error: BaseException | None = None
-        self.journal = Journal(keep=True)
+        self.journal: Journal = Journal(keep=True)
 
 
 @final

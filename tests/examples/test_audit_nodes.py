@@ -113,7 +113,9 @@ def test_ask_takes_the_answer_of_a_person_and_none_for_the_policy() -> None:
         ctx = context(arg="F1", interrupt=lambda _: answer)
         return graph.ask(state(findings=[finding()]), ctx)["decisions"][0]
 
-    assert answered({"accept": True, "reason": "fine"}) == Decision(finding="F1", accept=True, reason="fine", by="person")
+    assert answered({"accept": True, "reason": "fine"}) == Decision(
+        finding="F1", accept=True, reason="fine", by="person"
+    )
     assert answered({"accept": False}).reason == "rejected"
     assert answered({"accept": None}).by == "policy"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from examples.audit import drawing, report, review, view
 from examples.audit.graph import GRAPH
-from examples.audit.journal import duration, size
+from examples.audit.journal import Row, duration, size
 from examples.audit.offline import OfflineReader
 from examples.audit.policy import PRESETS
 from examples.audit.report import Outcome
@@ -39,6 +39,14 @@ def outcome(odd_site) -> Outcome:
     )
 
 
+class Loop(TypedDict, total=False):
+    n: int
+
+
+def plain(row: Any) -> str:
+    return "".join(part if isinstance(part, str) else part[0] for part in row)
+
+
 def lines(screen_width: int, show: Any) -> list[str]:
     out = io.StringIO()
     out_screen = PlainScreen(out, screen_width)
@@ -54,7 +62,9 @@ def test_nothing_is_wider_than_the_screen(outcome: Outcome, width: int) -> None:
         view.show_outcome(screen, outcome)
         log = view.Log(screen, shown=True)
         log.start()
-        for line in drawing.draw(GRAPH, width) if width > 34 else ():
+        log.show(Row(12, "inspect", 300, "packages +300, size +1.2 GB, sources +300", 12.5))
+        view.show_verdict(screen, outcome)
+        for line in drawing.draw(GRAPH, width):
             screen.line(*line)
 
     shown = lines(width, show)
@@ -82,31 +92,20 @@ def test_tables_drop_the_least_important_column_first() -> None:
 
 
 def test_drawing_shows_every_node_and_label() -> None:
-    text = "\n".join("".join(part if isinstance(part, str) else part[0] for part in row) for row in drawing.draw(GRAPH, 78))
+    text = "\n".join(plain(row) for row in drawing.draw(GRAPH, 78))
 
     assert all(name in text for name in (*GRAPH.nodes, "START", "END"))
     assert all(label in text for label in ("nothing", "clear", "each doubt", "policy", "person", "clean"))
 
 
 def test_drawing_of_another_graph_with_a_loop() -> None:
-    def router(state: dict[str, int]) -> str:
-        return "done"
+    g: Any = GraphBuilder(Loop, name="loop").add_node("a", lambda state: None).add_node("b", lambda state: None)
+    g.add_edge(START, "a").add_edge("a", "b")
+    graph = g.add_conditional_edges("b", lambda state: "done", {"again": "a", "done": END}).compile()
 
-    g: Any = GraphBuilder(dict, name="loop") if False else _builder()
-    graph = g.add_edge(START, "a").add_edge("a", "b").add_conditional_edges("b", router, {"again": "a", "done": END}).compile()
+    text = [plain(row).rstrip() for row in drawing.draw(graph, 78)]
 
-    text = ["".join(part if isinstance(part, str) else part[0] for part in row).rstrip() for row in drawing.draw(graph, 78)]
-
-    assert text == ["○ START", "● a ◀────────╮", "● b          │", "├─ again ────╯", "│ done", "◉ END"]
-
-
-def _builder() -> Any:
-    from typing import TypedDict
-
-    class Loop(TypedDict, total=False):
-        n: int
-
-    return GraphBuilder(Loop, name="loop").add_node("a", lambda state: None).add_node("b", lambda state: None)
+    assert text == ["○ START", "● a ◀───────╮", "● b         │", "├─ again ───╯", "│ done", "◉ END"]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import runpy
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 PRINTS = {
     "quickstart": "Light scatters in air. Blue scatters most.  [3 supersteps, 2 calls]\n",
@@ -15,10 +20,18 @@ PRINTS = {
 
 
 @pytest.mark.parametrize("name", PRINTS)
-def test_short_example_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_module(f"examples.{name}", run_name="__main__")
+def test_short_example_prints(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"examples.{name}"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
-    assert capsys.readouterr().out == PRINTS[name]
+    assert (done.stdout, done.stderr, done.returncode) == (PRINTS[name], "", 0)
 
 
 def test_quickstart_routes_until_there_are_enough_notes() -> None:

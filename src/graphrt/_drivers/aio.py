@@ -358,4 +358,3 @@ def _odd_cancel(error: BaseException) -> Failed:
     odd = RuntimeError("the node raised CancelledError, and nobody had cancelled it")
     odd.__cause__ = error
     return Failed(odd)
-

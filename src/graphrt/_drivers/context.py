@@ -43,7 +43,7 @@ class Context(Generic[D]):
         """The argument of the Send that started this task; None on a plain activation."""
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
-        self.done = False
+        self.done: bool = False
         self.suspended = False
         self._kept: dict[str, Any] | None = None
 
@@ -194,7 +194,7 @@ class Context(Generic[D]):
             if task.engine.thread is not None:
                 prefix = task.engine.interrupt_prefix(task)
                 extra.interrupts.append(OpenInterrupt(f"{prefix}{name}", name, self.node, own(payload)))
-        self.suspended = True
+        self.suspended: bool = True
         raise Suspended(name, payload)
 
     @overload

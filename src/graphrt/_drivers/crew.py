@@ -304,9 +304,7 @@ class Crew:
 
     def _submit(self, task: Task) -> None:
         attempt = task.attempt
-        running = self.context.copy().run(
-            self.scope.loop().submit, lambda: ainvoke(self.scope, task, None)
-        )
+        running = self.context.copy().run(self.scope.loop().submit, lambda: ainvoke(self.scope, task, None))
         with self.lock:
             self.running[task] = running
             if self.limit is not None:

@@ -175,4 +175,3 @@ def swallowed(task: Task) -> Failed:
         node=task.node.name,
     )
     return Failed(error, at_boundary=True)
-

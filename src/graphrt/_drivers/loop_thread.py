@@ -102,7 +102,7 @@ class Running:
         self._loop = loop
         self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.task: asyncio.Task[Any] | None = None
-        self.cancel_asked = False
+        self.cancel_asked: bool = False
 
     def ended(self, task: asyncio.Task[Any]) -> None:
         """A task that was cancelled before its first step never ran: its result comes from here."""

@@ -55,21 +55,21 @@ class Scope:
         seed: int | None,
         loop_source: Callable[[], LoopThread] | None = None,
     ) -> None:
-        self.control = control
-        self.thread = thread
-        self.deps = deps
-        self.harness = harness
-        self.clock = clock
+        self.control: Control = control
+        self.thread: str | None = thread
+        self.deps: Any = deps
+        self.harness: Any = harness
+        self.clock: Callable[[], float] = clock
         self._make_run_id = make_run_id
         self._run_id: str | None = None
         self._seed = seed
-        self.loop_source = loop_source
+        self.loop_source: Callable[[], LoopThread] | None = loop_source
         self._own_loop: LoopThread | None = None
         self.emit: Callable[[str, Any], None] | None = None
         """Takes (mode, item) of custom and message streams; None if nobody watches them."""
         self.record: Callable[[Sequence[Logged]], Sequence[Entry]] | None = None
         """Writes entries; None if nobody keeps any."""
-        self.timed = False
+        self.timed: bool = False
         """Whether durations of tasks are wanted."""
 
     def write(self, logged: Sequence[Logged]) -> Sequence[Entry]:

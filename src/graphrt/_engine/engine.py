@@ -6,28 +6,19 @@ simply asks again. The order of a superstep: `begin`, a `report` for each task, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
-from graphrt._engine import log, outcome
+from graphrt._engine import bounds, log, outcome, untouched
 from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
-from graphrt._engine.joins import JoinState
+from graphrt._engine.joins import JoinState, starved_error
 from graphrt._engine.ownership import SOLE, getrefcount
 from graphrt._engine.route import Due, Routed, Router
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
 from graphrt._engine.trace import Tape
-from graphrt._plan.fields import ABSENT, own
+from graphrt._plan.fields import ABSENT, Field, own
 from graphrt._plan.state import Values
-from graphrt._plan.tables import NodePlan, Plan
-from graphrt.commands import EndType
-from graphrt.errors import (
-    LimitError,
-    NodeFatigueError,
-    StarvedJoinError,
-    StepLimitError,
-    UpdateError,
-    names,
-)
+from graphrt._plan.tables import Plan
 from graphrt.events import Usage
 from graphrt.limits import Limits
 
@@ -77,28 +68,28 @@ class Engine:
     def __init__(
         self, plan: Plan, limits: Limits, *, thread: str | None = None, path: str = "", check_state: bool = False
     ) -> None:
-        self.plan = plan
-        self.fields = plan.state.fields
-        self.writable = plan.update.fields
-        self.make_view = plan.state.view
-        self.ephemeral = [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
-        self.thread = thread
-        self.path = path
+        self.plan: Plan = plan
+        self.fields: dict[str, Field] = plan.state.fields
+        self.writable: dict[str, Field] = plan.update.fields
+        self.make_view: Callable[[Values], Any] = plan.state.view
+        self.ephemeral: list[Field] = [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
+        self.thread: str | None = thread
+        self.path: str = path
         """Task id of the nested graph's node, with a slash; empty at the top."""
         self.run_id: str | None = None
-        self.check_state = check_state
+        self.check_state: bool = check_state
         self.values: Values = {}
         self.sizes: dict[str, int] = {}
         """Length of every container among the values, to find a node that changed one."""
         self.view: Any = _NO_VIEW
         """The snapshot of the open superstep, once one was made."""
         self.guard: Values | None = None
-        self.superstep = 0
+        self.superstep: int = 0
         """Number of the open or last superstep; counts per thread."""
-        self.steps = 0
+        self.steps: int = 0
         """Supersteps of this run."""
         self.visits: list[int] = []
-        self.joins = [JoinState(join) for join in plan.joins]
+        self.joins: list[JoinState] = [JoinState(join) for join in plan.joins]
         self.due: list[Due] = []
         self.tasks: list[Task] = []
         """The open superstep."""
@@ -111,23 +102,23 @@ class Engine:
         """Updates in commit order, for the parent of a nested graph."""
         self.trail_last: frozenset[str] = frozenset()
         """Fields of which the trail needs the last write only."""
-        self.depth = 0
+        self.depth: int = 0
         """Graphs around this one."""
         self.usage: Usage | None = None
         """What the model calls of committed tasks used."""
         self.tape: Tape | None = None
         """Makes the Steps of a step generator."""
-        self.watched = False
+        self.watched: bool = False
         """Whether there is a trail or a tape."""
         self.limit(limits)
 
     def limit(self, limits: Limits) -> None:
         """Apply *limits*: they are read again at each drive."""
-        self.limits = limits
-        self.max_steps = limits.max_steps
+        self.limits: Limits = limits
+        self.max_steps: int = limits.max_steps
         general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
-        self.visit_limits = self.plan.visit_limits(general, _NO_LIMIT)
-        self.fast = (
+        self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
+        self.fast: bool = (
             not self.ephemeral and limits.timeout_s is None and limits.deadline_s is None and not self.check_state
         )
 
@@ -192,11 +183,11 @@ class Engine:
         if self.tasks:
             return True
         if self.due:
-            self._rest()
+            bounds.rest(self)
         due = self.due
         if not due:
             return False
-        self._check_limits(due)
+        bounds.check_limits(self, due)
         view = self.take_view()
         self.due = []
         self.superstep += 1
@@ -218,70 +209,6 @@ class Engine:
         if self.check_state:
             self.guard = self.plan.state.own_all(self.values)
         return True
-
-    def _check_limits(self, due: Sequence[Due]) -> None:
-        if self.steps < self.max_steps and len(due) <= self.limits.max_tasks:
-            return
-        nodes = names(dict.fromkeys(item.node.name for item in due))
-        if self.steps >= self.max_steps:
-            raise StepLimitError(
-                f"The run made {self.steps} supersteps, and more work remains: {nodes}.",
-                where=self.where(),
-                known=f"max_steps={self.max_steps}",
-                fix="If the loop is meant to run longer, raise Limits(max_steps=...); else correct its way out.",
-                limit=self.max_steps,
-                **self._data(),
-            )
-        raise LimitError(
-            f"{len(due)} tasks are due in one superstep: {nodes}.",
-            code="task-limit",
-            where=self.where(),
-            known=f"max_tasks={self.limits.max_tasks}",
-            fix="Send fewer tasks at once, or raise Limits(max_tasks=...).",
-            limit=self.limits.max_tasks,
-            **self._data(),
-        )
-
-    def _rest(self) -> None:
-        """Replace what is due on a node that was visited often enough by its on_fatigue route."""
-        visits, limits = self.visits, self.visit_limits
-        for item in self.due:
-            if visits[item[0].index] >= limits[item[0].index]:
-                break
-        else:
-            return
-        routed = Routed()
-        for item in self.due:
-            node: NodePlan | None = item.node
-            seen: set[int] = set()
-            while node is not None and visits[node.index] >= limits[node.index]:
-                target = node.on_fatigue
-                if target is None or node.index in seen:
-                    raise self._fatigue(item.node)
-                seen.add(node.index)
-                if self.log is not None:
-                    log.fatigued(self, node)
-                node = None if isinstance(target, EndType) else target
-            if node is item.node:
-                if item.is_send:
-                    routed.sends.append(item)
-                    continue
-                if item.error is not None:
-                    routed.errors[node.index] = [item.error]
-            if node is not None:
-                routed.plain[node.index] = node
-        self.due = routed.due()
-
-    def _fatigue(self, node: NodePlan) -> NodeFatigueError:
-        limit = self.visit_limits[node.index]
-        return NodeFatigueError(
-            f"Node {node.name!r} is due again after {self.visits[node.index]} visits in this run.",
-            where=self.where(),
-            known=f"max_visits={limit}",
-            fix="Correct the loop, raise max_visits, or give the node an on_fatigue= route.",
-            limit=limit,
-            **{**self._data(), "node": node.name},
-        )
 
     # -- ending a superstep --------------------------------------------------------------------------------------
 
@@ -308,7 +235,7 @@ class Engine:
         for task in tasks:
             task.state = None
         self.view = _NO_VIEW
-        self._check_untouched(tasks)
+        untouched.check_untouched(self, tasks)
         try:
             folded = fold(
                 self.fields,
@@ -319,7 +246,7 @@ class Engine:
                 where=self.where,
             )
         except FoldError as error:
-            self._fail_tasks(error.tasks, error.error)
+            outcome.fail_all(error.tasks, error.error)
             raise error.error from error.error.__cause__
         values, grown = self.apply(folded)
         view = self.make_view(values)
@@ -393,47 +320,6 @@ class Engine:
             for task, undo in zip(tasks, folded.undo, strict=True):
                 self.tape.record(task, undo)
 
-    def _check_untouched(self, tasks: Sequence[Task]) -> None:
-        values = self.values
-        changed = [name for name, size in self.sizes.items() if len(values[name]) != size]
-        if not changed and self.guard is not None:
-            changed = [name for name, value in self.guard.items() if not _same(values.get(name, ABSENT), value)]
-        if not changed:
-            return
-        nodes = tuple(dict.fromkeys(task.node.name for task in tasks))
-        one = f"Node {nodes[0]!r} changed" if len(nodes) == 1 else f"One of the nodes {names(nodes)} changed"
-        error = UpdateError(
-            f"{one} a value of the state in place: {names(changed)}. States belong to everyone who sees them.",
-            code="mutated-state",
-            where=self.where(),
-            known=", ".join(
-                f"{name} had {self.sizes[name]} items, now {len(values[name])}" for name in changed if name in self.sizes
-            ),
-            fix="Build a new value and return it in the update.",
-            field=changed[0],
-            nodes=nodes,
-            node=nodes[0],
-        )
-        self._restore(changed)
-        self._fail_tasks(tasks, error)
-        raise error
-
-    def _restore(self, changed: Sequence[str]) -> None:
-        """Put back what is known of values that a node changed: all of it, or the items that are still there."""
-        for name in changed:
-            value = self.values[name]
-            if self.guard is not None:
-                self.values[name] = own(self.guard[name])
-            elif value.__class__ is list:
-                self.values[name] = value[: self.sizes[name]]
-            self.sizes[name] = len(self.values[name]) if name in self.sizes else 0
-
-    def _fail_tasks(self, tasks: Sequence[Task], error: BaseException) -> None:
-        for task in tasks:
-            task.updates, task.goto, task.status = (), None, FAILED
-            extra = task.more()
-            extra.failure, extra.at_boundary = error, True
-
     def quiesce(self) -> bool:
         """Nothing is due: look for joins that still wait. True if some fire with those that arrived.
 
@@ -445,7 +331,7 @@ class Engine:
             return False
         bad = [join for join in starved if join.plan.starved == "error"]
         if bad:
-            raise self._starved(bad)
+            raise starved_error(self, bad)
         routed = Routed()
         for join in starved:
             if join.plan.starved == "run":
@@ -453,24 +339,6 @@ class Engine:
                 routed.plain[join.plan.dst.index] = join.plan.dst
         self.due = routed.due()
         return bool(self.due)
-
-    def _starved(self, joins: Sequence[JoinState]) -> StarvedJoinError:
-        nodes = self.plan.nodes
-        first = joins[0]
-        missing = [nodes[at].name for at in first.missing()]
-        text = "; ".join(
-            f"the join before {join.plan.dst.name!r} waits for {names(nodes[at].name for at in join.missing())}"
-            for join in joins
-        )
-        return StarvedJoinError(
-            f"Nothing is due any more, and {text}.",
-            where=self.where(),
-            known=f"arrived: {names(nodes[at].name for at in sorted(first.arrived))}; needed: {first.plan.need}",
-            fix="Route to every source of the join, or give it starved='run', starved='ignore' or when='any'.",
-            join=first.plan.dst.name,
-            node=first.plan.dst.name,
-            nodes=tuple(missing),
-        )
 
     # -- going on ------------------------------------------------------------------------------------------------
 
@@ -540,20 +408,3 @@ class Engine:
         if self.run_id is not None:
             parts.append(f"run {self.run_id}")
         return ", ".join(parts)
-
-    def _data(self) -> dict[str, Any]:
-        return {
-            "graph": self.plan.name,
-            "superstep": self.superstep,
-            "thread": self.thread,
-            "run_id": self.run_id,
-            "state": self.make_view(self.values),
-            "nodes": tuple(dict.fromkeys(item.node.name for item in self.due)),
-        }
-
-
-def _same(one: Any, two: Any) -> bool:
-    try:
-        return bool(one == two)
-    except Exception:  # noqa: BLE001 - values that refuse to be compared are taken as unchanged
-        return True

@@ -184,7 +184,9 @@ def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: 
         ConcurrentUpdateError(
             f"Two tasks of one superstep wrote field {field.name!r}, {why}: {both}.",
             where=where(),
-            known=", ".join(f"{t.id} wrote {short(u[field.name])}" for t in wrote for u in t.updates if field.name in u),
+            known=", ".join(
+                f"{t.id} wrote {short(u[field.name])}" for t in wrote for u in t.updates if field.name in u
+            ),
             fix="Give the field a reducer (Annotated[T, append], ...), or let one node write it.",
             field=field.name,
             nodes=nodes,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, final
 
 from graphrt._plan.tables import JoinPlan
+from graphrt.errors import StarvedJoinError, names
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
 
 
 @final
@@ -44,3 +49,23 @@ class JoinState:
     def missing(self) -> list[int]:
         """Sources that did not arrive, by index."""
         return sorted(self.plan.sources - self.arrived)
+
+
+def starved_error(engine: Engine, joins: Sequence[JoinState]) -> StarvedJoinError:
+    """The error for *joins* that wait though nothing is due any more."""
+    nodes = engine.plan.nodes
+    first = joins[0]
+    missing = [nodes[at].name for at in first.missing()]
+    text = "; ".join(
+        f"the join before {join.plan.dst.name!r} waits for {names(nodes[at].name for at in join.missing())}"
+        for join in joins
+    )
+    return StarvedJoinError(
+        f"Nothing is due any more, and {text}.",
+        where=engine.where(),
+        known=f"arrived: {names(nodes[at].name for at in sorted(first.arrived))}; needed: {first.plan.need}",
+        fix="Route to every source of the join, or give it starved='run', starved='ignore' or when='any'.",
+        join=first.plan.dst.name,
+        node=first.plan.dst.name,
+        nodes=tuple(missing),
+    )

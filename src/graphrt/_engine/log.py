@@ -106,9 +106,7 @@ def raised(engine: Engine, task: Task) -> None:
             question.logged = True
             note(
                 engine,
-                events.InterruptRaised(
-                    id=question.id, task=task.id, node=question.node, payload=question.payload
-                ),
+                events.InterruptRaised(id=question.id, task=task.id, node=question.node, payload=question.payload),
             )
 
 

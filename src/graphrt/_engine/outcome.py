@@ -6,6 +6,7 @@ Nothing is folded here. A report about an attempt that is not open any more chan
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine import retry
@@ -73,7 +74,9 @@ def report(engine: Engine, task: Task, attempt: int, reply: Any) -> bool:
     elif kind is Interrupt:
         asked = [i for i in task.more().interrupts if i.key.startswith("returned")]
         key = f"returned{len(asked)}"
-        _pause(engine, task, [OpenInterrupt(f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, reply.payload)])
+        _pause(
+            engine, task, [OpenInterrupt(f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, reply.payload)]
+        )
     else:
         _try(engine, task, reply)
     return True
@@ -205,6 +208,14 @@ def _fail(
     task.updates = ()
     task.goto = None
     task.status = HANDLED if node.on_error is not None and not final else FAILED
+
+
+def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
+    """Fail *tasks* for good with graphrt's own word about them; a retry runs them again."""
+    for task in tasks:
+        task.updates, task.goto, task.status = (), None, FAILED
+        extra = task.more()
+        extra.failure, extra.at_boundary = error, True
 
 
 def failure(engine: Engine, task: Task) -> BaseException:

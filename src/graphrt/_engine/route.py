@@ -43,7 +43,7 @@ class Routed:
         """(join, source) in task order."""
         self.errors: dict[int, list[BaseException]] = {}
         """Failures by the index of the on_error node that handles them."""
-        self.ends = False
+        self.ends: bool = False
         """Whether a router said END."""
 
     def due(self) -> list[Due]:
@@ -68,8 +68,8 @@ class Router:
     __slots__ = ("plan", "where")
 
     def __init__(self, plan: Plan, where: Callable[[], str]) -> None:
-        self.plan = plan
-        self.where = where
+        self.plan: Plan = plan
+        self.where: Callable[[], str] = where
 
     def follow(self, tasks: Sequence[Task], view: Any, asked: tuple[BranchPlan, Any] | None = None) -> Routed:
         """Where *tasks* lead, on the folded state *view*.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._plan.tables import NodePlan
 
+
 def straight(engine: Engine) -> Task | None:
     """The one plain task that is due, counted and ready to call; None if this is not the fast path's shape."""
     due = engine.due
@@ -137,7 +138,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             engine.visits[at] = visits + 1
             engine.steps += 1
             engine.superstep += 1
-            if target.plain == 0:
+            if target.plain == 0 or call.plain == 0:  # a context, a step may keep this one
                 call = engine.call = Task(target, 0, engine.superstep, None, view, engine)
             else:  # nobody keeps a plain call: use it again
                 call.node, call.fn, call.plain, call.state = target, target.fn, target.plain, view

@@ -5,6 +5,7 @@ Plain values only. Who creates tasks is the engine; who runs them is a driver.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._plan.tables import NodePlan
@@ -56,14 +57,14 @@ class Extra:
     def __init__(self) -> None:
         self.activation_error: BaseException | None = None
         """`ctx.error`: what failed in the node that this one handles."""
-        self.at_boundary = False
+        self.at_boundary: bool = False
         """The failure is graphrt's own word about the task, to be raised as it is."""
         self.interrupts: list[OpenInterrupt] = []
         self.effects: dict[str, Any] = {}
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
         self.retries: list[tuple[int, float, BaseException]] = []
-        self.delay_s = 0.0
+        self.delay_s: float = 0.0
         self.child: Any = None
         """The parked engine of a nested graph."""
 
@@ -91,19 +92,19 @@ class Task:
     )
 
     def __init__(self, node: NodePlan, index: int, superstep: int, arg: Any, state: Any, engine: Engine) -> None:
-        self.node = node
-        self.fn = node.fn
-        self.plain = node.plain
-        self.index = index
-        self.superstep = superstep
-        self.arg = arg
-        self.state = state
+        self.node: NodePlan = node
+        self.fn: Callable[..., Any] = node.fn
+        self.plain: int = node.plain
+        self.index: int = index
+        self.superstep: int = superstep
+        self.arg: Any = arg
+        self.state: Any = state
         """The snapshot, as an instance of the state class; dropped at the end of the superstep."""
-        self.engine = engine
-        self.attempt = 1
-        self.duration_s = 0.0
+        self.engine: Engine = engine
+        self.attempt: int = 1
+        self.duration_s: float = 0.0
         """Seconds that the last attempt took, where somebody watches."""
-        self.status = DUE
+        self.status: int = DUE
         self.updates: tuple[dict[str, Any], ...] = ()
         """Validated updates: one, or those of a nested graph in its commit order."""
         self.goto: tuple[Any, ...] | None = None

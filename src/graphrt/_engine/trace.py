@@ -7,7 +7,7 @@ grown. (A persistent array in the sense of Baker, "Shallow binding makes functio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
 
 from graphrt._engine.fold import Prefix, Undo
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
@@ -84,7 +84,7 @@ class Diff:
     def __eq__(self, other: object) -> bool:
         return self.to_dict() == (other.to_dict() if isinstance(other, Diff) else other)
 
-    __hash__ = None  # type: ignore[assignment]  # compares by content
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # compares by content
 
     def __repr__(self) -> str:
         return f"Diff(added={self.added!r}, removed={self.removed!r}, updated={self.updated!r})"
@@ -117,11 +117,11 @@ class Step(Generic[S]):
         duration_s: float,
         task: Task | None,
     ) -> None:
-        self.index = index
+        self.index: int = index
         """Position among the steps of this run, from 0."""
-        self.superstep = superstep
+        self.superstep: int = superstep
         """Number of the superstep in the thread, from 1."""
-        self.duration_s = duration_s
+        self.duration_s: float = duration_s
         """Seconds that the last attempt took."""
         self._tape = tape
         self._node = node
@@ -266,7 +266,7 @@ class Tape:
     __slots__ = ("_count", "_final", "_last", "engine", "ready")
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self.engine: Engine = engine
         self._final: Values | None = None
         self._count = 0
         self._last: Step[Any] | None = None

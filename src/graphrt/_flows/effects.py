@@ -110,7 +110,7 @@ class Control:
         """Why the run is to halt, None while it may go on."""
         self.on_halt: list[Any] = []
         """Called without arguments when `halt` is set: drivers wake up what waits."""
-        self.watched = False
+        self.watched: bool = False
         """Whether somebody can cancel the run: it has a thread. Else only its caller can."""
 
     def cancel(self, reason: str) -> None:

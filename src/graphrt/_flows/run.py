@@ -25,13 +25,15 @@ class Watch:
 
     __slots__ = ("any", "only_steps", "records", "steps", "updates", "values")
 
-    def __init__(self, *, steps: bool = False, updates: bool = False, values: bool = False, records: bool = True) -> None:
-        self.steps = steps
-        self.updates = updates
-        self.values = values
-        self.any = steps or updates or values
-        self.only_steps = steps and not updates and not values
-        self.records = records
+    def __init__(
+        self, *, steps: bool = False, updates: bool = False, values: bool = False, records: bool = True
+    ) -> None:
+        self.steps: bool = steps
+        self.updates: bool = updates
+        self.values: bool = values
+        self.any: bool = steps or updates or values
+        self.only_steps: bool = steps and not updates and not values
+        self.records: bool = records
         """False in a nested graph: its entries are written with its parent's commit."""
 
 

@@ -54,13 +54,13 @@ class StateSchema:
     __slots__ = ("_aliases", "cls", "fields", "has_ephemeral", "kind", "problems", "view")
 
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None = None) -> None:
-        self.cls = cls
+        self.cls: Any = cls
         self.fields: dict[str, Field] = {}
         self.problems: list[Problem] = []
         self._aliases: frozenset[str] = frozenset()
         self.view: Callable[[Values], Any] = dict.copy
         """Makes the object that nodes and routers see; shares values, never the dict itself."""
-        self.kind = _kind(cls)
+        self.kind: str = _kind(cls)
         match self.kind:
             case "pydantic":
                 self._read_pydantic(cls)
@@ -85,7 +85,7 @@ class StateSchema:
                         hint="Give the field a default.",
                     )
                 )
-        self.has_ephemeral = any(field.ephemeral for field in self.fields.values())
+        self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
 
     # -- reading the class ---------------------------------------------------------------------------------------
 

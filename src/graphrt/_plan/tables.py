@@ -53,16 +53,16 @@ class NodePlan:
     def __init__(self, name: str, index: int, fn: Any, policy: Policy) -> None:
         shape = node_shape(fn) if fn is not None else None
         child = getattr(fn, "__graphrt_plan__", None)
-        self.name = name
-        self.index = index
+        self.name: str = name
+        self.index: int = index
         self.fn: Callable[..., Any] = fn
-        self.policy = policy
+        self.policy: Policy = policy
         self.child: Plan | None = child
         self.cache: NodeCache | None = None
         if policy.cache is not False:
             self.cache = NodeCache(DEFAULT_SIZE if policy.cache is True else policy.cache, policy.key)
-        self.wants_context = bool(shape and shape.wants_context and child is None)
-        self.is_async = bool(shape and shape.is_async and child is None)
+        self.wants_context: bool = bool(shape and shape.wants_context and child is None)
+        self.is_async: bool = bool(shape and shape.is_async and child is None)
         self.static: tuple[NodePlan, ...] = ()
         self.branches: tuple[BranchPlan, ...] = ()
         self.arrives: tuple[int, ...] = ()
@@ -71,12 +71,12 @@ class NodePlan:
         self.on_fatigue: NodePlan | EndType | None = None
         self.goto: frozenset[str | EndType] | None = None
         self.max_visits: int | None | str = policy.max_visits
-        self.pauses = policy.interrupt_before or policy.interrupt_after
-        self.straight = policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
+        self.pauses: bool = policy.interrupt_before or policy.interrupt_after
+        self.straight: bool = policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
         """Whether one task of it may take the fast path."""
         self.plain = CALL_WITH_CONTEXT
         if self.straight and not self.wants_context:
-            self.plain = CALL_ASYNC if self.is_async else CALL_SYNC
+            self.plain: int = CALL_ASYNC if self.is_async else CALL_SYNC
         # The shapes that the fast path routes by itself: one static target or none, or one branch.
         self.simple = False
         self.next: NodePlan | None = None
@@ -91,7 +91,7 @@ class NodePlan:
             self.simple = True
             self.next = self.static[0] if self.static else None
         elif len(self.branches) == 1 and not self.static:
-            self.simple = True
+            self.simple: bool = True
             self.router = self.branches[0].router
             self.table = self.branches[0].table
 
@@ -106,9 +106,9 @@ class BranchPlan:
     __slots__ = ("default", "router", "router_name", "table")
 
     def __init__(self, router: Callable[[Any], Any], table: Mapping[Any, NodePlan | None], default: Any) -> None:
-        self.router = router
-        self.router_name = str(getattr(router, "__name__", None) or type(router).__name__)
-        self.table = table
+        self.router: Callable[[Any], Any] = router
+        self.router_name: str = str(getattr(router, "__name__", None) or type(router).__name__)
+        self.table: Mapping[Any, NodePlan | None] = table
         self.default: Any = default
 
 
@@ -147,20 +147,20 @@ class Plan:
     )
 
     def __init__(self, spec: GraphSpec, limits: Limits) -> None:
-        self.spec = spec
-        self.name = spec.name
-        self.limits = limits
+        self.spec: GraphSpec = spec
+        self.name: str = spec.name
+        self.limits: Limits = limits
         self.state: StateSchema = spec.state
         self.update: UpdateSchema = spec.update
         self.nodes: list[NodePlan] = []
         self.by_name: dict[str, NodePlan] = {}
-        self.start = NodePlan(START.value, -1, None, _NO_POLICY)
+        self.start: NodePlan = NodePlan(START.value, -1, None, _NO_POLICY)
         self.joins: tuple[JoinPlan, ...] = ()
         self._node_specs: list[NodeSpec] = []
         self._ends: set[int] = set()
         self._visit_limits: tuple[int, list[int]] | None = None
         self._build()
-        self.has_timeouts = any(node.policy.timeout_s is not None for node in self.nodes)
+        self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
 
     def _build(self) -> None:
         declared = self.spec.declared

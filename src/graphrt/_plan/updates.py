@@ -28,8 +28,8 @@ class UpdateSchema:
     def __init__(
         self, state: StateSchema, cls: Any, *, overwrite: bool = False, localns: Mapping[str, Any] | None = None
     ) -> None:
-        self.state = state
-        self.cls = cls
+        self.state: StateSchema = state
+        self.cls: Any = cls
         self.problems: list[Problem] = []
         self.kind = "mapping"
         self.names: frozenset[str] = frozenset(state.fields)
@@ -57,7 +57,7 @@ class UpdateSchema:
                 for name, info in cls.model_fields.items()
             }
         elif isinstance(cls, type) and dataclasses.is_dataclass(cls):
-            self.kind = "dataclass"
+            self.kind: str = "dataclass"
             declared = self._hints(cls, localns)
             self._require_unset(cls)
         elif hints.bare(cls) is dict or _is_mapping_hint(cls):

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, Protocol, TypeVar, final, overload
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
-from graphrt.graph.handles import NodeHandle, Outcome, P, R_co, S, U
+from graphrt.graph.handles import NodeHandle, Outcome, P, R_co, S, U, function_of
 from graphrt.graph.places import here
 from graphrt.graph.policies import NodePolicy
 
@@ -78,4 +78,4 @@ class NodeDecorator(Generic[S, U]):
             return NodeDecorator[S, U](self._add, name if name is not None else self._name, {**self._policy, **policy})
         own_name = self._name if self._name is not None else getattr(fn, "__name__", type(fn).__name__)
         self._add(own_name, fn, self._policy, here())
-        return NodeHandle(fn, own_name)
+        return NodeHandle(function_of(fn), own_name)

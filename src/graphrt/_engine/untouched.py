@@ -1,0 +1,60 @@
+"""Ownership of the state (rule R15): finding a node that changed a value in place, and putting back what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphrt._engine import outcome
+from graphrt._engine.task import Task
+from graphrt._plan.fields import ABSENT, own
+from graphrt.errors import UpdateError, names
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+
+def check_untouched(engine: Engine, tasks: Sequence[Task]) -> None:
+    values = engine.values
+    changed = [name for name, size in engine.sizes.items() if len(values[name]) != size]
+    if not changed and engine.guard is not None:
+        changed = [name for name, value in engine.guard.items() if not _same(values.get(name, ABSENT), value)]
+    if not changed:
+        return
+    nodes = tuple(dict.fromkeys(task.node.name for task in tasks))
+    one = f"Node {nodes[0]!r} changed" if len(nodes) == 1 else f"One of the nodes {names(nodes)} changed"
+    error = UpdateError(
+        f"{one} a value of the state in place: {names(changed)}. States belong to everyone who sees them.",
+        code="mutated-state",
+        where=engine.where(),
+        known=", ".join(
+            f"{name} had {engine.sizes[name]} items, now {len(values[name])}"
+            for name in changed
+            if name in engine.sizes
+        ),
+        fix="Build a new value and return it in the update.",
+        field=changed[0],
+        nodes=nodes,
+        node=nodes[0],
+    )
+    _restore(engine, changed)
+    outcome.fail_all(tasks, error)
+    raise error
+
+
+def _restore(engine: Engine, changed: Sequence[str]) -> None:
+    """Put back what is known of values that a node changed: all of it, or the items that are still there."""
+    for name in changed:
+        value = engine.values[name]
+        if engine.guard is not None:
+            engine.values[name] = own(engine.guard[name])
+        elif value.__class__ is list:
+            engine.values[name] = value[: engine.sizes[name]]
+        engine.sizes[name] = len(engine.values[name]) if name in engine.sizes else 0
+
+
+def _same(one: Any, two: Any) -> bool:
+    try:
+        return bool(one == two)
+    except Exception:  # noqa: BLE001 - values that refuse to be compared are taken as unchanged
+        return True

@@ -1,0 +1,237 @@
+"""`cancel(thread)` from outside: the run halts, says "cancelled", and the thread can be retried."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from graphrt import Limits, Runtime
+
+from .support import PATIENCE_S, Beside, call, note, parallel, sequence
+
+
+class Gate:
+    """A node that says when it runs and then waits, sync or async, until it is let go or cancelled."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.running = threading.Event()
+        self.open = threading.Event()
+        self.ended = threading.Event()
+        self.runs = 0
+
+    def node(self) -> Any:
+        async def wait(state: Any, ctx: Any) -> Any:
+            self.runs += 1
+            self.running.set()
+            try:
+                while not self.open.is_set():
+                    await asyncio.sleep(0.001)
+            finally:
+                self.ended.set()
+            return {"notes": ["gate"]}
+
+        def block(state: Any, ctx: Any) -> Any:
+            self.runs += 1
+            self.running.set()
+            until = time.monotonic() + PATIENCE_S
+            while not self.open.is_set() and not ctx.cancelled and time.monotonic() < until:
+                time.sleep(0.001)
+            self.ended.set()
+            return {"notes": ["gate"]}
+
+        return wait if self.kind == "async" else block
+
+
+@pytest.mark.parametrize("shape", ["alone", "beside", "nested", "timeout"])
+def test_cancel_from_another_worker_thread(face: str, kind: str, shape: str) -> None:
+    gate = Gate(kind)
+    graph: Any = {
+        "alone": lambda: sequence(("first", note("first")), ("gate", gate.node()), ("last", note("last"))),
+        "beside": lambda: parallel(("gate", gate.node()), ("other", note("other"))),
+        "nested": lambda: sequence(("child", sequence(("gate", gate.node())))),
+        "timeout": lambda: sequence(("gate", gate.node()), gate={"timeout_s": 60}),
+    }[shape]()
+    runtime = Runtime(graph, store="memory:")
+    running = Beside(lambda: call(face, runtime, "run", {}, thread="t"))
+    assert gate.running.wait(PATIENCE_S)
+
+    assert runtime.cancel("t") is True
+    result = running.result()
+
+    assert result.status == "cancelled"
+    assert runtime.state("t").status == "cancelled"
+    assert gate.ended.is_set()
+    gate.open.set()
+    done = call(face, runtime, "retry", "t")
+    assert done.status == "completed"
+    assert done.state["notes"].count("gate") == 1
+
+
+def test_cancel_from_another_task(kind: str) -> None:
+    gate = Gate("async")
+
+    async def main() -> None:
+        runtime = Runtime(sequence(("gate", gate.node()), ("last", note("last"))), store="memory:")
+        running = asyncio.ensure_future(runtime.arun({}, thread="t"))
+        while not gate.running.is_set():
+            await asyncio.sleep(0)
+
+        assert await runtime.acancel("t")
+        result = await running
+
+        assert result.status == "cancelled"
+        assert gate.ended.is_set()
+        gate.open.set()
+        assert (await runtime.aretry("t")).state["notes"] == ["gate", "last"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("shape", ["alone", "beside"])
+def test_a_node_may_cancel_its_own_run_without_hurting_the_caller(face: str, kind: str, shape: str) -> None:
+    """The cancellation of an async node must never reach the caller's task after the run."""
+    runtime: Any = None
+
+    def cancel(state: Any) -> Any:
+        runtime.cancel("t")
+        return {"notes": ["cancel"]}
+
+    async def acancel(state: Any) -> Any:
+        return cancel(state)
+
+    node = acancel if kind == "async" else cancel
+    graph = (
+        sequence(("node", node), ("last", note("last")))
+        if shape == "alone"
+        else parallel(("node", node), ("other", note("other")))
+    )
+    runtime = Runtime(graph, store="memory:")
+
+    if face == "async":
+
+        async def main() -> Any:
+            result = await runtime.arun({}, thread="t")
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+            return result
+
+        result = asyncio.run(main())
+    else:
+        result = runtime.run({}, thread="t")
+
+    assert result.status == "cancelled"
+    assert call(face, runtime, "retry", "t").state["notes"].count("cancel") == 1
+
+
+def test_cancel_of_a_thread_that_nobody_drives_says_false() -> None:
+    runtime = Runtime(sequence(("a", note("a"))), store="memory:")
+    runtime.run({}, thread="t")
+
+    assert runtime.cancel("t") is False
+    assert runtime.cancel("unknown") is False
+    assert asyncio.run(runtime.acancel("t")) is False
+
+
+def test_a_cancelled_thread_takes_no_new_input(face: str) -> None:
+    from graphrt import InputError
+
+    gate = Gate("async")
+    runtime = Runtime(sequence(("gate", gate.node())), store="memory:")
+    running = Beside(lambda: call(face, runtime, "run", {}, thread="t"))
+    assert gate.running.wait(PATIENCE_S)
+    runtime.cancel("t")
+    running.result()
+
+    with pytest.raises(InputError) as caught:
+        call(face, runtime, "run", {}, thread="t")
+
+    assert caught.value.code == "wrong-verb"
+    assert "retry" in caught.value.fix
+
+
+def test_cancel_while_a_retry_waits(face: str) -> None:
+    from graphrt import RetryPolicy
+
+    failed = threading.Event()
+
+    def bad(state: Any) -> Any:
+        failed.set()
+        raise ConnectionError
+
+    policy = {"retry": RetryPolicy(5, wait_initial_s=60, wait_max_s=60, jitter=False)}
+    runtime = Runtime(sequence(("bad", bad), bad=policy), store="memory:")
+    running = Beside(lambda: call(face, runtime, "run", {}, thread="t"))
+    assert failed.wait(PATIENCE_S)
+    time.sleep(0.01)
+
+    runtime.cancel("t")
+
+    assert running.result().status == "cancelled"
+
+
+def test_sync_tasks_that_did_not_start_never_start(face: str) -> None:
+    runs: list[str] = []
+    runtime: Any = None
+
+    def node(name: str) -> Any:
+        def run(state: Any) -> Any:
+            runs.append(name)
+            runtime.cancel("t")
+            return {"notes": [name]}
+
+        return (name, run)
+
+    runtime = Runtime(parallel(*(node(f"n{i}") for i in range(5)), limits=Limits(max_concurrency=1)), store="memory:")
+
+    assert call(face, runtime, "run", {}, thread="t").status == "cancelled"
+    assert runs == ["n0"]
+    runs.clear()
+    while (result := call(face, runtime, "retry", "t")).status == "cancelled":
+        pass
+    assert result.state["notes"] == [f"n{i}" for i in range(5)]
+    assert runs == [f"n{i}" for i in range(1, 5)]
+
+
+def test_close_cancels_what_still_runs_even_if_its_cleanup_awaits(face: str) -> None:
+    running = threading.Event()
+    ended: list[str] = []
+
+    async def slow(state: Any) -> Any:
+        running.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.005)
+            ended.append("clean")
+
+    with Runtime(sequence(("slow", slow)), store="memory:") as runtime:
+        work = Beside(lambda: call(face, runtime, "run", {}, thread="t"))
+        assert running.wait(PATIENCE_S)
+        runtime.close()
+        assert work.result().status == "cancelled"
+
+    assert ended == ["clean"]
+
+
+def test_close_during_a_run_without_a_thread_ends_it(face: str) -> None:
+    running = threading.Event()
+
+    async def slow(state: Any) -> Any:
+        running.set()
+        await asyncio.sleep(0.2)
+
+    with Runtime(sequence(("slow", slow))) as runtime:
+        work = Beside(lambda: call(face, runtime, "run", {}))
+        assert running.wait(PATIENCE_S)
+        runtime.close()
+        try:
+            status = work.result().status
+        except Exception as error:  # noqa: BLE001 - what it is, is asserted
+            status = type(error).__module__
+    assert status in {"completed", "cancelled", "graphrt.errors"}

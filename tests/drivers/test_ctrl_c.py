@@ -1,0 +1,249 @@
+"""Ctrl-C, SystemExit and cancelled asyncio tasks: journalled, raised again, and the thread can be retried."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from graphrt import Limits, Runtime
+
+from .support import PATIENCE_S, call, note, parallel, sequence
+
+SHAPES = ["alone", "beside", "nested", "timeout"]
+
+
+def shaped(shape: str, node: Any) -> Any:
+    if shape == "alone":
+        return sequence(("first", note("first")), ("node", node), ("last", note("last")))
+    if shape == "beside":
+        return parallel(("other", note("other")), ("node", node))
+    if shape == "nested":
+        return sequence(("child", sequence(("node", node))))
+    return sequence(("node", node), node={"timeout_s": 60})
+
+
+@pytest.mark.parametrize("cls", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_no_exception_passes_through_and_the_thread_is_cancelled(
+    face: str, kind: str, shape: str, cls: type[BaseException]
+) -> None:
+    mood = {"broken": True}
+
+    def node(state: Any) -> Any:
+        if mood["broken"]:
+            raise cls("stop")
+        return {"notes": ["node"]}
+
+    async def anode(state: Any) -> Any:
+        return node(state)
+
+    entries: list[Any] = []
+    runtime = Runtime(shaped(shape, anode if kind == "async" else node), store="memory:", sinks=[entries.append])
+
+    with pytest.raises(cls):
+        if face == "sync":
+            runtime.run({}, thread="t")
+        else:
+            drive_despite(runtime)
+
+    assert runtime.state("t").status == "cancelled"
+    assert [type(e.event).__name__ for e in entries][-1] == "RunCancelled"
+    mood["broken"] = False
+    assert runtime.retry("t").state["notes"].count("node") == 1
+
+
+def drive_despite(runtime: Any) -> None:
+    """arun on a loop that is closed although KeyboardInterrupt or SystemExit went through it."""
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(runtime.arun({}, thread="t"))
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+            loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+def press_ctrl_c(how: str) -> None:
+    """As the terminal does: the main thread gets the signal. (The two other ways would not wake it if it waits.)"""
+    if threading.current_thread() is not threading.main_thread():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    elif how == "raise_signal":
+        signal.raise_signal(signal.SIGINT)
+    else:
+        _thread.interrupt_main()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("how", ["raise_signal", "interrupt_main"])
+def test_ctrl_c_during_a_sync_run(kind: str, shape: str, how: str) -> None:
+    """The signal arrives in the main thread while it waits, or works, in the run."""
+    stopped = threading.Event()
+    ended = threading.Event()
+    mood = {"broken": True}
+
+    def press(state: Any, ctx: Any) -> Any:
+        if not mood["broken"]:
+            return {"notes": ["node"]}
+        interrupt()
+        until = time.monotonic() + PATIENCE_S
+        while not (stopped.is_set() or ctx.cancelled) and time.monotonic() < until:
+            time.sleep(0.001)
+        ended.set()
+        return {"notes": ["node"]}
+
+    async def apress(state: Any, ctx: Any) -> Any:
+        if mood["broken"]:
+            interrupt()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+        return {"notes": ["node"]}
+
+    def interrupt() -> None:
+        press_ctrl_c(how)
+
+    limits = Limits(grace_s=1)
+    runtime = Runtime(shaped(shape, apress if kind == "async" else press), store="memory:", limits=limits)
+    started = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({}, thread="t")
+
+    stopped.set()
+    assert time.monotonic() - started < 3
+    assert runtime.state("t").status == "cancelled"
+    if kind == "async":
+        assert ended.is_set()
+    mood["broken"] = False
+    assert runtime.retry("t").state["notes"].count("node") == 1
+
+
+@pytest.mark.parametrize("shape", ["beside", "timeout"])
+def test_ctx_cancelled_tells_sync_nodes_on_worker_threads_of_a_ctrl_c(shape: str) -> None:
+    """They need not use up the grace time."""
+    running, ended = threading.Event(), threading.Event()
+
+    def node(state: Any, ctx: Any) -> Any:
+        running.set()
+        press_ctrl_c("raise_signal")
+        until = time.monotonic() + PATIENCE_S
+        while not ctx.cancelled and time.monotonic() < until:
+            time.sleep(0.001)
+        ended.set()
+
+    def other(state: Any) -> Any:
+        assert running.wait(PATIENCE_S)
+        time.sleep(0.05)
+
+    graph = parallel(("other", other), ("node", node)) if shape == "beside" else shaped(shape, node)
+    started = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt):
+        Runtime(graph, limits=Limits(grace_s=3)).run({})
+
+    assert ended.is_set()
+    assert time.monotonic() - started < 2
+
+
+def test_ctrl_c_while_ctx_call_waits() -> None:
+    ended = threading.Event()
+
+    async def ask() -> None:
+        press_ctrl_c("raise_signal")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    runtime = Runtime(sequence(("node", lambda s, ctx: ctx.call(ask))), store="memory:")
+
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({}, thread="t")
+
+    assert ended.is_set()
+    assert runtime.state("t").status == "cancelled"
+
+
+@pytest.mark.parametrize("shape", ["alone", "beside", "nested"])
+@pytest.mark.parametrize("context", [True, False])
+def test_a_cancelled_asyncio_task_ends_its_nodes_first(shape: str, context: bool) -> None:
+    ended: list[str] = []
+    mood = {"broken": True}
+
+    async def body() -> Any:
+        if mood["broken"]:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0)
+                ended.append("node")
+        return {"notes": ["node"]}
+
+    async def node(state: Any) -> Any:
+        return await body()
+
+    async def with_context(state: Any, ctx: Any) -> Any:
+        return await body()
+
+    async def main() -> None:
+        runtime = Runtime(shaped(shape, with_context if context else node), store="memory:")
+        task = asyncio.ensure_future(runtime.arun({}, thread="t"))
+        await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        assert ended == ["node"]
+        assert runtime.state("t").status == "cancelled"
+        mood["broken"] = False
+        assert (await runtime.aretry("t")).state["notes"].count("node") == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+@pytest.mark.parametrize("shape", ["alone", "beside", "nested"])
+def test_asyncio_timeout_around_a_run_is_a_timeout_error(shape: str, store: Any) -> None:
+    async def node(state: Any) -> Any:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await Runtime(shaped(shape, node), store=store).arun({})
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def test_a_run_in_a_task_group_is_cancelled_with_its_siblings() -> None:
+    ended: list[str] = []
+
+    async def node(state: Any) -> Any:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("node")
+
+    async def main() -> None:
+        async def fail() -> None:
+            await asyncio.sleep(0.002)
+            raise ValueError("sibling")
+
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(sequence(("node", node)).arun({}))
+                group.create_task(fail())
+
+    asyncio.run(main())
+
+    assert ended == ["node"]
