@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+import graphrt
+
+PATH = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(graphrt.__file__).parents[1])])
 BASE = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
 
 
 def audit(*arguments: str, cwd: Path, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT), *filter(None, [BASE.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "examples.audit", *arguments],
         cwd=cwd,
-        env={**BASE, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1", **env},
+        env={**BASE, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1", **env},
         input=stdin,
         capture_output=True,
         text=True,
@@ -158,11 +159,10 @@ def test_the_report_can_go_to_standard_output_or_a_json_file(site, tmp_path: Pat
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes break otherwise there")
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
-    path = os.pathsep.join([str(ROOT), *filter(None, [BASE.get("PYTHONPATH")])])
     process = subprocess.Popen(
         [sys.executable, "-m", "examples.audit"],
         cwd=tmp_path,
-        env={**BASE, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"},
+        env={**BASE, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -189,11 +189,10 @@ def test_a_real_terminal_gets_colours_unless_it_wants_none(site, tmp_path: Path)
 def on_terminal(*arguments: str, cwd: Path, **env: str) -> str:
     """What the audit writes when its output is a terminal."""
     master, slave = os.openpty()
-    path = os.pathsep.join([str(ROOT), *filter(None, [BASE.get("PYTHONPATH")])])
     process = subprocess.Popen(
         [sys.executable, "-m", "examples.audit", *arguments],
         cwd=cwd,
-        env={**BASE, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color", **env},
+        env={**BASE, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color", **env},
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
+import graphrt
 from graphrt.testing import ChatAnswer, FakeChatServer
 
-ROOT = Path(__file__).parents[2]
+PATH = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(graphrt.__file__).parents[1])])
 pytestmark = pytest.mark.needs("litellm")
 
 
 def audit(site, server: FakeChatServer, cwd: Path) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [
             *(sys.executable, "-m", "examples.audit", "--path", str(site.path), "--out", "report.json"),
             *("--model", "openai/x", "--api-base", server.url),
         ],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "OPENAI_API_KEY": "sk-none"},
+        env={**os.environ, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "OPENAI_API_KEY": "sk-none"},
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import graphrt
+
 ROOT = Path(__file__).parents[2]
 
 PRINTS = {
@@ -24,7 +26,7 @@ def test_short_example_prints(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", f"examples.{name}"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(Path(graphrt.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -141,12 +141,12 @@ class Script:
         return route
 
 
-def build(graph: Graph, script: Script, *, nodes: NodeKind = "sync") -> Any:
-    """Compile *graph*, all judgements of `compile()` accepted; *script* plays its nodes."""
+def build(graph: Graph, script: Script, *, nodes: NodeKind = "sync", **policies: Any) -> Any:
+    """Compile *graph*, all judgements of `compile()` accepted; *script* plays its nodes, which all have *policies*."""
     builder: GraphBuilder[Any, Any] = GraphBuilder(state_class(graph), name="law")
     for place, node in enumerate(graph.nodes):
         is_async = nodes == "async" or (nodes == "mixed" and place % 2 == 0)
-        builder.add_node(node.name, script.function(node, is_async=is_async), **policy(node))
+        builder.add_node(node.name, script.function(node, is_async=is_async), **policy(node), **policies)
     for src, dst in graph.edges:
         builder.add_edge(START if src is None else src, name_of(dst))
     for conditional in graph.conditionals:

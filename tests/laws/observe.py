@@ -46,26 +46,37 @@ def given(graph: Graph) -> dict[str, Any]:
     return {name: thaw(value) for name, value in graph.given}
 
 
-def runtime(graph: Any, journal: list[dict[str, Any]], **options: Any) -> Runtime[Any]:
-    """A runtime whose runs can be compared: same clock, ids and seed each time."""
+def options(journal: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """Of a runtime whose runs can be compared: same clock, ids and seed each time. No journal: nobody listens."""
     seconds, numbers = itertools.count(1_000_000), itertools.count(1)
-    return Runtime(
-        graph,
-        sinks=[lambda entry: journal.append(entry.to_dict())],
-        clock=lambda: float(next(seconds)),
-        ids=lambda: f"id-{next(numbers)}",
-        seed=1,
-        **options,
-    )
+    return {
+        "sinks": [] if journal is None else [lambda entry: journal.append(entry.to_dict())],
+        "clock": lambda: float(next(seconds)),
+        "ids": lambda: f"id-{next(numbers)}",
+        "seed": 1,
+    }
 
 
-def observe(graph: Graph, *, nodes: NodeKind = "sync", pace: Pace | None = None, **options: Any) -> Observed:
-    """Run *graph* step by step in this thread."""
-    script = Script(graph, pace or Pace())
+def runtime(graph: Any, journal: list[dict[str, Any]] | None, **more: Any) -> Runtime[Any]:
+    """A runtime whose runs can be compared."""
+    return Runtime(graph, **{**options(journal), **more})
+
+
+def observe(
+    graph: Graph,
+    *,
+    nodes: NodeKind = "sync",
+    pace: Pace | None = None,
+    script: Script | None = None,
+    silent: bool = False,
+    **more: Any,
+) -> Observed:
+    """Run *graph* step by step in this thread; *silent*: nobody keeps a journal, so that the fast path may be taken."""
+    script = script or Script(graph, pace or Pace())
     journal: list[dict[str, Any]] = []
     steps: list[Any] = []
     error = None
-    with runtime(build(graph, script, nodes=nodes), journal, **options) as driven:
+    with runtime(build(graph, script, nodes=nodes), None if silent else journal, **more) as driven:
         try:
             for step in driven.steps(given(graph)):
                 steps.append(step)  # noqa: PERF402 - what came before an error is kept
@@ -74,14 +85,14 @@ def observe(graph: Graph, *, nodes: NodeKind = "sync", pace: Pace | None = None,
     return Observed(graph, error, steps, journal, script)
 
 
-def aobserve(graph: Graph, *, nodes: NodeKind = "async", pace: Pace | None = None, **options: Any) -> Observed:
+def aobserve(graph: Graph, *, nodes: NodeKind = "async", pace: Pace | None = None, **more: Any) -> Observed:
     """The same under an event loop."""
     script = Script(graph, pace or Pace())
     journal: list[dict[str, Any]] = []
     steps: list[Any] = []
 
     async def drive() -> GraphrtError | None:
-        with runtime(build(graph, script, nodes=nodes), journal, **options) as driven:
+        with runtime(build(graph, script, nodes=nodes), journal, **more) as driven:
             try:
                 async for step in driven.asteps(given(graph)):
                     steps.append(step)  # noqa: PERF401 - what came before an error is kept
@@ -104,6 +115,12 @@ def check(expected: Result, seen: Observed) -> None:
     shown = [[seen.task(step) for step in group] for group in groups]
     expected_tasks = [[heard(seen.graph, task) for task in each.tasks] for each in expected.supersteps]
     assert shown == expected_tasks, f"ran {shown} instead of {expected_tasks}"
+    ids = [[step.task_id for step in group] for group in groups]
+    same(
+        ids,
+        [[f"{n}.{at}:{task.node}" for at, task in enumerate(e.tasks)] for n, e in enumerate(expected.supersteps, 1)],
+        "ids",
+    )
     before = first_state(seen.graph)
     for group, each in zip(groups, expected.supersteps, strict=True):
         same(to_plain(seen.graph, group[0].before), before, "state before")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 import typing_extensions as te
 
 from graphrt._drivers.scope import Scope
-from graphrt._engine.task import OpenInterrupt, Task
+from graphrt._engine.task import RUNNING, OpenInterrupt, Task
 from graphrt._plan.fields import own
 from graphrt.errors import InputError, NodeError, ReplayDivergedError
 
@@ -114,7 +114,8 @@ class Context(Generic[D]):
     def cancelled(self) -> bool:
         """Whether this attempt is not wanted any more: the run halts, or the attempt timed out."""
         task = self._task
-        return self.done or task.attempt != self.attempt or self._scope.control.halt is not None
+        given_up = task.attempt != self.attempt or task.status > RUNNING
+        return self.done or given_up or self._scope.control.halt is not None
 
     # -- what the caller passed ----------------------------------------------------------------------------------
 
