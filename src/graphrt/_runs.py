@@ -14,7 +14,7 @@ from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.task import DONE, OpenInterrupt, Task
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
-from graphrt._plan.fields import own
+from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import EXTRA
 from graphrt.commands import Replacement
 from graphrt.errors import InputError, names
@@ -77,9 +77,10 @@ class RunResult(Generic[S]):
         if plan.spec.output is None:
             return self.state
         names_ = plan.spec.output_names or ()
-        read = self.state.get if isinstance(self.state, dict) else lambda name: getattr(self.state, name)
-        values = {name: read(name) for name in names_}
-        return values if plan.state.kind == "typeddict" else plan.spec.output(**values)
+        state: Any = self.state
+        if plan.state.kind == "typeddict":
+            return {name: state.get(name) for name in names_}
+        return plan.spec.output(**{name: getattr(state, name) for name in names_})
 
     def __repr__(self) -> str:
         return f"RunResult(status={self.status!r}, steps={self.steps}, state={self.state!r})"
@@ -100,7 +101,9 @@ class Snapshot(Generic[S]):
         """The last committed state; a copy."""
         self.next: tuple[str, ...] = engine.pending()
         """Nodes that run next, in task order."""
-        self.interrupts: tuple[InterruptInfo, ...] = tuple(InterruptInfo(question) for question in engine.open_interrupts())
+        self.interrupts: tuple[InterruptInfo, ...] = tuple(
+            InterruptInfo(question) for question in engine.open_interrupts()
+        )
         self.seq: int = thread.journal.seq
         """Number of the thread's last journal entry."""
 
@@ -155,6 +158,8 @@ class Run:
                 return journal.write(logged, at=clock(), run=scope.run_id, sinks=sinks)
 
             scope.record = record
+        if engine.tape is not None:
+            engine.tape.run_id = lambda: scope.run_id
         if self.watch.any:
             scope.timed = True
 
@@ -308,7 +313,7 @@ def _updated(engine: Engine, given: Any) -> dict[str, Any]:
     if plan.state.kind != "typeddict" and isinstance(given, plan.state.cls):
         written = getattr(given, "model_fields_set", None)
         entries = {name: getattr(given, name) for name in plan.state.fields if written is None or name in written}
-    if not isinstance(entries, Mapping):
+    if not is_mapping(entries):
         raise InputError(
             f"The input of a finished thread is an update: a mapping or a {plan.state.cls.__name__}, "
             f"not {type(given).__name__}.",

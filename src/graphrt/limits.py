@@ -63,6 +63,7 @@ class Limits:
         "timeout_s",
     )
     fields: ClassVar[tuple[str, ...]] = tuple(_DEFAULTS)
+    _given: dict[str, Any]
     max_steps: int
     max_visits: int | None
     max_tasks: int
@@ -187,13 +188,13 @@ class RetryPolicy:
             limit_problem("growth", self.growth, optional=False, seconds=True, least=1),
         )
         yield from (problem for problem in found if problem)
-        if self.retry_on is not None and not callable(self.retry_on) and not isinstance(self.retry_on, tuple):
+        on: Any = self.retry_on
+        if on is not None and not callable(on) and not isinstance(on, tuple):
             yield f"retry_on must be exception types or a predicate, not {self.retry_on!r}"
 
     def to_dict(self) -> dict[str, Any]:
         """The policy as plain data; a predicate by its name."""
-        on = self.retry_on
-        name = [t.__name__ for t in on] if isinstance(on, tuple) else getattr(on, "__qualname__", None)
+        name = _names_of(self.retry_on)
         return {
             "attempts": self.attempts,
             "wait_initial_s": self.wait_initial_s,
@@ -213,3 +214,9 @@ class RetryPolicy:
 
     def __repr__(self) -> str:
         return f"RetryPolicy({', '.join(f'{name}={getattr(self, name)!r}' for name in sorted(self.__slots__))})"
+
+
+def _names_of(on: Any) -> Any:
+    """Exception types by their names, a predicate by its own."""
+    several = issubclass(type(on), tuple)
+    return [kind.__name__ for kind in on] if several else getattr(on, "__qualname__", None)

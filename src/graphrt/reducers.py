@@ -41,65 +41,71 @@ def overwrite(current: T, incoming: T) -> T:  # noqa: ARG001 - the signature of 
     return incoming
 
 
-def append(current: list[T], incoming: Iterable[T]) -> list[T]:
+def append(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
     """Add the items of *incoming* after those of *current*; a list, or a tuple where *current* is one."""
     if current is None:
         return list(incoming)
-    if isinstance(current, tuple):
-        return (*current, *incoming)  # type: ignore[return-value]  # a tuple field stays a tuple
-    return [*current, *incoming]
+    longer: Any = (*current, *incoming) if issubclass(type(current), tuple) else [*current, *incoming]
+    whole: list[T] = longer  # or a tuple, where the field is one
+    return whole
 
 
-def add(current: T, incoming: T) -> T:
+def add(current: T | None, incoming: T) -> T:
     """`current + incoming`: numbers, strings, lists, Decimals, timedeltas."""
     if current is None:
         return incoming
-    total: T = current + incoming  # type: ignore[operator]  # T has +, else the update is refused
+    held: Any = current  # it has +, else the update is refused
+    total: T = held + incoming
     return total
 
 
-def union(current: list[T], incoming: Iterable[T]) -> list[T]:
+def union(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
     """*current*, then the items of *incoming* that are new, in first-seen order; a set where *current* is one."""
-    if current is None:
-        current = type(incoming)() if isinstance(incoming, (list, tuple, set, frozenset)) else []  # type: ignore[assignment]
-    if isinstance(current, (set, frozenset)):
-        return current.union(incoming)  # type: ignore[return-value]  # a set field stays a set
+    held: Any = current  # a list, or whatever else the field holds
+    if held is None:
+        held = type(incoming)() if isinstance(incoming, (list, tuple, set, frozenset)) else []
+    result: list[T]
+    if issubclass(type(held), (set, frozenset)):
+        result = held.union(incoming)  # a set field stays a set
+        return result
     try:
-        merged: Iterable[T] = dict.fromkeys((*current, *incoming))
+        merged: Iterable[T] = dict.fromkeys((*held, *incoming))
     except TypeError:  # unhashable items: compare them one by one
         kept: list[T] = []
-        for item in (*current, *incoming):
+        for item in (*held, *incoming):
             if item not in kept:
                 kept.append(item)
         merged = kept
-    return type(current)(merged)
+    result = type(held)(merged)
+    return result
 
 
-def merge(current: dict[K, V], incoming: Mapping[K, V]) -> dict[K, V]:
+def merge(current: dict[K, V] | None, incoming: Mapping[K, V]) -> dict[K, V]:
     """*current* with the keys of *incoming* set."""
     return {**incoming} if current is None else {**current, **incoming}
 
 
-def min(current: T, incoming: T) -> T:
+def min(current: T | None, incoming: T) -> T:
     """The smaller of the two; *current* if they are equal."""
-    return incoming if current is None else builtins.min(current, incoming)  # type: ignore[type-var]
+    return incoming if current is None else builtins.min(current, incoming)  # type: ignore[call-overload]  # T has <
 
 
-def max(current: T, incoming: T) -> T:
+def max(current: T | None, incoming: T) -> T:
     """The larger of the two; *current* if they are equal."""
-    return incoming if current is None else builtins.max(current, incoming)  # type: ignore[type-var]
+    return incoming if current is None else builtins.max(current, incoming)  # type: ignore[call-overload]  # T has <
 
 
-def first(current: T, incoming: T) -> T:
+def first(current: T | None, incoming: T) -> T:
     """The value that was there first."""
     return incoming if current is None else current
 
 
-def _id_of(message: object) -> object:
-    return message.get("id") if isinstance(message, Mapping) else getattr(message, "id", None)
+def _id_of(message: Any) -> object:
+    found: object = message.get("id") if issubclass(type(message), Mapping) else getattr(message, "id", None)
+    return found
 
 
-def messages(current: list[T], incoming: Iterable[T]) -> list[T]:
+def messages(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
     """Upsert by id: a message whose `id` is known takes the place of the old one, others are added at the end.
 
     A message is a mapping with an "id" key or an object with an `id` attribute; without an id it is always added.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final, overload
@@ -15,6 +16,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.trace import Step
 from graphrt._flows.effects import Control
 from graphrt._flows.run import Watch
+from graphrt._plan.fields import is_mapping
 from graphrt._runs import Run, RunResult, Snapshot
 from graphrt.commands import UNSET
 from graphrt.errors import InputError, names
@@ -140,11 +142,11 @@ class Runtime(Generic[S]):
 
     def retry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on: what finished does not run again."""
-        return self._drive(_runs.continued(self, thread, "retry", lambda engine: {}))
+        return self._drive(_runs.continued(self, thread, "retry", lambda _engine: {}))
 
     async def aretry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on; see `retry`."""
-        return await self._adrive(_runs.continued(self, thread, "retry", lambda engine: {}))
+        return await self._adrive(_runs.continued(self, thread, "retry", lambda _engine: {}))
 
     def _resumed(self, thread: str, answers: Any, answer: Any) -> Run:
         return _runs.continued(self, thread, "resume", lambda engine: _answers(engine, answers, answer))
@@ -252,7 +254,7 @@ class Runtime(Generic[S]):
                 if mode in wanted:
                     yield item if single else (mode, item)
 
-    def _iterate(self, input: Any, thread: str | None, watch: Watch, *, events: bool) -> Any:
+    def _iterate(self, input: Any, thread: str | None, watch: Watch, *, events: bool) -> Generator[Any, None, None]:
         run = _runs.begin(self, input, thread, listen=events, watch=watch)
         driver = SyncDriver(run.scope, run.engine.limits)
         try:
@@ -262,7 +264,9 @@ class Runtime(Generic[S]):
             raise
         run.ended(status)
 
-    async def _aiterate(self, input: Any, thread: str | None, watch: Watch, *, events: bool) -> Any:
+    async def _aiterate(
+        self, input: Any, thread: str | None, watch: Watch, *, events: bool
+    ) -> AsyncGenerator[Any, None]:
         from contextlib import aclosing
 
         from graphrt._drivers.aio import AioDriver
@@ -278,13 +282,17 @@ class Runtime(Generic[S]):
             raise
         run.ended(driver.status)
 
-    def _iterate_live(self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]) -> Any:
+    def _iterate_live(
+        self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]
+    ) -> Generator[Any, None, None]:
         from graphrt._drivers.live import iterate_live
 
         run = _runs.begin(self, input, thread, listen="events" in wanted, watch=watch)
         yield from iterate_live(run, lambda watcher: SyncDriver(run.scope, run.engine.limits, watcher))
 
-    async def _aiterate_live(self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]) -> Any:
+    async def _aiterate_live(
+        self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]
+    ) -> AsyncGenerator[Any, None]:
         from contextlib import aclosing
 
         from graphrt._drivers.aio import AioDriver
@@ -375,7 +383,7 @@ class Runtime(Generic[S]):
     def _the_loop(self) -> LoopThread:
         assert self._lock is not None  # noqa: S101 - set before this method is handed out
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or self._loop.pid != os.getpid():
                 from graphrt._drivers.loop_thread import LoopThread
 
                 self._loop = LoopThread()
@@ -386,7 +394,7 @@ class Runtime(Generic[S]):
         for control in list(self._active.values()):
             control.cancel("the runtime was closed")
         loop, self._loop = self._loop, None
-        if loop is not None:
+        if loop is not None and loop.pid == os.getpid():
             loop.close()
         if self._owns_store and self.store is not None and not self._active:
             self.store.close()
@@ -398,7 +406,7 @@ def _new_id() -> str:
     return uuid4().hex
 
 
-def _checked(limits: Limits) -> Limits:
+def _checked(limits: Any) -> Limits:
     if not isinstance(limits, Limits):
         raise InputError(f"limits= must be Limits(...), not {limits!r}.", code="bad-limit", fix="Pass Limits(...).")
     found = list(limits.problems())
@@ -425,7 +433,7 @@ def _answers(engine: Engine, answers: Any, answer: Any) -> Mapping[str, Any]:
     questions = engine.open_interrupts()
     where = engine.where()
     known = "; ".join(f"{q.id} asked by {q.node!r}: {q.payload!r}" for q in questions)
-    if answer is not UNSET or not isinstance(answers, Mapping):
+    if answer is not UNSET or not is_mapping(answers):
         single = answer if answer is not UNSET else answers
         if single is UNSET:
             raise InputError(
@@ -452,5 +460,3 @@ def _answers(engine: Engine, answers: Any, answer: Any) -> Mapping[str, Any]:
     if not answers:
         raise InputError("resume() was given no answer.", code="no-answer", where=where, known=known, fix="Pass one.")
     return dict(answers)
-
-

@@ -41,7 +41,7 @@ class Journal:
             at: Seconds since the epoch, the same for all of them.
         """
         with self._lock:
-            entries = []
+            entries: list[Entry] = []
             for path, event in logged:
                 self.seq += 1
                 cause = self._causes.get(path, self._causes.get("", 0))

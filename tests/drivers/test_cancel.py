@@ -29,7 +29,7 @@ class Gate:
             self.runs += 1
             self.running.set()
             try:
-                while not self.open.is_set():
+                while not self.open.is_set():  # noqa: ASYNC110 - set from another worker thread
                     await asyncio.sleep(0.001)
             finally:
                 self.ended.set()
@@ -78,7 +78,7 @@ def test_cancel_from_another_task(kind: str) -> None:
     async def main() -> None:
         runtime = Runtime(sequence(("gate", gate.node()), ("last", note("last"))), store="memory:")
         running = asyncio.ensure_future(runtime.arun({}, thread="t"))
-        while not gate.running.is_set():
+        while not gate.running.is_set():  # noqa: ASYNC110 - set from another worker thread
             await asyncio.sleep(0)
 
         assert await runtime.acancel("t")
@@ -192,8 +192,9 @@ def test_sync_tasks_that_did_not_start_never_start(face: str) -> None:
     assert call(face, runtime, "run", {}, thread="t").status == "cancelled"
     assert runs == ["n0"]
     runs.clear()
-    while (result := call(face, runtime, "retry", "t")).status == "cancelled":
-        pass
+    for _ in range(5):
+        result = call(face, runtime, "retry", "t")
+    assert result.status == "completed"
     assert result.state["notes"] == [f"n{i}" for i in range(5)]
     assert runs == [f"n{i}" for i in range(1, 5)]
 

@@ -13,7 +13,7 @@ import pytest
 
 from graphrt import Limits, Runtime
 
-from .support import PATIENCE_S, call, note, parallel, sequence
+from .support import PATIENCE_S, note, parallel, sequence
 
 SHAPES = ["alone", "beside", "nested", "timeout"]
 
@@ -47,10 +47,7 @@ def test_what_is_no_exception_passes_through_and_the_thread_is_cancelled(
     runtime = Runtime(shaped(shape, anode if kind == "async" else node), store="memory:", sinks=[entries.append])
 
     with pytest.raises(cls):
-        if face == "sync":
-            runtime.run({}, thread="t")
-        else:
-            drive_despite(runtime)
+        runtime.run({}, thread="t") if face == "sync" else drive_despite(runtime)
 
     assert runtime.state("t").status == "cancelled"
     assert [type(e.event).__name__ for e in entries][-1] == "RunCancelled"
@@ -210,6 +207,11 @@ def test_a_cancelled_asyncio_task_ends_its_nodes_first(shape: str, context: bool
     asyncio.run(main())
 
 
+async def in_time(run: Any) -> Any:
+    async with asyncio.timeout(0.01):
+        return await run
+
+
 @pytest.mark.parametrize("store", [None, "memory:"])
 @pytest.mark.parametrize("shape", ["alone", "beside", "nested"])
 def test_asyncio_timeout_around_a_run_is_a_timeout_error(shape: str, store: Any) -> None:
@@ -217,9 +219,9 @@ def test_asyncio_timeout_around_a_run_is_a_timeout_error(shape: str, store: Any)
         await asyncio.sleep(60)
 
     async def main() -> None:
+        run = Runtime(shaped(shape, node), store=store).arun({})
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await Runtime(shaped(shape, node), store=store).arun({})
+            await in_time(run)
         await asyncio.sleep(0)
 
     asyncio.run(main())

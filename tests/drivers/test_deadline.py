@@ -27,7 +27,7 @@ def stop() -> Any:
 
 def endless(kind: str, stop: threading.Event) -> Any:
     async def wait(state: Any) -> Any:
-        while not stop.is_set():
+        while not stop.is_set():  # noqa: ASYNC110 - set from another worker thread
             await asyncio.sleep(0.001)
         return {"notes": ["slow"]}
 
@@ -99,9 +99,7 @@ def test_a_run_in_time_is_not_disturbed(face: str) -> None:
 def test_a_nodes_timeout_that_comes_first_is_a_timeout(face: str, kind: str, stop: threading.Event) -> None:
     from graphrt import NodeError
 
-    graph = sequence(
-        ("slow", endless(kind, stop)), slow={"timeout_s": 0.01}, limits=Limits(deadline_s=60, grace_s=0.1)
-    )
+    graph = sequence(("slow", endless(kind, stop)), slow={"timeout_s": 0.01}, limits=Limits(deadline_s=60, grace_s=0.1))
 
     with pytest.raises(NodeError) as caught:
         call(face, graph, "run", {})

@@ -187,8 +187,12 @@ def test_leaving_in_the_middle_of_a_superstep_with_several_tasks() -> None:
 def test_an_exception_of_the_reader_ends_the_run() -> None:
     runtime = Runtime(three([]), store="memory:")
 
-    with pytest.raises(ZeroDivisionError), closing(runtime.steps({}, thread="t")) as steps:
-        for _ in steps:
-            1 / 0  # noqa: B018 - that is the exception
+    def read() -> None:
+        with closing(runtime.steps({}, thread="t")) as steps:
+            for _ in steps:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        read()
 
     assert runtime.state("t").status == "cancelled"

@@ -29,7 +29,7 @@ class Held:
     def node(self) -> Any:
         async def wait(state: Any) -> Any:
             self.running.set()
-            while not self.go.is_set():
+            while not self.go.is_set():  # noqa: ASYNC110 - set from another worker thread
                 await asyncio.sleep(0.001)
             return {"notes": ["held"]}
 
@@ -230,7 +230,7 @@ def test_background_tasks_that_a_node_leaves_are_cancelled_at_the_end_of_a_sync_
 def test_a_forked_process_can_run_graphs() -> None:
     """Before the fork worker threads and the private loop were in use; after it they are gone, and made again."""
     code = """
-        import asyncio, faulthandler, os, sys, warnings
+        import asyncio, os, signal, warnings
         warnings.simplefilter("ignore", DeprecationWarning)
         from typing import Annotated, TypedDict
         from graphrt import END, START, GraphBuilder, Runtime
@@ -261,7 +261,7 @@ def test_a_forked_process_can_run_graphs() -> None:
             all_of_them()
             pid = os.fork()
             if pid == 0:
-                faulthandler.dump_traceback_later(10, exit=True)
+                signal.alarm(10)
                 all_of_them()
                 os._exit(0)
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed or hung"

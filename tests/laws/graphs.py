@@ -68,14 +68,16 @@ def pick(draw: Draw, *choices: Any) -> Any:
 class Maker:
     """Draws the parts of one graph, which have to know of each other."""
 
-    def __init__(self, draw: Draw, *, fatal: bool, mistakes: bool) -> None:
+    def __init__(self, draw: Draw, *, fatal: bool, mistakes: bool, narrow: bool) -> None:
         self.draw = draw
         self.fatal = fatal
+        self.narrow = narrow
         self.wild = mistakes and chance(draw, 20)
         self.names = tuple(NAMES[: draw(st.integers(2, 7))])
         self.deaf = tuple(name for name in self.names if chance(draw, 35 if self.wild else 10))
         self.style: Style = pick(draw, *STYLES)
-        palette = draw(st.lists(st.sampled_from(PALETTE), min_size=1, max_size=6, unique=True))
+        choices = [each for each in PALETTE if not (narrow and each[2])]
+        palette = draw(st.lists(st.sampled_from(choices), min_size=1, max_size=6, unique=True))
         self.fields = tuple(self.field(*each) for each in palette)
 
     def field(self, name: str, reducer: Reducer, ephemeral: bool) -> Field:
@@ -108,7 +110,7 @@ class Maker:
     def onward(self, place: int) -> str:
         """A node or END; mostly further on than *place*, so that most graphs move towards their end."""
         later = self.names[place + 1 :] or (END,)
-        return str(pick(self.draw, END, *later * 6, *self.names))
+        return str(pick(self.draw, END, *later * (2 if self.narrow else 6), *self.names))
 
     def send(self) -> SendTo:
         hearing = [name for name in self.names if name not in self.deaf]
@@ -130,7 +132,7 @@ class Maker:
             each = pick(self.draw, *shared, *owned) if shared or owned else None
             if each is not None and each.name not in found:
                 reads = pick(self.draw, None, *(other.name for other in self.fields))
-                alone = each in owned and each.reducer != "mix" and chance(self.draw, 20)
+                alone = each in owned and each.reducer != "mix" and chance(self.draw, 30)
                 op: Op = pick(self.draw, "delete", "overwrite") if alone else "set"
                 found[each.name] = Write(each.name, self.draw(st.integers(0, 5)), reads, op)
         return tuple(found.values())
@@ -141,7 +143,7 @@ class Maker:
         return (*sends, *plain) if chance(self.draw, 30) else (*plain, *sends)
 
     def turn(self, place: int, *, fails: bool) -> Turn:
-        goto = self.goto(place) if chance(self.draw, 35 if self.wild else 22) else None
+        goto = self.goto(place) if chance(self.draw, 35 if self.wild else 8 if self.narrow else 22) else None
         return Turn(self.writes(place), goto, fails and chance(self.draw, 40))
 
     def node(self, place: int) -> Node:
@@ -176,7 +178,8 @@ class Maker:
         return Conditional(src, Router(answers, reads, self.draw(st.integers(0, 3))), routes, default)
 
     def answer(self, labels: tuple[str, ...]) -> Answer:
-        shape = pick(self.draw, *("label",) * 5, *("labels",) * 2, *("sends",) * 3, *("none",) * self.wild)
+        plain = 15 if self.narrow else 5
+        shape = pick(self.draw, *("label",) * plain, *("labels",) * 2, *("sends",) * 3, *("none",) * self.wild)
         if shape == "label":
             return str(pick(self.draw, *labels))
         if shape == "labels":
@@ -190,11 +193,12 @@ class Maker:
         conditionals: list[Conditional] = []
         for place, src in enumerate((None, *self.names), -1):
             ends = 0 if src is None else 12 if any(src in join.sources for join in joins) else 1
+            most = 1 if self.narrow else 3
             shape = pick(self.draw, *("static",) * 5, *("conditional",) * (1 if src is None else 3), *("none",) * ends)
             if shape == "conditional":
-                conditionals += [self.conditional(src, place) for _ in range(pick(self.draw, 1, 1, 1, 2))]
+                conditionals += [self.conditional(src, place) for _ in range(min(most, pick(self.draw, 1, 1, 1, 2)))]
             elif shape == "static":
-                for _ in range(pick(self.draw, 1, 2, 3)):
+                for _ in range(self.draw(st.integers(1, most))):
                     later = self.names[place + 1 :] or (END,)
                     dst = str(pick(self.draw, *later * 6, *self.names))
                     if (src, dst) not in static and (src, dst) not in arcs:
@@ -204,7 +208,7 @@ class Maker:
     def joins(self) -> tuple[Join, ...]:
         found: list[Join] = []
         taken: set[tuple[str, str]] = set()
-        for _ in range(pick(self.draw, 0, 1, 1, 2)):
+        for _ in range(pick(self.draw, 0, 0, 0, 1) if self.narrow else pick(self.draw, 0, 1, 1, 2)):
             dst = str(pick(self.draw, *reversed(self.names)))
             others = [name for name in self.names if name != dst and (name, dst) not in taken]
             sources = (
@@ -223,19 +227,20 @@ class Maker:
 
     def caps(self) -> Caps:
         steps = pick(self.draw, 12, 20, 5)
-        return Caps(steps, pick(self.draw, 50, None, 4, 2), pick(self.draw, 2, 4) if chance(self.draw, 12) else 40)
+        return Caps(steps, pick(self.draw, 50, None, 4, 2), pick(self.draw, 2, 3, 4) if chance(self.draw, 15) else 40)
 
 
 @st.composite
-def graphs(draw: Draw, *, fatal: bool = True, mistakes: bool = True) -> Graph:
+def graphs(draw: Draw, *, fatal: bool = True, mistakes: bool = True, narrow: bool = False) -> Graph:
     """A description.
 
     Args:
         draw: Hypothesis.
         fatal: Whether nodes without an `on_error` route may fail.
         mistakes: Whether some routers and gotos may name what no task can start at.
+        narrow: Whether most supersteps have one task, as the fast path wants it.
     """
-    maker = Maker(draw, fatal=fatal, mistakes=mistakes)
+    maker = Maker(draw, fatal=fatal, mistakes=mistakes, narrow=narrow)
     nodes = tuple(maker.node(place) for place in range(len(maker.names)))
     joins = maker.joins()
     static, conditionals = maker.edges(joins)

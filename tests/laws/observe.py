@@ -14,9 +14,9 @@ from graphrt import Runtime
 from graphrt.errors import GraphrtError
 
 from .build import NodeKind, Pace, Script, build, to_plain
-from .description import Graph, thaw
+from .description import MISSING, Graph, State, thaw
 from .model import Result, Superstep, first_state
-from .model_fold import Task
+from .model_fold import Task, fold
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def check(expected: Result, seen: Observed) -> None:
     before = first_state(seen.graph)
     for group, each in zip(groups, expected.supersteps, strict=True):
         same(to_plain(seen.graph, group[0].before), before, "state before")
-        check_superstep(each, group, seen.graph)
+        check_superstep(each, group, seen.graph, before)
         before = each.state
 
 
@@ -157,10 +157,16 @@ def check_end(expected: Result, seen: Observed) -> None:
         assert any(named <= set(f.nodes) for f in offered), (offered, named)
 
 
-def check_superstep(expected: Superstep, group: list[Any], graph: Graph) -> None:
-    """Outcomes and updates in task order, the committed state after the last, and states that chain."""
+def check_superstep(expected: Superstep, group: list[Any], graph: Graph, before: State) -> None:
+    """Outcomes and updates in task order, the committed state after the last, and cumulative states that chain."""
     same([step.outcome for step in group], list(expected.outcomes), "outcomes")
     same([set(step.update or ()) for step in group], [set(update) for update in expected.updates], "updates")
     same(to_plain(graph, group[-1].after), expected.state, "committed state")
-    for step, following in itertools.pairwise(group):
-        same(to_plain(graph, step.after), to_plain(graph, following.before), "state after a step and before the next")
+    start = before
+    for count, step in enumerate(group, 1):
+        same(to_plain(graph, step.before), before, "state before a step")
+        after = fold(graph, start, list(expected.updates[:count]))
+        same(to_plain(graph, step.after), after, "state after a step")
+        changed = {name for name in {*before, *after} if before.get(name, MISSING) != after.get(name, MISSING)}
+        assert changed <= set(step.diff.changed), f"the diff does not tell of {changed}"
+        before = after

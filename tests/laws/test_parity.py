@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from graphrt.errors import GraphrtError
 
-from . import observe
+from . import laws, observe
 from .build import NodeKind, Pace, Script, build
 from .description import Graph
 from .graphs import graphs
@@ -53,6 +55,14 @@ def test_every_driver_writes_the_same_journal(nodes: NodeKind, graph: Graph) -> 
 
     for verb in get_args(Verb):
         assert journal_of(graph, verb, nodes) == expected, verb
+
+
+@given(graph=graphs(fatal=False), chance=st.randoms(use_true_random=False))
+def test_the_scripted_driver_writes_it_too_in_any_order_of_completion(graph: Graph, chance: random.Random) -> None:
+    expected = journal_of(graph, "run", "sync")
+
+    assert laws.journal_of(graph) == expected
+    laws.order(graph, chance)
 
 
 @given(graph=graphs(fatal=False))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import Any
 
 import pytest
 from hypothesis import event, given, target
+from hypothesis import strategies as st
 
 from graphrt.errors import GraphrtError
 
-from . import observe
+from . import laws, observe
 from .build import Pace, Script, build, to_plain
-from .description import Graph, Value
+from .description import Field, Graph, Value
 from .graphs import graphs, joined_graphs
 from .model import Result, interpret
 from .model_fold import Update
+
+EITHER = st.one_of(graphs(narrow=True), graphs())
+"""Mostly one task at a time, so that the fast path is taken, or anything."""
 
 
 def describe(graph: Graph, result: Result) -> None:
@@ -28,18 +33,12 @@ def describe(graph: Graph, result: Result) -> None:
 
 @given(graph=graphs())
 def test_steps_of_a_sync_run_are_those_of_the_model(graph: Graph) -> None:
-    result = interpret(graph)
-    describe(graph, result)
-
-    observe.check(result, observe.observe(graph, nodes="sync"))
+    describe(graph, laws.reference(graph))
 
 
 @given(graph=joined_graphs())
 def test_joins_fire_when_those_of_the_model_do(graph: Graph) -> None:
-    result = interpret(graph)
-    describe(graph, result)
-
-    observe.check(result, observe.observe(graph))
+    describe(graph, laws.reference(graph))
 
 
 @given(graph=graphs())
@@ -47,22 +46,31 @@ def test_steps_of_an_async_run_are_those_of_the_model(graph: Graph) -> None:
     observe.check(interpret(graph), observe.aobserve(graph, nodes="async"))
 
 
-@given(graph=graphs())
+@given(graph=EITHER)
 def test_the_state_at_the_end_is_that_of_the_model_when_nobody_listens(graph: Graph) -> None:
     """No store, no sink, no steps: the straight path."""
-    expected = interpret(graph)
-    script = Script(graph, Pace())
-    compiled = build(graph, script)
+    laws.straight_end(graph)
 
-    if expected.status == "failed":
-        with pytest.raises(GraphrtError) as raised:
-            compiled.run(observe.given(graph))
-        assert type(raised.value).__name__ in {failure.kind for failure in expected.failures}
-    else:
-        result = compiled.run(observe.given(graph))
-        assert result.status == "completed"
-        assert to_plain(graph, result.state) == expected.state
-        assert result.steps == len(expected.supersteps)
+
+@given(graph=EITHER)
+def test_steps_are_those_of_the_model_when_nobody_keeps_a_journal(graph: Graph) -> None:
+    """The straight path with a tape."""
+    describe(graph, laws.straight_steps(graph))
+
+
+@pytest.mark.parametrize("silent", [True, False])
+@given(graph=EITHER)
+def test_states_that_nodes_keep_stay_what_they_were(silent: bool, graph: Graph) -> None:
+    laws.ownership(graph, silent=silent)
+
+
+@given(graph=EITHER)
+def test_a_graph_as_a_node_of_another_ends_where_the_model_does(graph: Graph) -> None:
+    laws.nesting(dataclasses.replace(graph, fields=tuple(lasting(each) for each in graph.fields)))
+
+
+def lasting(field: Field) -> Field:
+    return dataclasses.replace(field, ephemeral=False)
 
 
 @given(graph=graphs())

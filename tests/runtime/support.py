@@ -15,7 +15,7 @@ from typing import Annotated, Any, NotRequired
 import pydantic
 import typing_extensions as te
 
-from graphrt import END, START, CompiledGraph, Context, GraphBuilder, Limits, RunResult, Runtime, Step
+from graphrt import END, START, CompiledGraph, Context, GraphBuilder, Limits, RunResult, Runtime, Step, UpdateError
 from graphrt.reducers import add, append
 
 Returned = Any
@@ -139,7 +139,10 @@ def _takes_context(fn: Callable[..., Any]) -> bool:
 
 
 def sequence(
-    *nodes: tuple[str, Callable[..., Any]], state: Any = None, limits: Limits | None = None, **policies: Mapping[str, Any]
+    *nodes: tuple[str, Callable[..., Any]],
+    state: Any = None,
+    limits: Limits | None = None,
+    **policies: Mapping[str, Any],
 ) -> CompiledGraph[Any, Any]:
     """START, the nodes one after another, END."""
     g: GraphBuilder[Any, Any] = GraphBuilder(state if state is not None else general())
@@ -169,3 +172,8 @@ def parallel(
 def note(text: str) -> Callable[[Any], dict[str, Any]]:
     """A node that notes *text*."""
     return lambda state: {"notes": [text]}
+
+
+def only_mutated(error: UpdateError) -> None:
+    """The one error that may tell of a change."""
+    assert error.code == "mutated-state"

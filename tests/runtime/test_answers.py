@@ -203,7 +203,7 @@ def test_without_a_store_there_are_no_threads(face: Face) -> None:
         lambda: face.resume(runtime, "t", 1),
         lambda: face.retry(runtime, "t"),
         lambda: runtime.state("t"),
-        lambda: runtime.threads(),
+        runtime.threads,
         lambda: runtime.delete_thread("t"),
     ]
     for verb in verbs:

@@ -144,7 +144,7 @@ def test_retry_after_a_reducer_error_runs_exactly_the_tasks_that_wrote_the_field
         state=state_class("pydantic", v=(Annotated[int, picky], 0), w=(int, 0)),
     )
     runtime = Runtime(graph, store="memory:")
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the class is asserted below
+    with pytest.raises(Exception) as caught:
         face.run(runtime, {}, thread="t")
     ran.clear()
     mood["broken"] = False

@@ -203,7 +203,9 @@ def test_a_reducer_that_refuses_the_input_of_a_finished_thread_is_an_error_of_gr
     assert face.run(runtime, {"v": 2}, thread="t").state.v == 3
 
 
-def test_an_entry_router_that_fails_on_a_finished_thread_keeps_nothing_of_the_input_or_can_be_retried(face: Face) -> None:
+def test_an_entry_router_that_fails_on_a_finished_thread_keeps_nothing_of_the_input_or_can_be_retried(
+    face: Face,
+) -> None:
     """All of it or nothing: either the input is not kept, or the thread is failed and retry asks the router again."""
     g = GraphBuilder(general())
     g.add_node("a", note("a")).add_edge("a", END)

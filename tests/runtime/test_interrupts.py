@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -82,8 +83,7 @@ def test_several_questions_of_one_node_come_one_after_another(face: Face, made: 
 
     runtime = runtime_of(sequence(("node", made(node))))
     ids = [face.run(runtime, {}, thread="t").interrupts[0].id]
-    for answer in (1, 2):
-        ids.append(face.resume(runtime, "t", answer).interrupts[0].id)
+    ids += [face.resume(runtime, "t", answer).interrupts[0].id for answer in (1, 2)]
 
     assert get(face.resume(runtime, "t", 3).state, "x") == [1, 2, 3]
     assert len(set(ids)) == 3
@@ -275,10 +275,8 @@ def test_another_payload_on_re_execution_is_a_divergence(face: Face, made: Any) 
 
 def test_swallowing_the_pause_is_a_node_error(face: Face, made: Any) -> None:
     def node(state: Any, ctx: Any) -> Any:
-        try:
+        with contextlib.suppress(BaseException):  # that is the mistake
             ctx.interrupt("?")
-        except BaseException:  # noqa: BLE001, S110 - that is the mistake
-            pass
         return {"x": "went on"}
 
     with pytest.raises(NodeError) as caught:

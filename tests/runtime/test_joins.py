@@ -55,9 +55,7 @@ def looping_join(rounds: int) -> Any:
     g = builder("a", "b")
     g.add_node("join", lambda s: {"notes": ["join"], "n": 1})
     g.add_edge(START, "a").add_edge(START, "b").add_join(["a", "b"], "join")
-    g.add_conditional_edges(
-        "join", lambda s: ["a", "b"] if s["n"] < rounds else END, ["a", "b", END]
-    )
+    g.add_conditional_edges("join", lambda s: ["a", "b"] if s["n"] < rounds else END, ["a", "b", END])
     return g.compile()
 
 

@@ -14,7 +14,7 @@ from .support import Face, as_kind, get, note, parallel, sequence
 AT_ONCE: dict[str, Any] = {"wait_initial_s": 0.0}
 
 
-class Status(Exception):
+class StatusError(Exception):
     """What an HTTP client raises."""
 
     def __init__(self, status: int, **data: Any) -> None:
@@ -23,7 +23,7 @@ class Status(Exception):
         self.__dict__.update(data)
 
 
-class Answered(Exception):
+class AnsweredError(Exception):
     """What a client raises that keeps the status on its response."""
 
     def __init__(self, status: int, headers: Any = None) -> None:
@@ -91,12 +91,12 @@ PASSING = [
     TimeoutError(),
     OSError("network"),
     RuntimeError("odd"),
-    *[Status(code) for code in (408, 409, 425, 429, 500, 502, 503, 504, 529)],
-    Answered(429),
-    Answered(500),
+    *[StatusError(code) for code in (408, 409, 425, 429, 500, 502, 503, 504, 529)],
+    AnsweredError(429),
+    AnsweredError(500),
     RateLimitError("busy"),
     TransientModelError("down"),
-    ExceptionGroup("all pass", [ConnectionError(), Status(503)]),
+    ExceptionGroup("all pass", [ConnectionError(), StatusError(503)]),
 ]
 HOPELESS = [
     ValueError(),
@@ -108,9 +108,9 @@ HOPELESS = [
     FileNotFoundError(),
     PermissionError(),
     AssertionError(),
-    *[Status(code) for code in (400, 401, 403, 404, 410, 422)],
-    Answered(400),
-    Answered(404),
+    *[StatusError(code) for code in (400, 401, 403, 404, 410, 422)],
+    AnsweredError(400),
+    AnsweredError(404),
     AuthenticationError("key"),
     BadRequestError("no"),
     HarnessError("unknown"),
@@ -209,10 +209,10 @@ def test_without_jitter_the_whole_bound_is_waited(face: Face) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        Status(429, retry_after_s=0.003),
-        Status(429, retry_after=0.003),
-        Answered(503, {"retry-after": "0.003"}),
-        Answered(503, {"Retry-After": "0.003"}),
+        StatusError(429, retry_after_s=0.003),
+        StatusError(429, retry_after=0.003),
+        AnsweredError(503, {"retry-after": "0.003"}),
+        AnsweredError(503, {"Retry-After": "0.003"}),
         RateLimitError("busy", retry_after_s=0.003),
     ],
     ids=name_of,
@@ -221,9 +221,11 @@ def test_what_the_server_asks_to_wait_is_waited_even_beyond_the_bound(face: Face
     assert waits(face, RetryPolicy(2, wait_initial_s=0.0, wait_max_s=0.001), [error]) == [0.003]
 
 
-@pytest.mark.parametrize("hint", ["soon", "Wed, 21 Oct 2026 07:28:00 GMT", -1, float("nan"), float("inf"), True], ids=repr)
+@pytest.mark.parametrize(
+    "hint", ["soon", "Wed, 21 Oct 2026 07:28:00 GMT", -1, float("nan"), float("inf"), True], ids=repr
+)
 def test_a_hint_that_cannot_be_read_is_ignored(face: Face, hint: Any) -> None:
-    assert waits(face, RetryPolicy(2, **AT_ONCE), [Status(429, retry_after=hint)]) == [0.0]
+    assert waits(face, RetryPolicy(2, **AT_ONCE), [StatusError(429, retry_after=hint)]) == [0.0]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -234,7 +236,10 @@ def test_a_bad_update_is_not_retried_unless_asked(face: Face, kind: str) -> None
         seen.append(ctx.attempt)
         return {"nope": 1}
 
-    for policy, attempts in ((RetryPolicy(3, **AT_ONCE), [1]), (RetryPolicy(2, retry_on=UpdateError, **AT_ONCE), [1, 2])):
+    for policy, attempts in (
+        (RetryPolicy(3, **AT_ONCE), [1]),
+        (RetryPolicy(2, retry_on=UpdateError, **AT_ONCE), [1, 2]),
+    ):
         seen.clear()
         with pytest.raises(UpdateError):
             face.run(sequence(("node", as_kind(kind, node)), node={"retry": policy}), {})
@@ -244,7 +249,9 @@ def test_a_bad_update_is_not_retried_unless_asked(face: Face, kind: str) -> None
 def test_retry_of_the_thread_gives_all_attempts_again(face: Face) -> None:
     seen: list[int] = []
     errors: list[Exception] = [ConnectionError()] * 3
-    runtime = Runtime(sequence(("node", flaky(errors, seen)), node={"retry": RetryPolicy(2, **AT_ONCE)}), store="memory:")
+    runtime = Runtime(
+        sequence(("node", flaky(errors, seen)), node={"retry": RetryPolicy(2, **AT_ONCE)}), store="memory:"
+    )
     with pytest.raises(NodeError):
         face.run(runtime, {}, thread="t")
 

@@ -12,10 +12,10 @@ from graphrt import END, START, Command, GraphBuilder, RouteError, Runtime, Send
 from .support import Face, general, get, note
 
 
-def branching(router: Any, routes: Any, first: Any = note("first"), **options: Any) -> Any:
+def branching(router: Any, routes: Any, first: Any = None, **options: Any) -> Any:
     """first, then where *router* says: a, b or c."""
     g = GraphBuilder(general())
-    g.add_node("first", first)
+    g.add_node("first", first or note("first"))
     for name in ("a", "b", "c"):
         g.add_node(name, note(name))
         g.add_edge(name, END)
@@ -63,7 +63,9 @@ def test_a_router_sees_the_folded_state(face: Face, kind: str) -> None:
     g = GraphBuilder(general(kind))
     g.add_node("count", lambda s: {"n": 1})
     g.add_edge(START, "count")
-    g.add_conditional_edges("count", lambda s: "again" if get(s, "n") < 3 else "enough", {"again": "count", "enough": END})
+    g.add_conditional_edges(
+        "count", lambda s: "again" if get(s, "n") < 3 else "enough", {"again": "count", "enough": END}
+    )
 
     result = face.run(g.compile(), {})
 
@@ -115,7 +117,9 @@ def test_a_conditional_entry_chooses_on_the_input(face: Face) -> None:
     ],
     ids=repr,
 )
-def test_a_router_that_says_nonsense_is_a_route_error_and_nothing_is_committed(face: Face, said: Any, code: str) -> None:
+def test_a_router_that_says_nonsense_is_a_route_error_and_nothing_is_committed(
+    face: Face, said: Any, code: str
+) -> None:
     runtime = Runtime(branching(lambda s: said, {"a": "a"}), store="memory:")
 
     with pytest.raises(RouteError) as caught:

@@ -129,7 +129,9 @@ def test_max_concurrency_bounds_the_tasks_that_run_at_once(face: Face, made: Any
 
 
 @pytest.mark.parametrize("bound", [1, 2, None])
-def test_failures_that_are_handled_do_not_stop_the_others_under_a_bound(face: Face, made: Any, bound: int | None) -> None:
+def test_failures_that_are_handled_do_not_stop_the_others_under_a_bound(
+    face: Face, made: Any, bound: int | None
+) -> None:
     def work(state: Any, ctx: Any) -> Any:
         if ctx.arg % 2:
             raise ValueError(ctx.arg)

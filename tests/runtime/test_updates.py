@@ -119,7 +119,9 @@ def test_the_annotated_second_parameter_of_a_reducer_is_what_values_are_checked_
 
     state = state_class(kind, letters=(Annotated[int, count], 0))
 
-    assert get(face.run(sequence(("a", lambda s: {"letters": "abc"}), state=state), {"letters": 1}).state, "letters") == 4
+    assert (
+        get(face.run(sequence(("a", lambda s: {"letters": "abc"}), state=state), {"letters": 1}).state, "letters") == 4
+    )
     with pytest.raises(UpdateError):
         face.run(sequence(("a", lambda s: {"letters": 3}), state=state), {"letters": 1})
 

@@ -6,15 +6,16 @@ A superstep with one task is awaited in the caller's own task; several sync task
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, final
 
-from graphrt._drivers.crew import Crew, Ended, Escaped
+from graphrt._drivers.acrew import AioCrew
+from graphrt._drivers.crew import Crew, Ended
 from graphrt._drivers.invoke import afinish, ainvoke, failed, invoke
 from graphrt._drivers.scope import Scope, monotonic
 from graphrt._drivers.sync import _SHOWN, SyncDriver, Watcher
-from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
+from graphrt._engine.task import STOPPED, Failed, Task
 from graphrt._engine.trace import Step
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
 from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC
@@ -25,30 +26,14 @@ from graphrt.limits import Limits
 class AioDriver:
     """Drives one run on the running loop, its nested graphs included."""
 
-    __slots__ = (
-        "_bell",
-        "_crew",
-        "_ended",
-        "_limits",
-        "_open",
-        "_running",
-        "_waiting",
-        "scope",
-        "status",
-        "watcher",
-    )
+    __slots__ = ("_acrew", "_crew", "_limits", "scope", "status", "watcher")
 
     def __init__(self, scope: Scope, limits: Limits, watcher: Watcher | None = None) -> None:
         self.scope = scope
         self.watcher = watcher
         self._limits = limits
         self._crew: Crew | None = None
-        self._bell: asyncio.Future[None] | None = None
-        self._ended: deque[Ended] = deque()
-        self._running: dict[Task, asyncio.Task[Any]] = {}
-        self._waiting: deque[Task] = deque()
-        """Started, and held back by max_concurrency."""
-        self._open = 0
+        self._acrew: AioCrew | None = None
         self.status: str | None = None
         """The result of the flow that `iterate` drove to its end."""
 
@@ -172,9 +157,8 @@ class AioDriver:
         node = task.node
         if not node.is_async and node.child is None:
             if task.timeout_s is not None:
-                return await asyncio.get_running_loop().run_in_executor(None, self._the_crew().alone, task)
-            reply = invoke(self.scope, task, self._nested_sync)
-            return reply
+                return await self._the_acrew().alone(task)
+            return invoke(self.scope, task, self._nested_sync)
         return await self._halting(task)
 
     async def _halting(self, task: Task) -> Any:
@@ -191,7 +175,7 @@ class AioDriver:
                 current.cancel()
 
         def halt() -> None:
-            loop.call_soon_threadsafe(cancel)
+            _soon(loop, cancel)
 
         control.on_halt.append(halt)
         try:
@@ -218,102 +202,30 @@ class AioDriver:
     # -- several tasks -------------------------------------------------------------------------------------------
 
     def _start(self, tasks: Sequence[Task]) -> None:
-        self._open += len(tasks)
-        mixed = any(task.node.is_async or task.node.child is not None for task in tasks)
-        if not mixed and not self._running and self._limits.max_concurrency is None:
-            self._the_crew().start(tasks)
-            return
-        limit = self._limits.max_concurrency
-        for task in tasks:
-            if limit is not None and len(self._running) >= limit:
-                self._waiting.append(task)
-            else:
-                self._launch(task)
-
-    def _launch(self, task: Task) -> None:
-        self._running[task] = asyncio.get_running_loop().create_task(self._body(task, task.attempt))
-
-    async def _body(self, task: Task, attempt: int) -> None:
-        reply: Any
-        try:
-            wait_s = task.extra.delay_s if task.extra is not None else 0.0
-            if wait_s > 0.0:
-                task.more().delay_s = 0.0
-                await asyncio.sleep(wait_s)
-            if task.node.is_async or task.node.child is not None:
-                reply = await ainvoke(self.scope, task, self._nested)
-            else:
-                reply = await self._on_worker(task)
-        except asyncio.CancelledError:
-            reply = STOPPED
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            reply = Escaped(error)
-        self._ended.append((task, attempt, reply))
-        self._running.pop(task, None)
-        if reply.__class__ not in _ODD:
-            self._launch_waiting()
-        bell = self._bell
-        if bell is not None and not bell.done() and (not self._running or reply.__class__ in _ODD):
-            bell.set_result(None)
-
-    def _launch_waiting(self) -> None:
-        limit = self._limits.max_concurrency
-        while self._waiting and (limit is None or len(self._running) < limit):
-            self._launch(self._waiting.popleft())
-
-    async def _on_worker(self, task: Task) -> Any:
-        """Run a sync task beside async ones on a worker thread, so that the loop goes on."""
-        if task.timeout_s is not None:
-            # A crew of its own: several of these wait at the same time.
-            crew = Crew(self.scope, self._nested_sync, None, self._limits.grace_s)
-            try:
-                return await asyncio.to_thread(crew.alone, task)
-            finally:
-                crew.close()
-        return await asyncio.to_thread(invoke, self.scope, task, self._nested_sync)
+        if self._acrew is None and self._limits.max_concurrency is None and all(map(_is_plain_sync, tasks)):
+            self._the_crew().start(tasks)  # nobody on the loop waits for them: the caller takes its share
+        else:
+            self._the_acrew().start(tasks)
 
     async def _collect(self) -> list[Ended]:
         if self._crew is not None and self._crew.open:
-            batch = self._crew.collect()
-            self._open -= len(batch)
-            return batch
-        batch = []
-        control = self.scope.control
-        loop = asyncio.get_running_loop()
-
-        def halt() -> None:
-            loop.call_soon_threadsafe(_ring, self._bell)
-
-        control.on_halt.append(halt)
-        self._launch_waiting()
-        try:
-            while self._running and control.halt is None and not any(e[2].__class__ in _ODD for e in self._ended):
-                self._bell = loop.create_future()
-                await self._bell
-        finally:
-            self._bell = None
-            control.on_halt.remove(halt)
-        while self._ended:
-            one = self._ended.popleft()
-            if one[2].__class__ is Escaped:
-                self._ended.extendleft(reversed(batch))
-                raise one[2].error
-            batch.append(one)
-        self._open -= len(batch)
+            return self._crew.collect()
+        batch = await self._the_acrew().collect()
+        if not batch and self.scope.control.halt is None:
+            raise AssertionError("nothing was started")
         return batch
 
     async def _stop(self) -> list[Ended]:
-        self._waiting.clear()
         batch: list[Ended] = self._crew.stop() if self._crew is not None else []
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
-        batch += [one for one in self._ended if one[2].__class__ is not Escaped]
-        self._ended.clear()
-        self._open = 0
+        if self._acrew is not None:
+            batch += await self._acrew.stop()
+            self._acrew = None
         return batch
+
+    def _the_acrew(self) -> AioCrew:
+        if self._acrew is None:
+            self._acrew = AioCrew(self.scope, self._limits, self._nested_sync, self._nested)
+        return self._acrew
 
     async def _sleep(self, seconds: float) -> None:
         control = self.scope.control
@@ -321,7 +233,7 @@ class AioDriver:
         woken: asyncio.Future[None] = loop.create_future()
 
         def halt() -> None:
-            loop.call_soon_threadsafe(_ring, woken)
+            _soon(loop, _ring, woken)
 
         control.on_halt.append(halt)
         try:
@@ -341,7 +253,15 @@ class AioDriver:
         return self._crew
 
 
-_ODD = frozenset({Failed, TimedOut, Stopped, Escaped})
+def _is_plain_sync(task: Task) -> bool:
+    node = task.node
+    return not node.is_async and node.child is None and task.timeout_s is None
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
+    """Call *call* on the loop, from any worker thread; a loop that is closed has nobody left who waits."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *args)
 
 
 def _ring(bell: asyncio.Future[None] | None) -> None:

@@ -43,6 +43,7 @@ class BoundHarness:
         """Ask the harness; see `graphrt.harness.AgentHarness.run`."""
         scope = self._scope
         if scope.emit is not None and hasattr(self._harness, "stream"):
+            last: Any = None
             async for item in self.stream(prompt, **options):
                 last = item
             reply: AgentReply = last

@@ -34,17 +34,18 @@ class Suspended(BaseException):
 class Context(Generic[D]):
     """What a node is given as its second argument."""
 
-    __slots__ = ("_kept", "_scope", "_task", "arg", "attempt", "done", "suspended")
+    __slots__ = ("_execution", "_kept", "_scope", "_task", "arg", "attempt", "done", "suspended")
 
     def __init__(self, scope: Scope, task: Task) -> None:
         self._scope = scope
         self._task = task
         self.arg: Any = task.arg
         """The argument of the Send that started this task; None on a plain activation."""
+        self._execution = task.execution
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
         self.done: bool = False
-        self.suspended = False
+        self.suspended: bool = False
         self._kept: dict[str, Any] | None = None
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -114,7 +115,7 @@ class Context(Generic[D]):
     def cancelled(self) -> bool:
         """Whether this attempt is not wanted any more: the run halts, or the attempt timed out."""
         task = self._task
-        given_up = task.attempt != self.attempt or task.status > RUNNING
+        given_up = task.execution != self._execution or task.status > RUNNING
         return self.done or given_up or self._scope.control.halt is not None
 
     # -- what the caller passed ----------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ class Context(Generic[D]):
             if task.engine.thread is not None:
                 prefix = task.engine.interrupt_prefix(task)
                 extra.interrupts.append(OpenInterrupt(f"{prefix}{name}", name, self.node, own(payload)))
-        self.suspended: bool = True
+        self.suspended = True
         raise Suspended(name, payload)
 
     @overload

@@ -61,6 +61,8 @@ class Crew:
         self.guarded: dict[Task, tuple[int, float]] = {}
         """Sync tasks with a timeout: attempt, and when it is over."""
         self.closing = False
+        self.patience_s = grace_s
+        """Seconds that `close` waits for busy helpers; none once a stop has waited."""
         scope.control.on_halt.append(self.bell.set)
 
     # -- effects -------------------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ class Crew:
                 task = popleft()
             except IndexError:
                 return
-            attempt = task.attempt
+            execution = task.execution
             if task.plain == CALL_SYNC and not self.scope.timed:
                 try:
                     reply = copy().run(task.fn, task.state)
@@ -147,7 +149,7 @@ class Crew:
                     reply = failed(error)
             else:
                 reply = copy().run(invoke, self.scope, task, self.drive)
-            batch.append((task, attempt, reply))
+            batch.append((task, execution, reply))
             if reply.__class__ in _ODD:
                 return
 
@@ -177,7 +179,10 @@ class Crew:
                     batch.append(one)
             with self.lock:
                 left = self.busy + len(self.running)
-            if left <= 0 or monotonic() >= until:
+            if left <= 0:
+                break
+            if monotonic() >= until:
+                self.patience_s = 0.0
                 break
             self.bell.wait(until - monotonic())
         self.open = 0
@@ -188,11 +193,11 @@ class Crew:
         """Run one sync task that has a timeout, on a worker thread, and wait for it no longer than that."""
         self.open += 1
         self._guard(task)
-        attempt = task.attempt
+        execution = task.execution
         until: float | None = None
         while True:
             for ended, number, reply in self.collect_ready():
-                if ended is task and number == attempt:
+                if ended is task and number == execution:
                     return reply
             if self.scope.control.halt is not None:
                 until = monotonic() + self.grace_s if until is None else until
@@ -227,7 +232,7 @@ class Crew:
             if isinstance(helper, threading.Timer):
                 helper.cancel()
             elif helper is not threading.current_thread():
-                helper.join(self.grace_s if self.busy else None)
+                helper.join(self.patience_s if self.busy else None)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -253,9 +258,9 @@ class Crew:
             return None
 
     def _run(self, task: Task) -> Ended:
-        attempt = task.attempt
+        execution = task.execution
         try:
-            return task, attempt, self.context.copy().run(invoke, self.scope, task, self.drive)
+            return task, execution, self.context.copy().run(invoke, self.scope, task, self.drive)
         finally:
             if self.limit is not None:
                 with self.lock:
@@ -291,19 +296,19 @@ class Crew:
                 continue
             if self.queue:
                 self.reinforce()
-            attempt = task.attempt
+            execution = task.execution
             try:
                 reply = self.context.copy().run(invoke, self.scope, task, self.drive)
             except BaseException as error:  # noqa: BLE001 - the caller raises it
                 reply = Escaped(error)
             with self.lock:
                 self.busy -= 1
-            self.ended.append((task, attempt, reply))
+            self.ended.append((task, execution, reply))
             del task, reply
             self.bell.set()
 
     def _submit(self, task: Task) -> None:
-        attempt = task.attempt
+        execution = task.execution
         running = self.context.copy().run(self.scope.loop().submit, lambda: ainvoke(self.scope, task, None))
         with self.lock:
             self.running[task] = running
@@ -317,7 +322,7 @@ class Crew:
                 self.running.pop(task, None)
                 if self.limit is not None:
                     self.busy -= 1
-            self.ended.append((task, attempt, reply))
+            self.ended.append((task, execution, reply))
             self.bell.set()
 
         running.result.add_done_callback(end)
@@ -326,10 +331,10 @@ class Crew:
 
     def _guard(self, task: Task) -> None:
         """Run *task* on a worker thread of its own, which is abandoned if it takes too long."""
-        attempt = task.attempt
+        execution = task.execution
         with self.lock:
             self.busy += 1
-            self.guarded[task] = (attempt, monotonic() + (task.timeout_s or 0.0))
+            self.guarded[task] = (execution, monotonic() + (task.timeout_s or 0.0))
         context = self.context.copy()
 
         def work() -> None:
@@ -338,12 +343,12 @@ class Crew:
             except BaseException as error:  # noqa: BLE001 - the caller raises it
                 reply = Escaped(error)
             with self.lock:
-                late = self.guarded.get(task, (None,))[0] != attempt
+                late = self.guarded.get(task, (None,))[0] != execution
                 if not late:
                     self.busy -= 1
                     del self.guarded[task]
             if not late:
-                self.ended.append((task, attempt, reply))
+                self.ended.append((task, execution, reply))
                 self.bell.set()
             elif self.scope.record is not None and not self.closing:
                 self.scope.record([(task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.name))])
@@ -362,9 +367,9 @@ class Crew:
         with self.lock:
             over = [task for task, (_, until) in self.guarded.items() if until <= now]
             for task in over:
-                attempt, _ = self.guarded.pop(task)
+                execution, _ = self.guarded.pop(task)
                 self.busy -= 1
-                self.ended.append((task, attempt, TimedOut(task.timeout_s or 0.0)))
+                self.ended.append((task, execution, TimedOut(task.timeout_s or 0.0)))
 
 
 _ODD: Final = frozenset({Failed, TimedOut, Stopped})

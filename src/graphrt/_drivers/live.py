@@ -87,9 +87,9 @@ async def aiterate_live(
             run.ended(await driver.drive(run.flow()))
         except BaseException as error:  # noqa: BLE001 - the reader raises it
             run.broke(error)
-            items.put_nowait(error)
+            loop.call_soon(items.put_nowait, error)  # after what worker threads have put
         else:
-            items.put_nowait(_END)
+            loop.call_soon(items.put_nowait, _END)
 
     worker = loop.create_task(work())
     try:

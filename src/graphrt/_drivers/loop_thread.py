@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, final
@@ -19,6 +21,8 @@ class LoopThread:
     """Runs coroutines for callers on other worker threads."""
 
     def __init__(self) -> None:
+        self.pid = os.getpid()
+        """The process that it runs in: after a fork the child has none."""
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -117,7 +121,8 @@ class Running:
             if self.task is not None:
                 self.task.cancel()
 
-        self._loop.call_soon_threadsafe(cancel)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
+            self._loop.call_soon_threadsafe(cancel)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it has ended; False if *timeout_s* passed before."""

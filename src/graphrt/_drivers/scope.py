@@ -14,9 +14,8 @@ from graphrt._engine.log import Logged
 from graphrt._flows.effects import Control
 
 if TYPE_CHECKING:
-    from graphrt.events import Entry
-
     from graphrt._drivers.loop_thread import LoopThread
+    from graphrt.events import Entry
 
 monotonic = time.monotonic
 _lock = Lock()

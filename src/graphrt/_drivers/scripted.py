@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, final
 
-from graphrt._drivers.invoke import asked, failed, swallowed
 from graphrt._drivers.context import Context, Suspended
+from graphrt._drivers.invoke import asked, failed, swallowed
 from graphrt._drivers.scope import Scope
 from graphrt._engine.task import Task
 from graphrt._engine.trace import Step
@@ -72,8 +72,8 @@ class ScriptedDriver:
                 self._open += effect.tasks
             case Collect():
                 task = self._open.pop(self._choose(self._open))
-                attempt = task.attempt
-                return [(task, attempt, self._call(task))] * self._times
+                execution = task.execution
+                return [(task, execution, self._call(task))] * self._times
             case Stop():
                 self._open.clear()
                 return []

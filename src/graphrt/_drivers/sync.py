@@ -10,8 +10,8 @@ from graphrt._drivers.crew import Crew
 from graphrt._drivers.invoke import failed, finish, invoke
 from graphrt._drivers.scope import Scope, monotonic
 from graphrt._engine.task import Task
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
 from graphrt._engine.trace import Step
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
 from graphrt.limits import Limits
 
 Watcher = Callable[[str, Any], None]

@@ -49,6 +49,7 @@ def rest(engine: Engine) -> None:
     else:
         return
     routed = Routed()
+    tired: dict[int, NodePlan] = {}
     for item in engine.due:
         node: NodePlan | None = item.node
         seen: set[int] = set()
@@ -57,8 +58,7 @@ def rest(engine: Engine) -> None:
             if target is None or node.index in seen:
                 raise _fatigue(engine, item.node)
             seen.add(node.index)
-            if engine.log is not None:
-                log.fatigued(engine, node)
+            tired[node.index] = node
             node = None if isinstance(target, EndType) else target
         if node is item.node:
             if item.is_send:
@@ -69,6 +69,9 @@ def rest(engine: Engine) -> None:
         if node is not None:
             routed.plain[node.index] = node
     engine.due = routed.due()
+    if engine.log is not None:
+        for node in tired.values():
+            log.fatigued(engine, node)
 
 
 def _fatigue(engine: Engine, node: NodePlan) -> NodeFatigueError:

@@ -36,6 +36,7 @@ class Engine:
         "check_state",
         "depth",
         "due",
+        "entering",
         "ephemeral",
         "fast",
         "fields",
@@ -93,6 +94,8 @@ class Engine:
         self.due: list[Due] = []
         self.tasks: list[Task] = []
         """The open superstep."""
+        self.entering = False
+        """START's router is still to be asked."""
         self.asked: Any = None
         """A router that the fast path asked, and what it said."""
         self.call: Task | None = None
@@ -144,23 +147,17 @@ class Engine:
     # -- beginning -----------------------------------------------------------------------------------------------
 
     def start(self, values: Values) -> None:
-        """Begin a run on *values*, which become the engine's own.
-
-        Raises:
-            RouteError: The entry router failed.
-        """
+        """Begin a run on *values*, which become the engine's own. START's router is asked when it is driven."""
         self.values = values
         self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
-        self.view = view = self.make_view(values)
+        self.view = self.make_view(values)
         self.steps = 0
         self.visits = [0] * len(self.plan.nodes)
         for join in self.joins:
             join.arrived, join.fired = set(), False
         start = self.plan.start
-        if start.simple and start.next is not None:
-            self.due = [Due(start.next)]
-        else:
-            self.due = self.router().ask(start, view).due()
+        self.due = [Due(start.next)] if start.simple and start.next is not None else []
+        self.entering = not self.due
 
     def router(self) -> Router:
         """Asks the routers of the plan."""
@@ -179,9 +176,14 @@ class Engine:
 
         Raises:
             LimitError: One of the limits allows no further superstep. Nothing was counted.
+            RouteError: The entry router failed; the next call asks it again.
         """
         if self.tasks:
             return True
+        if self.entering:
+            view = self.view = self.take_view()
+            self.due = self.router().ask(self.plan.start, view).due()
+            self.entering: bool = False
         if self.due:
             bounds.rest(self)
         due = self.due
@@ -212,9 +214,9 @@ class Engine:
 
     # -- ending a superstep --------------------------------------------------------------------------------------
 
-    def report(self, task: Task, attempt: int, reply: Any) -> bool:
-        """Stage the outcome of one attempt; False if it is a duplicate or late and changed nothing."""
-        return outcome.report(self, task, attempt, reply)
+    def report(self, task: Task, execution: int, reply: Any) -> bool:
+        """Stage the outcome of one execution; False if it is a duplicate or late and changed nothing."""
+        return outcome.report(self, task, execution, reply)
 
     def failed(self) -> Task | None:
         """The first task of the open superstep that failed for good."""
@@ -232,6 +234,7 @@ class Engine:
             RouteError: A router failed.
         """
         tasks = self.tasks
+        asked, self.asked = self.asked, None
         for task in tasks:
             task.state = None
         self.view = _NO_VIEW
@@ -250,7 +253,6 @@ class Engine:
             raise error.error from error.error.__cause__
         values, grown = self.apply(folded)
         view = self.make_view(values)
-        asked, self.asked = self.asked, None
         try:
             routed = self.router().follow(tasks, view, asked)
         except Exception:
@@ -363,7 +365,8 @@ class Engine:
         """Make what is left of the open superstep due: tasks that failed, with all their attempts again."""
         for task in self.tasks:
             if task.status == FAILED:
-                task.status, task.attempt = DUE, 1
+                outcome.again(task)
+                task.attempt = 1
                 task.more().failure = None
 
     def pending(self) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def _note_before(
         return
     start = [] if base is ABSENT or base is None else base
     length = known.length if known.__class__ is Prefix else len(start) + len(pending or ())
-    undo[name] = [*start, *(pending or ())][:length] if whole else Prefix(length)
+    undo[name] = type(start)([*start, *(pending or ())][:length]) if whole else Prefix(length)
 
 
 def _reduced(

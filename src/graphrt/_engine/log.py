@@ -99,6 +99,14 @@ def outcome(engine: Engine, task: Task) -> None:
     )
 
 
+def failures(engine: Engine) -> None:
+    """The tasks of the open superstep that failed for good."""
+    if engine.log is not None:
+        for task in engine.tasks:
+            if task.status == FAILED:
+                outcome(engine, task)
+
+
 def raised(engine: Engine, task: Task) -> None:
     """The questions of *task* that nobody answered yet and that were not logged before."""
     for question in task.open_interrupts():

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 
-def report(engine: Engine, task: Task, attempt: int, reply: Any) -> bool:
-    """Stage what attempt number *attempt* of *task* came to; `task.status` says what follows.
+def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
+    """Stage what execution number *execution* of *task* came to; `task.status` says what follows.
 
     Returns:
         False if the report is a duplicate or late: it changed nothing.
     """
-    if task.attempt != attempt or task.status not in (DUE, RUNNING):
+    if task.execution != execution or task.status not in (DUE, RUNNING):
         return False
     kind = reply.__class__
     if kind is dict:
@@ -67,7 +67,7 @@ def report(engine: Engine, task: Task, attempt: int, reply: Any) -> bool:
     elif kind is Asked:
         _pause(engine, task, reply.questions, reply.child)
     elif kind is Stopped:
-        task.status = DUE
+        again(task)
     elif kind is Nested:
         task.updates = reply.updates
         _done(engine, task)
@@ -174,9 +174,18 @@ def unpause(task: Task) -> None:
     if extra.child is not None:
         if extra.child.take_answers():
             extra.interrupts = [question for question in extra.interrupts if not question.answered]
-            task.status = DUE
+            again(task)
     elif all(question.answered for question in extra.interrupts):
-        task.status = DONE if extra.interrupts[-1].key == "after" else DUE
+        if extra.interrupts[-1].key == "after":
+            task.status = DONE
+        else:
+            again(task)
+
+
+def again(task: Task) -> None:
+    """Make *task* due once more: what an earlier execution of it still reports counts no longer."""
+    task.status = DUE
+    task.execution += 1
 
 
 def _fail(
@@ -201,6 +210,7 @@ def _fail(
             extra.delay_s = retry.delay(policy, task.id, task.attempt, hint_s)
             extra.retries.append((task.attempt, extra.delay_s, error))
             task.attempt += 1
+            task.execution += 1
             task.status = DUE
             return
     extra.failure = error

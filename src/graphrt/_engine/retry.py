@@ -50,8 +50,9 @@ def worth_retrying(error: BaseException) -> bool:
     An answer of a server is judged by its status: 408, 409, 423, 425, 429 and 5xx may pass, other 4xx may not.
     A group of errors is worth it if all of them are.
     """
-    if isinstance(error, BaseExceptionGroup):
-        return all(worth_retrying(inner) for inner in error.exceptions)
+    inside: tuple[BaseException, ...] | None = getattr(error, "exceptions", None)
+    if inside is not None and isinstance(error, BaseExceptionGroup):
+        return all(worth_retrying(inner) for inner in inside)
     if not isinstance(error, Exception):
         return False
     status = status_of(error)

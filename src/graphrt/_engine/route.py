@@ -167,7 +167,7 @@ class Router:
                 node=self._node(node),
                 value=said,
             )
-        target = branch.table.get(label, NO_DEFAULT)
+        target: Any = branch.table.get(label, NO_DEFAULT)
         if target is NO_DEFAULT:
             target = branch.default
         if target is NO_DEFAULT:

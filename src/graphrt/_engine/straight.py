@@ -98,7 +98,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         new = {**values, **out}
         view = engine.make_view(new)
     elif reply is None:
-        new, view = values, call.state
+        new, view = values, engine.make_view(values)
     else:
         return _leave(engine, call, reply)
 

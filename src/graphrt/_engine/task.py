@@ -78,6 +78,7 @@ class Task:
         "attempt",
         "duration_s",
         "engine",
+        "execution",
         "extra",
         "fn",
         "goto",
@@ -102,6 +103,9 @@ class Task:
         """The snapshot, as an instance of the state class; dropped at the end of the superstep."""
         self.engine: Engine = engine
         self.attempt: int = 1
+        """Number of the attempt within the retry policy, from 1."""
+        self.execution: int = 1
+        """Number of the execution: grows with each attempt, resume and retry. What a report names."""
         self.duration_s: float = 0.0
         """Seconds that the last attempt took, where somebody watches."""
         self.status: int = DUE

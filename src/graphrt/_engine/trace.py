@@ -7,6 +7,7 @@ grown. (A persistent array in the sense of Baker, "Shallow binding makes functio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
 
 from graphrt._engine.fold import Prefix, Undo
@@ -55,7 +56,8 @@ class Diff:
     @property
     def removed(self) -> dict[str, Any]:
         """Fields that have no value any more: name to old value."""
-        after, found = self._after(), {}
+        after = self._after()
+        found: dict[str, Any] = {}
         for name, before in self._step._undo.items():
             if name not in after and before is not ABSENT:
                 found[name] = before
@@ -67,7 +69,8 @@ class Diff:
         return self._written(absent_before=False)
 
     def _written(self, *, absent_before: bool) -> dict[str, Any]:
-        after, found = self._after(), {}
+        after = self._after()
+        found: dict[str, Any] = {}
         for name, before in self._step._undo.items():
             if (before is ABSENT) is absent_before and name in after:
                 found[name] = after[name]
@@ -186,7 +189,7 @@ class Step(Generic[S]):
         """Run, thread, graph and attempt that the step belongs to."""
         engine = self._tape.engine
         return {
-            "run_id": engine.run_id,
+            "run_id": self._tape.run_id(),
             "thread": engine.thread,
             "graph": engine.plan.name,
             "attempt": self._task.attempt if self._task else 1,
@@ -263,10 +266,12 @@ def _target_name(target: Any) -> str:
 class Tape:
     """Makes the steps of one run, in the order of their commits."""
 
-    __slots__ = ("_count", "_final", "_last", "engine", "ready")
+    __slots__ = ("_count", "_final", "_last", "engine", "ready", "run_id")
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Engine = engine
+        self.run_id: Callable[[], str | None] = lambda: None
+        """Tells the id of the run, made at first need."""
         self._final: Values | None = None
         self._count = 0
         self._last: Step[Any] | None = None

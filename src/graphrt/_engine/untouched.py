@@ -50,7 +50,8 @@ def _restore(engine: Engine, changed: Sequence[str]) -> None:
             engine.values[name] = own(engine.guard[name])
         elif value.__class__ is list:
             engine.values[name] = value[: engine.sizes[name]]
-        engine.sizes[name] = len(engine.values[name]) if name in engine.sizes else 0
+        if name in engine.sizes:
+            engine.sizes[name] = len(engine.values[name])
 
 
 def _same(one: Any, two: Any) -> bool:

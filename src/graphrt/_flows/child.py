@@ -13,6 +13,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import CANCELLED, INTERRUPTED, Watch, run
+from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import short
 from graphrt._plan.tables import Plan
 from graphrt.errors import DeadlineError, GraphrtError, InputError, LimitError
@@ -97,11 +98,11 @@ def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
     if wanted is None:
         names = plan.spec.input_names if plan.spec.input_names is not None else plan.state.fields
         given = {name: values[name] for name in names if name in values}
-    elif isinstance(wanted, Mapping):
+    elif is_mapping(wanted):
         given = {mine: values[theirs] for mine, theirs in wanted.items() if theirs in values}
     else:
         made = _call(wanted, task.state, "input", task, parent)
-        if not isinstance(made, Mapping):
+        if not is_mapping(made):
             raise InputError(
                 f"input= of nested graph {task.node.name!r} returned {short(made)}, which is no mapping.",
                 code="bad-input",
@@ -112,7 +113,7 @@ def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
         given = dict(made)
     if task.arg is None:
         return given
-    if isinstance(task.arg, Mapping):
+    if is_mapping(task.arg):
         return {**given, **task.arg}
     raise InputError(
         f"A Send to nested graph {task.node.name!r} has the argument {short(task.arg)}, which is no mapping.",
@@ -142,7 +143,7 @@ def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any],
             )
         return (update.checked(entries, node=node, where=where),)
     pairs = _output_names(wanted, parent, engine.plan)
-    found = []
+    found: list[dict[str, Any]] = []
     for wrote in engine.trail or ():
         mine = {theirs: wrote[name] for theirs, name in pairs if name in wrote}
         if mine:
@@ -152,7 +153,7 @@ def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any],
 
 def _output_names(wanted: Any, parent: Engine, plan: Plan) -> list[tuple[str, str]]:
     """(parent's field, child's field) pairs."""
-    if isinstance(wanted, Mapping):
+    if is_mapping(wanted):
         return list(wanted.items())
     names = plan.spec.output_names if plan.spec.output_names is not None else plan.state.fields
     return [(name, name) for name in plan.state.fields if name in names and name in parent.plan.update.names]

@@ -60,6 +60,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         raise  # the driver is gone: nothing can be asked any more
     except BaseException as error:
         straight.park(engine)
+        control.cancel(type(error).__name__)  # what still runs sees ctx.cancelled
         yield from _stop(engine)
         log.note(engine, events.RunCancelled(reason=type(error).__name__))
         yield from _flush(engine, watch)
@@ -133,7 +134,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
     if FAILED in statuses:
         failed = next(task for task in tasks if task.status == FAILED)
         yield from _show(engine, watch, FAILED)
-        _log_failure(engine)
+        log.failures(engine)
         raise outcome.failure(engine, failed)
     if DUE in statuses:
         return CANCELLED  # the run halts; what is due runs at the next drive
@@ -154,13 +155,6 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
     return None
 
 
-def _log_failure(engine: Engine) -> None:
-    if engine.log is not None:
-        for task in engine.tasks:
-            if task.status == FAILED:
-                log.outcome(engine, task)
-
-
 def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None) -> Flow:
     """Run one task, with its retries, in the caller."""
     while task.status == DUE and control.halt is None:
@@ -176,9 +170,9 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
         if reply.__class__ is CoroutineType:
             reply = yield Await(task, reply)
         if by_deadline and reply.__class__ is TimedOut:
-            engine.report(task, task.attempt, STOPPED)
+            engine.report(task, task.execution, STOPPED)
             raise _deadline(engine)
-        engine.report(task, task.attempt, reply)
+        engine.report(task, task.execution, reply)
         if reply is STOPPED:
             return
 
@@ -202,12 +196,12 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
             yield from _stop(engine)
             return
         failed = False
-        for task, attempt, reply in (yield COLLECT):
+        for task, execution, reply in (yield COLLECT):
             if reply.__class__ is CoroutineType:
                 reply = yield Await(task, reply)
             if reply.__class__ is TimedOut and task.index in timed:
                 reply, late = STOPPED, True
-            if not outcome.report(engine, task, attempt, reply):
+            if not outcome.report(engine, task, execution, reply):
                 continue
             if task.status == DUE and reply is not STOPPED:  # one more attempt
                 if (yield from _set_timeout(engine, task, deadline_s)):
@@ -227,8 +221,8 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
 
 def _stop(engine: Engine) -> Flow:
     """End what runs; what ended all the same keeps its outcome, the rest is due again at the next drive."""
-    for task, attempt, reply in (yield STOP):
-        engine.report(task, attempt, reply)
+    for task, execution, reply in (yield STOP):
+        engine.report(task, execution, reply)
     for task in engine.tasks:
         if task.status == RUNNING:
             task.status = DUE

@@ -36,6 +36,7 @@ def drive(engine: Engine) -> Decision:
             continue
         statuses = {task.status for task in engine.tasks}
         if FAILED in statuses:
+            log.failures(engine)
             raise outcome.failure(engine, next(task for task in engine.tasks if task.status == FAILED))
         if DUE in statuses:
             due = tuple(task for task in engine.tasks if task.status == DUE)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 import inspect
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, final
+from typing import Any, Final, TypeGuard, final
 
 from pydantic import BaseModel, PydanticUserError
 from pydantic.errors import PydanticUndefinedAnnotation
@@ -59,7 +59,7 @@ def own(value: Any) -> Any:
     Lists, dicts, sets and tuples are copied at every depth, models and dataclass instances deeply. Anything else, and
     whatever cannot be copied (a lock, a client), is kept by reference.
     """
-    kind = value.__class__
+    kind: Any = value.__class__
     if kind in _SCALARS:
         return value
     if kind is list:
@@ -70,7 +70,7 @@ def own(value: Any) -> Any:
         return tuple([own(item) for item in value])
     if kind is set:
         return set(value)
-    if isinstance(value, (BaseModel, list, dict, set, bytearray)) or hasattr(kind, "__dataclass_fields__"):
+    if issubclass(kind, (BaseModel, list, dict, set, bytearray)) or hasattr(kind, "__dataclass_fields__"):
         try:
             return copy.deepcopy(value)
         except Exception:  # noqa: BLE001 - __deepcopy__ and __reduce_ex__ are user code: any error means no copy
@@ -145,6 +145,11 @@ class Field:
     def default(self) -> Any:
         """A fresh default, or ABSENT."""
         return self.make_default() if self.make_default is not None else ABSENT
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether *value* is a mapping; unlike isinstance, for type checkers too one of anything to anything."""
+    return isinstance(value, Mapping)
 
 
 def describe(annotation: Any) -> str:

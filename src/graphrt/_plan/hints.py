@@ -105,9 +105,11 @@ def portable(hint: Any, _busy: frozenset[Any] = frozenset()) -> Any:
     if origin is typing.Annotated:
         inner = portable(typing.get_args(hint)[0], _busy)
         kept = tuple(m for m in hint.__metadata__)
-        return typing.Annotated[(inner, *kept)]  # type: ignore[return-value]
+        return typing.Annotated[(inner, *kept)]
     args = typing.get_args(hint)
-    new = tuple(arg if arg is Ellipsis or isinstance(arg, list) else portable(arg, _busy) for arg in args)
+    new: tuple[Any, ...] = tuple(
+        [arg if arg is Ellipsis or type(arg) is list else portable(arg, _busy) for arg in args]
+    )
     if new == args:
         return hint
     if origin is Union or origin is types.UnionType:
@@ -120,7 +122,8 @@ def _closed(hint: Any, busy: frozenset[Any]) -> Any:
     for name, value in te.get_type_hints(hint, include_extras=True).items():
         inner = portable(without_qualifiers(value), busy)
         fields[name] = inner if name in hint.__required_keys__ else te.NotRequired[inner]
-    closed: Any = te.TypedDict(hint.__name__, fields)  # type: ignore[operator]  # made at run time
+    make: Any = te.TypedDict  # called at run time, which no checker follows
+    closed = make(hint.__name__, fields)
     config = getattr(hint, "__pydantic_config__", None)
     closed.__pydantic_config__ = config if config is not None else ConfigDict(extra="forbid")
     closed.__module__ = hint.__module__

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import typing_extensions as te
@@ -168,7 +168,7 @@ def _no_way_out(plan: Plan, paths: Paths) -> Iterator[Problem]:
 # -- loops -------------------------------------------------------------------------------------------------------
 
 
-def _components(count: int, targets: Any) -> list[list[int]]:
+def _components(count: int, targets: Callable[[int], Sequence[int]]) -> list[list[int]]:
     """Strongly connected components that hold a cycle, by Tarjan's algorithm without recursion."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -339,7 +339,7 @@ def _reaching(plan: Plan, paths: Paths, goal: int, safe: set[int]) -> set[int]:
     return _fixpoint(plan, paths, reaches)
 
 
-def _fixpoint(plan: Plan, paths: Paths, holds: Any) -> set[int]:
+def _fixpoint(plan: Plan, paths: Paths, holds: Callable[[int, set[int]], bool]) -> set[int]:
     before: dict[int, list[int]] = {}
     for at in range(-1, len(plan.nodes)):
         for target in paths.targets(at):

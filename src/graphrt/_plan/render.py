@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from graphrt._plan.fields import Field, describe
+from graphrt._plan.fields import Field, describe, is_mapping
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import EndType
 
@@ -85,9 +85,9 @@ def _node(plan: Plan, node: NodePlan) -> dict[str, Any]:
     data: dict[str, Any] = {"name": node.name, "kind": "graph" if node.child is not None else "function"}
     if node.child is not None:
         data["graph"] = topology(node.child)
-        if isinstance(policy.input, dict):
+        if is_mapping(policy.input):
             data["input"] = dict(policy.input)
-        if isinstance(policy.output, dict):
+        if is_mapping(policy.output):
             data["output"] = dict(policy.output)
     data["async"] = node.is_async
     if policy.retry is not None:
@@ -177,7 +177,7 @@ def _edge_label(edge: dict[str, Any]) -> str:
 
 def _mermaid(text: str) -> str:
     """Text inside a quoted Mermaid label: what could end or change it is written as an entity."""
-    out = []
+    out: list[str] = []
     for char in text:
         if char == "\n":
             out.append("<br/>")
@@ -201,7 +201,7 @@ def to_dot(plan: Plan) -> str:
     for edge in edges:
         src = "s" if edge["from"] == "START" else ids[edge["from"]]
         dst = "e" if edge["to"] == "END" else ids[edge["to"]]
-        options = []
+        options: list[str] = []
         if edge["kind"] != "static":
             options.append(f"label={_dot(_edge_label(edge))}")
         if edge["kind"] not in ("static", "conditional"):

@@ -5,7 +5,7 @@ Frozen data only; it may be wrong. `validate` says how, `tables` turns a right o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -104,10 +104,11 @@ class GraphSpec:
 
 def pairs(routes: Any) -> list[tuple[Any, Ref]]:
     """The (label, target) pairs of a routes argument; a list of nodes maps each to itself."""
-    if isinstance(routes, Mapping):
-        return list(routes.items())
+    known: Mapping[Any, Any] | Iterable[Any] = routes or ()
+    if isinstance(known, Mapping):
+        return [(label, known[label]) for label in known]
     result: list[tuple[Any, Ref]] = []
-    for target in routes or ():
+    for target in known:
         if isinstance(target, EndType):
             result += [(target, target), (target.value, target)]
         else:

@@ -7,7 +7,7 @@ of field names; a *view* of them is an instance of the user's class.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, cast, final
 
 import pydantic
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
 from graphrt._plan import hints
-from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, make_check, own, read_marks
+from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, make_check, own, read_marks
 from graphrt.errors import InputError, Problem, closest, names
 from graphrt.reducers import ReducedBy
 
@@ -40,7 +40,7 @@ def explain(error: Exception, name: str) -> str:
     """A validation error in one line, with the path inside the value."""
     if not isinstance(error, ValidationError):
         return f"{name}: {error}"
-    parts = []
+    parts: list[str] = []
     for item in error.errors(include_url=False, include_context=False):
         path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in item["loc"])
         parts.append(f"{name}{path}: {item['msg']}, got {short(item['input'])}")
@@ -58,7 +58,7 @@ class StateSchema:
         self.fields: dict[str, Field] = {}
         self.problems: list[Problem] = []
         self._aliases: frozenset[str] = frozenset()
-        self.view: Callable[[Values], Any] = dict.copy
+        self.view: Callable[[Values], Any] = dict[str, Any].copy
         """Makes the object that nodes and routers see; shares values, never the dict itself."""
         self.kind: str = _kind(cls)
         match self.kind:
@@ -106,7 +106,7 @@ class StateSchema:
             extra = [info.json_schema_extra] if isinstance(info.json_schema_extra, ReducedBy) else []
             # The annotation of a FieldInfo is bare; its constraints stand in the metadata beside the reducer.
             kept = tuple(m for m in info.metadata if m is not None)
-            whole: Any = te.Annotated[(info.annotation, *kept)] if kept else info.annotation  # type: ignore[valid-type]
+            whole: Any = te.Annotated[(info.annotation, *kept)] if kept else info.annotation
             if info.discriminator is not None:
                 whole = te.Annotated[whole, pydantic.Field(discriminator=info.discriminator)]
             if not info.is_required():
@@ -178,7 +178,7 @@ class StateSchema:
             extra = getattr(given, "__pydantic_extra__", None)
             checked = self._check_all(values, where)
             return {**checked, EXTRA: own(extra)} if extra else checked
-        if not isinstance(given, Mapping):
+        if not is_mapping(given):
             wanted = self.cls.__name__ if self.kind != "typeddict" else f"a mapping with the keys of {self.cls.__name__}"
             alternative = " or a mapping of its fields" if self.kind != "typeddict" else ""
             raise InputError(
@@ -242,7 +242,7 @@ class StateSchema:
         return checked
 
     def _refuse_unknown(self, given: Mapping[str, Any], where: str, only: frozenset[str] | None) -> None:
-        allowed = only if only is not None else self.fields.keys()
+        allowed: Collection[str] = only if only is not None else self.fields.keys()
         if self.kind == "pydantic" and only is None:
             if self.cls.model_config.get("extra") == "allow":
                 return

@@ -55,7 +55,8 @@ class NodePlan:
         child = getattr(fn, "__graphrt_plan__", None)
         self.name: str = name
         self.index: int = index
-        self.fn: Callable[..., Any] = fn
+        self.fn: Any = fn
+        """The user's function; None for START."""
         self.policy: Policy = policy
         self.child: Plan | None = child
         self.cache: NodeCache | None = None
@@ -74,11 +75,11 @@ class NodePlan:
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
         self.straight: bool = policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
         """Whether one task of it may take the fast path."""
-        self.plain = CALL_WITH_CONTEXT
+        self.plain: int = CALL_WITH_CONTEXT
         if self.straight and not self.wants_context:
-            self.plain: int = CALL_ASYNC if self.is_async else CALL_SYNC
+            self.plain = CALL_ASYNC if self.is_async else CALL_SYNC
         # The shapes that the fast path routes by itself: one static target or none, or one branch.
-        self.simple = False
+        self.simple: bool = False
         self.next: NodePlan | None = None
         self.router: Callable[[Any], Any] | None = None
         self.table: Mapping[Any, NodePlan | None] = {}
@@ -91,7 +92,7 @@ class NodePlan:
             self.simple = True
             self.next = self.static[0] if self.static else None
         elif len(self.branches) == 1 and not self.static:
-            self.simple: bool = True
+            self.simple = True
             self.router = self.branches[0].router
             self.table = self.branches[0].table
 

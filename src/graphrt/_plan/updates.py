@@ -13,7 +13,7 @@ import typing_extensions as te
 from pydantic import BaseModel
 
 from graphrt._plan import hints
-from graphrt._plan.fields import Field, make_check
+from graphrt._plan.fields import Field, is_mapping, make_check
 from graphrt._plan.state import StateSchema, Values, explain, short
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Problem, UpdateError, closest, names
@@ -31,7 +31,7 @@ class UpdateSchema:
         self.state: StateSchema = state
         self.cls: Any = cls
         self.problems: list[Problem] = []
-        self.kind = "mapping"
+        self.kind: str = "mapping"
         self.names: frozenset[str] = frozenset(state.fields)
         """Fields that an update may name."""
         if overwrite:
@@ -57,7 +57,7 @@ class UpdateSchema:
                 for name, info in cls.model_fields.items()
             }
         elif isinstance(cls, type) and dataclasses.is_dataclass(cls):
-            self.kind: str = "dataclass"
+            self.kind = "dataclass"
             declared = self._hints(cls, localns)
             self._require_unset(cls)
         elif hints.bare(cls) is dict or _is_mapping_hint(cls):
@@ -123,7 +123,7 @@ class UpdateSchema:
         """What *returned* writes, unchecked; None if it is no update at all."""
         if self.kind == "overwrite":
             return self._whole(returned)
-        if isinstance(returned, Mapping):
+        if is_mapping(returned):
             return returned
         if self.kind == "pydantic" and isinstance(returned, self.cls):
             return {name: getattr(returned, name) for name in self.cls.model_fields if name in returned.model_fields_set}
@@ -134,7 +134,8 @@ class UpdateSchema:
 
     def _whole(self, returned: Any) -> Mapping[str, Any] | None:
         fields = self.state.fields
-        if isinstance(returned, Mapping):
+        given: Mapping[str, Any]
+        if is_mapping(returned):
             given = returned
         elif self.state.kind != "typeddict" and isinstance(returned, self.state.cls):
             given = {name: getattr(returned, name) for name in fields if hasattr(returned, name)}
@@ -156,7 +157,7 @@ class UpdateSchema:
                 full[name] = DELETE
         return full
 
-    def checked(self, returned: Mapping[str, Any], *, node: str, where: str) -> Values:
+    def checked(self, returned: Mapping[Any, Any], *, node: str, where: str) -> Values:
         """The validated update; markers stay markers, with their values validated.
 
         Raises:

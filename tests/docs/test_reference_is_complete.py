@@ -1,0 +1,115 @@
+"""The reference names every public name, and its tables have exactly what the code has."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import graphrt
+from graphrt import CompiledGraph, Context, GraphBuilder, Limits, RunResult, Runtime, Snapshot, Step, errors, events
+from graphrt.graph.policies import GraphPolicy
+from graphrt.runtime import MODES
+from graphrt.stores import Status
+
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (.+?) \|", re.MULTILINE)
+NOT_FOR_USERS = {"done", "suspended"}
+"""Attributes of a Context that belong to its driver."""
+
+
+def section(heading: str) -> str:
+    """The text below *heading*, up to the next one."""
+    found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"the reference has no section {heading!r}"
+    return found[1]
+
+
+def words(text: str) -> set[str]:
+    """All identifiers inside `code`."""
+    return {word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code)}
+
+
+def rows(heading: str) -> list[str]:
+    """The identifiers that head the rows of a section's tables, in order."""
+    heads = [head for head in ROW.findall(section(heading)) if "`" in head]
+    return [re.split(r"\W", code)[0] for head in heads for code in re.findall(r"`([^`]+)`", head)]
+
+
+def public_modules() -> list[str]:
+    found = pkgutil.walk_packages(graphrt.__path__, "graphrt.")
+    return ["graphrt", *(m.name for m in found if not any(part.startswith("_") for part in m.name.split(".")))]
+
+
+def members(cls: type[Any]) -> set[str]:
+    slots = set(getattr(cls, "__slots__", ()))
+    return {name for name in {*vars(cls), *slots} if not name.startswith("_")} - NOT_FOR_USERS
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_reference_names_every_public_name(name: str) -> None:
+    exported = getattr(importlib.import_module(name), "__all__", ())
+
+    assert [item for item in exported if item not in words(TEXT)] == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "cls"),
+    [
+        ("`GraphBuilder[State, Update]`", GraphBuilder),
+        ("`CompiledGraph[State, Update]`", CompiledGraph),
+        ("`Context[Deps]`", Context),
+        ("`Runtime[State]`", Runtime),
+        ("`RunResult[State]`", RunResult),
+        ("`Step[State]`", Step),
+        ("`Snapshot[State]`", Snapshot),
+    ],
+)
+def test_reference_lists_every_member(heading: str, cls: type[Any]) -> None:
+    assert members(cls) - words(section(heading)) == set()
+
+
+def test_reference_lists_exactly_the_context_that_there_is() -> None:
+    assert sorted(rows("`Context[Deps]`")) == sorted(members(Context))
+
+
+def test_reference_lists_exactly_the_policy_arguments() -> None:
+    assert sorted(rows("Policy arguments")) == sorted(GraphPolicy.__annotations__)
+
+
+def test_reference_lists_exactly_the_limits_and_their_defaults() -> None:
+    table = {row[1]: row[2] for row in re.finditer(r"^\| `(\w+)` \| `?([\d,]+|None)", section("Limits"), re.MULTILINE)}
+    known = {name: f"{value:,g}" if value is not None else "None" for name, value in Limits().to_dict().items()}
+
+    assert table == known
+
+
+def test_reference_lists_exactly_the_stream_modes() -> None:
+    assert sorted(rows("Stream modes")) == sorted(MODES)
+
+
+def test_reference_lists_exactly_the_statuses() -> None:
+    assert sorted(rows("Status")) == sorted(get_args(Status))
+
+
+def test_reference_lists_exactly_the_events_and_their_fields() -> None:
+    listed = {
+        row[1]: re.findall(r"\w+", row[2])
+        for row in re.finditer(r"^\| `(\w+)` \| (`\w+`(?:, `\w+`)*) \|", section("Events"), re.MULTILINE)
+    }
+
+    assert listed == {event.__name__: [f.name for f in dataclasses.fields(event)] for event in get_args(events.Event)}
+
+
+def test_reference_lists_exactly_the_errors_and_their_codes() -> None:
+    pattern = re.compile(r"^\| `(\w+)` \| `(\w+)` \| `([a-z-]+)` \|", re.MULTILINE)
+    listed = {(row[1], row[2], row[3]) for row in pattern.finditer(section("`graphrt.errors`"))}
+    found = [getattr(errors, name) for name in errors.__all__]
+    kinds = [cls for cls in found if issubclass(cls, BaseException)]
+
+    assert listed == {(cls.__name__, cls.__mro__[1].__name__, cls.default_code) for cls in kinds}

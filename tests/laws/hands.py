@@ -1,0 +1,160 @@
+"""A run driven by hand through the two verbs, as on a distributed engine: messages arrive at least once, in any order.
+
+How messages travel lives here, and a script whose attempts fail at times; what must come of it is the tests' business.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphrt import Context, RetryPolicy, _runs, events
+from graphrt._drivers.invoke import invoke
+from graphrt._drivers.scripted import ScriptedDriver
+from graphrt._engine import log
+from graphrt._engine.engine import Engine
+from graphrt._engine.task import Task
+from graphrt._flows.verbs import Decision, drive
+from graphrt.errors import GraphrtError
+
+from . import observe
+from .build import Pace, Script, build, to_plain
+from .description import Graph, Node, State
+
+AT_ONCE = RetryPolicy(3, wait_initial_s=0.0)
+
+
+class Flaky(Script):
+    """Of a task with a context the first attempts fail: none, one or two, differently for each task and *salt*."""
+
+    def __init__(self, graph: Graph, salt: int) -> None:
+        super().__init__(graph, Pace())
+        self.salt = salt
+
+    def outcome(self, node: Node, visit: int, state: Any, ctx: Context | None) -> Any:
+        if ctx is not None and ctx.attempt <= zlib.crc32(f"{self.salt}/{ctx.task_id}".encode()) % 3:
+            raise ConnectionError(ctx.attempt)
+        return super().outcome(node, visit, state, ctx)
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended."""
+
+    graph: Graph
+    run: _runs.Run | None
+    """None if not even the first tasks were found."""
+    journal: list[dict[str, Any]]
+    error: GraphrtError | None = None
+    delivered: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """(task, execution) of all messages, as they came."""
+
+    def state(self) -> State:
+        """As committed last."""
+        return {} if self.run is None else to_plain(self.graph, self.run.engine.make_view(self.run.engine.values))
+
+
+class Post:
+    """Outcomes under way to the engine: each one to three times, in any order, and old ones once more."""
+
+    def __init__(self, engine: Engine, chance: random.Random, delivered: list[tuple[str, int]]) -> None:
+        self.engine = engine
+        self.chance = chance
+        self.delivered = delivered
+        self.under_way: list[tuple[Task, int, Any]] = []
+        self.old: list[tuple[Task, int, Any]] = []
+        self.heard: set[tuple[str, int]] = set()
+
+    def send(self, task: Task, outcomes: list[Any]) -> None:
+        """Post the outcomes of the execution of *task* that runs now."""
+        self.under_way += [(task, task.execution, each) for each in outcomes]
+
+    def deliver(self) -> None:
+        """Deliver one message; only the first of an execution may count."""
+        task, execution, outcome = self.under_way.pop(self.chance.randrange(len(self.under_way)))
+        counts = self.engine.report(task, execution, outcome)
+        self.delivered.append((task.id, execution))
+
+        assert counts == ((task.id, execution) not in self.heard)
+        self.heard.add((task.id, execution))
+        self.old.append((task, execution, outcome))
+
+    def deliver_again(self, most: int) -> None:
+        """Deliver up to *most* old messages once more; none may count."""
+        for task, execution, outcome in self.chance.sample(self.old, min(most, len(self.old))):
+            assert not self.engine.report(task, execution, outcome)
+
+
+def begin(graph: Graph, salt: int, journal: list[dict[str, Any]]) -> _runs.Run:
+    """A run that is ready to be driven."""
+    runtime = observe.runtime(build(graph, Flaky(graph, salt), retry=AT_ONCE), journal, clock=lambda: 0.0)
+    return _runs.begin(runtime, observe.given(graph), None, listen=False, watch=None)
+
+
+def by_flow(graph: Graph, salt: int) -> End:
+    """The run as its flow drives it: every outcome once, in task order."""
+    journal: list[dict[str, Any]] = []
+    run = None
+    try:
+        run = begin(graph, salt, journal)
+        ScriptedDriver(run.scope).drive(run.flow())
+    except GraphrtError as error:
+        return End(graph, run, journal, error)
+    return End(graph, run, journal)
+
+
+def by_hand(graph: Graph, salt: int, chance: random.Random) -> End:
+    """The run as messages: `drive` is called too often, nodes run once to three times, outcomes come in any order."""
+    journal: list[dict[str, Any]] = []
+    delivered: list[tuple[str, int]] = []
+    run = None
+    try:
+        run = begin(graph, salt, journal)
+        status = deliver_all(run, Post(run.engine, chance, delivered))
+    except GraphrtError as error:
+        return End(graph, run, journal, error, delivered)
+    assert status == "completed"
+    log.note(run.engine, events.RunCompleted(steps=run.engine.steps))
+    run.scope.write(log.take(run.engine))
+    return End(graph, run, journal, None, delivered)
+
+
+def deliver_all(run: _runs.Run, post: Post) -> str:
+    """Drive and deliver until the run ends."""
+    engine, chance = run.engine, post.chance
+    while True:
+        try:
+            decision = drive(engine)
+        except GraphrtError as error:
+            post.deliver_again(9)
+            check_same(engine, error)
+            raise
+        finally:
+            run.scope.write(log.take(engine))
+        for task in decision.tasks:
+            post.send(task, [invoke(run.scope, task, never) for _ in range(chance.randint(1, 3))])
+        if decision.status != "running":
+            post.deliver_again(9)
+            assert drive(engine) == decision
+            return decision.status
+        for _ in range(chance.randint(0, 2)):
+            assert drive(engine) == Decision("running")
+        post.deliver()
+        post.deliver_again(chance.randint(0, 2))
+
+
+def check_same(engine: Engine, error: GraphrtError) -> None:
+    """Assert that another `drive` says the same: nothing went on."""
+    again = None
+    try:
+        drive(engine)
+    except GraphrtError as raised:
+        again = raised
+    assert type(again) is type(error)
+
+
+def never(_flow: Any) -> Any:
+    """No graph of the laws nests another one."""
+    raise AssertionError

@@ -1,0 +1,190 @@
+"""Bugs to plant in the engine: each replaces a few words of one function by others.
+
+Only how a bug is planted lives here, and the table of bugs; that the laws notice is asserted in `test_planted`.
+"""
+
+from __future__ import annotations
+
+import __future__
+
+import importlib
+import inspect
+import textwrap
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Bug:
+    """In *where* ("module:function" below graphrt._engine), *new* stands instead of *old*; *law* has to notice."""
+
+    name: str
+    where: str
+    old: str
+    new: str
+    law: str
+
+    def function(self) -> FunctionType:
+        """What is broken."""
+        module, path = self.where.split(":")
+        found: Any = importlib.import_module(f"graphrt.{module}")
+        for name in path.split("."):
+            found = getattr(found, name)
+        return found.fget if isinstance(found, property) else found
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Break the live function, wherever it was imported to; undone with *monkeypatch*."""
+        function = self.function()
+        source = textwrap.dedent(inspect.getsource(function)).removeprefix("@property\n")
+        assert self.old in source, f"{self.where} changed: write the bug {self.name!r} anew"
+        made: dict[str, Any] = {}
+        flags = __future__.annotations.compiler_flag
+        broken = compile(source.replace(self.old, self.new), f"<{self.name}>", "exec", flags, dont_inherit=True)
+        exec(broken, function.__globals__, made)  # the function as it stands, but for the bug
+        monkeypatch.setattr(function, "__code__", made[function.__name__].__code__)
+
+
+GENERAL = [
+    Bug("fold in reverse order", "_engine.fold:fold", "for task in tasks:", "for task in reversed(tasks):", "reference"),
+    Bug(
+        "fold in completion order",
+        "_engine.fold:fold",
+        "for task in tasks:",
+        "for task in sorted(tasks, key=lambda task: task.duration_s):",
+        "order",
+    ),
+    Bug("ephemeral never reset", "_engine.fold:fold", "for field in ephemeral:", "for field in ():", "reference"),
+    Bug(
+        "ephemeral lives until it is written again",
+        "_engine.fold:fold",
+        "for field in ephemeral:",
+        "for field in [f for f in ephemeral if any(f.name in u for t in tasks for u in t.updates)]:",
+        "reference",
+    ),
+    Bug("no conflict check", "_engine.fold:fold", "raise _conflict(field, before, task, tasks, where)", "pass", "reference"),
+    Bug("a write beside an Overwrite allowed", "_engine.fold:fold", "or name in exclusive", "", "reference"),
+    Bug("an Overwrite beside a write allowed", "_engine.fold:fold", "(marker or not", "(not", "reference"),
+    Bug("DELETE leaves the pending items", "_engine.fold:fold", "grown.pop(name, None)", "pass", "nesting"),
+    Bug(
+        "steps of tasks see each other's undo",
+        "_engine.fold:_note_before",
+        "len(start) + len(pending or ())",
+        "len(start)",
+        "reference",
+    ),
+    Bug("duplicate report counts", "_engine.outcome:report", "or task.status not in (DUE, RUNNING)", "", "duplicate"),
+    Bug("late report counts", "_engine.outcome:report", "task.execution != execution or ", "", "duplicate"),
+    Bug("a second attempt has no number", "_engine.outcome:_fail", "task.execution += 1", "pass", "duplicate"),
+    Bug(
+        "Sends before plain activations",
+        "_engine.route:Routed.due",
+        "for at in order] + self.sends",
+        "for at in order][:0] + self.sends + [Due(nodes[at]) for at in order]",
+        "reference",
+    ),
+    Bug(
+        "plain activations in the order of their edges",
+        "_engine.route:Routed.due",
+        "sorted(nodes) if len(nodes) > 1 else nodes",
+        "nodes",
+        "reference",
+    ),
+    Bug(
+        "goto does not replace the edges",
+        "_engine.route:Router.follow",
+        "elif task.goto is not None:",
+        "elif task.goto is not None and self._edges(node, view, result, None) is None:",
+        "reference",
+    ),
+    Bug(
+        "edges followed for each task of a node",
+        "_engine.route:Router.follow",
+        "followed.add(node.index)",
+        "pass",
+        "reference",
+    ),
+    Bug(
+        "default instead of the route",
+        "_engine.route:Router._one",
+        "target = branch.table.get(label, NO_DEFAULT)",
+        "target = branch.table.get(label, NO_DEFAULT) if branch.default is NO_DEFAULT else branch.default",
+        "reference",
+    ),
+    Bug("undeclared goto allowed", "_engine.route:Router._declared", "node.goto is not None", "False", "reference"),
+    Bug(
+        "routers asked on the unfolded state",
+        "_engine.engine:Engine.commit",
+        "view = self.make_view(values)",
+        "view = self.make_view(self.values)",
+        "reference",
+    ),
+    Bug(
+        "sole ownership not asked for",
+        "_engine.engine:Engine.apply",
+        "getrefcount(self.values[name]) == SOLE",
+        "True",
+        "ownership",
+    ),
+    Bug("a join counts repeats", "_engine.joins:JoinState.arrive", "self.arrived.add(source)",
+        "self.arrived.add(-1 - len(self.arrived) if source in self.arrived else source)", "joins"),
+    Bug(
+        "a join fires after it fired",
+        "_engine.joins:JoinState.arrive",
+        "fires = not self.fired and",
+        "fires =",
+        "joins",
+    ),
+    Bug(
+        "a join never opens again",
+        "_engine.joins:JoinState.arrive",
+        "if self.fired and source in self.arrived:",
+        "if False:",
+        "joins",
+    ),
+    Bug("a fired join starves", "_engine.joins:JoinState.starved", "and not self.fired", "", "joins"),
+    Bug(
+        "starved joins absorb nothing after their run",
+        "_engine.engine:Engine.quiesce",
+        "join.fired = True",
+        "join.arrived = set()",
+        "joins",
+    ),
+    Bug("one visit more", "_engine.bounds:rest", ">= limits[item[0].index]", "> limits[item[0].index]", "reference"),
+    Bug("visits of tasks", "_engine.engine:Engine.begin", "seen.add(node.index)", "pass", "reference"),
+    Bug("one superstep more", "_engine.bounds:check_limits", "engine.steps < engine.max_steps", "engine.steps <= engine.max_steps", "reference"),
+    Bug("one task more", "_engine.bounds:check_limits", "len(due) <=", "len(due) - 1 <=", "reference"),
+    Bug(
+        "the journal in completion order",
+        "_engine.log:committed",
+        "for task in tasks:",
+        "for task in sorted(tasks, key=lambda task: task.duration_s):",
+        "order",
+    ),
+    Bug("the trail keeps the newest only", "_engine.engine:Engine.follow", "trail and update.keys() <=", "trail or update.keys() <=", "nesting"),
+]
+
+STRAIGHT = [
+    Bug("visits not counted", "_engine.straight:advance", "= visits + 1", "= visits", "straight end"),
+    Bug("first visit not counted", "_engine.straight:straight", "visits[at] += 1", "visits[at] += 0", "straight end"),
+    Bug("fatigue not asked", "_engine.straight:advance", "visits < engine.visit_limits[at]", "True", "straight end"),
+    Bug("max_steps not asked", "_engine.straight:advance", "engine.steps < engine.max_steps", "True", "straight end"),
+    Bug("supersteps not counted", "_engine.straight:advance", "engine.steps += 1", "pass", "straight end"),
+    Bug("add folds twice", "_engine.straight:advance", "values[name] + value", "values[name] + value + value", "straight end"),
+    Bug("update not checked", "_engine.straight:advance", "value = field.check(value)", "pass", "straight end"),
+    Bug("router not asked", "_engine.straight:advance", "said = node.router(view)", "said = next(iter(node.table))", "straight end"),
+    Bug("router asked on the unfolded state", "_engine.straight:advance", "view = engine.make_view(new)", "view = engine.make_view(values)", "straight end"),
+    Bug("in-place extension not undone", "_engine.straight:advance", "values[name] = owned[: sizes[name]]", "pass", "straight end"),
+    Bug("list taken without a copy", "_engine.straight:advance", "getrefcount(values[name]) == SOLE", "True", "silent ownership"),
+    Bug("lengths not noted", "_engine.straight:advance", "if boxed:", "if False:", "straight end"),
+    Bug("arrivals forgotten", "_engine.straight:advance", "if node.arrives:", "if False:", "straight joins"),
+    Bug("a context's task used again", "_engine.straight:advance", " or call.plain == 0", "", "straight steps"),
+    Bug("undo of the wrong moment", "_engine.straight:advance", "_before(values, name, kind)", "value", "straight steps"),
+    Bug("trail not followed", "_engine.straight:_note", "engine.follow(checked)", "pass", "nesting"),
+    Bug("Sends lose their arg", "_engine.straight:straight", "is_send or ", "", "straight end"),
+    Bug("failures do not reach their handler", "_engine.straight:straight", "or error is not None", "", "handlers"),
+    Bug("left in another superstep", "_engine.straight:_leave", "call.superstep = engine.superstep", "call.superstep = 1", "straight steps"),
+]
+"""The general path knows nothing of these."""

@@ -1,0 +1,224 @@
+"""What users get wrong: a clear error or correct work, never a hang, a wrong result or a bare KeyError."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, GraphrtError, Interrupt, NodeError, Runtime, Send, UpdateError
+
+from .support import Face, general, get, note, parallel, sequence
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        [],
+        [{"x": 1}],
+        ({"x": 1},),
+        "text",
+        7,
+        True,
+        object(),
+        {"x"},
+        Send("node", 1),
+        [Send("node", 1)],
+        END,
+        START,
+        Interrupt,
+        ValueError("returned, not raised"),
+        dict,
+        lambda: {"x": 1},
+        (n for n in ()),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_is_no_update_is_refused_by_name(face: Face, made: Any, returned: Any, beside: bool) -> None:
+    others = [("other", note("other"))] if beside else []
+    graph = parallel(("node", made(lambda s: returned)), *others)
+
+    with pytest.raises(UpdateError) as caught:
+        face.run(graph, {})
+
+    assert (caught.value.code, caught.value.node) == ("bad-update", "node")
+    assert "Node 'node'" in str(caught.value)
+
+
+@pytest.mark.parametrize("context", [False, True])
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_coroutine_from_a_sync_node_is_awaited_everywhere_alike(face: Face, context: bool, beside: bool) -> None:
+    """`lambda s: fetch(s)` is a sync function that returns a coroutine: it works, whatever path it takes."""
+
+    async def fetch(state: Any) -> Any:
+        await asyncio.sleep(0)
+        return {"x": 1}
+
+    node: Any = (lambda s, ctx: fetch(s)) if context else (lambda s: fetch(s))  # noqa: PLW0108 - sync, unlike fetch
+    others = [("other", note("other"))] if beside else []
+
+    assert get(face.run(parallel(("node", node), *others), {}).state, "x") == 1
+    gc.collect()  # a coroutine that nobody awaited would warn here
+
+
+def test_a_coroutine_inside_an_update_is_refused_or_kept_but_never_lost_silently(face: Face) -> None:
+    async def fetch() -> int:
+        return 1
+
+    kept: list[Any] = []
+
+    def node(state: Any) -> Any:
+        kept.append(fetch())
+        return {"n": kept[0]}
+
+    try:
+        with pytest.raises(UpdateError) as caught:
+            face.run(sequence(("node", node)), {})
+    finally:
+        kept[0].close()
+
+    assert (caught.value.code, caught.value.field) == ("wrong-type", "n")
+
+
+def test_an_async_node_that_returns_a_list_is_refused(face: Face) -> None:
+    async def node(state: Any) -> Any:
+        return [{"x": 1}]
+
+    with pytest.raises(UpdateError):
+        face.run(sequence(("node", node)), {})
+
+
+@pytest.mark.parametrize("error", [KeyError("lost"), AttributeError("lost"), IndexError(), RecursionError()], ids=repr)
+def test_a_bug_in_a_node_is_a_node_error_with_its_cause(face: Face, made: Any, error: Exception) -> None:
+    def bad(state: Any) -> Any:
+        raise error
+
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("bad", made(bad))), {})
+
+    assert caught.value.__cause__ is error
+    assert "'bad'" in str(caught.value)
+
+
+def test_a_missing_key_of_the_state_is_a_node_error_not_a_bare_key_error(face: Face, made: Any) -> None:
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("bad", made(lambda s: {"x": s["x"]}))), {})
+
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("returned", [{"x": float("nan")}, {"x": ...}, {"x": print}], ids=repr)
+def test_odd_values_that_fit_the_field_are_kept(face: Face, returned: Any) -> None:
+    graph = sequence(("node", lambda s: dict(returned)))
+
+    assert face.run(graph, {}).status == "completed"
+
+
+def test_a_generator_for_a_list_field_is_read_once_and_kept_whole(face: Face) -> None:
+    graph = sequence(("node", lambda s: {"notes": (c for c in "ab")}), ("next", note("c")))
+
+    assert get(face.run(graph, {}).state, "notes") == ["a", "b", "c"]
+
+
+def test_a_mapping_that_is_no_dict_is_an_update(face: Face, made: Any) -> None:
+    from collections import ChainMap, OrderedDict
+    from types import MappingProxyType
+
+    graph = sequence(
+        ("a", made(lambda s: OrderedDict(notes=["a"]))),
+        ("b", made(lambda s: MappingProxyType({"notes": ["b"]}))),
+        ("c", made(lambda s: ChainMap({"notes": ["c"]}))),
+    )
+
+    assert get(face.run(graph, {}).state, "notes") == ["a", "b", "c"]
+
+
+def test_returning_the_whole_state_says_what_to_do_instead(face: Face) -> None:
+    graph = sequence(("node", lambda s: s), state=general("pydantic"))
+
+    with pytest.raises(UpdateError) as caught:
+        face.run(graph, {})
+
+    assert "Return only what changes" in str(caught.value)
+
+
+def test_a_value_whose_repr_raises_does_not_hide_the_error(face: Face) -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError("no repr")
+
+    with pytest.raises(UpdateError) as caught:
+        face.run(sequence(("node", lambda s: Shy())), {})
+
+    assert "'node'" in str(caught.value)
+
+
+def test_a_value_that_cannot_be_compared_is_no_trouble(face: Face) -> None:
+    class Array:
+        def __eq__(self, other: object) -> Any:
+            raise ValueError("ambiguous")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    graph = sequence(("node", lambda s: {"x": Array()}), ("next", note("n")))
+
+    assert face.run(graph, {"y": Array()}, check_state=True).status == "completed"
+    assert len(face.steps(graph, {"y": Array()})) == 2
+    runtime = Runtime(sequence(("ask", lambda s, ctx: {"x": ctx.interrupt({"a": 1})})), store="memory:")
+    face.run(runtime, {"y": Array()}, thread="t")
+    assert face.resume(runtime, "t", 1).status == "completed"
+
+
+def test_an_error_that_cannot_be_shown_is_still_an_error(face: Face) -> None:
+    class OddError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no str")
+
+    def bad(state: Any) -> Any:
+        raise OddError
+
+    with pytest.raises(GraphrtError) as caught:
+        face.run(Runtime(sequence(("bad", bad)), store="memory:"), {}, thread="t")
+
+    assert isinstance(caught.value.__cause__, OddError)
+
+
+def test_a_reducer_that_returns_none_is_taken_at_its_word(face: Face) -> None:
+    from typing import Annotated
+
+    from .support import state_class
+
+    state = state_class("pydantic", v=(Annotated[Any, lambda old, new: None], 0))
+
+    assert face.run(sequence(("a", lambda s: {"v": 1}), state=state), {"v": 5}).state.v is None
+
+
+def test_a_router_that_changes_the_state_does_not_change_the_run(face: Face) -> None:
+    def router(state: Any) -> str:
+        state["x"] = "changed"
+        return "b"
+
+    g: Any = GraphBuilder(general())
+    g.add_node("a", note("a")).add_node("b", lambda s: {"y": s.get("x")}).add_edge(START, "a").add_edge("b", END)
+    g.add_conditional_edges("a", router, ["b"])
+
+    assert get(face.run(g.compile(), {"x": "right"}).state, "x") == "right"
+
+
+def test_an_async_router_is_found_by_compile() -> None:
+    from graphrt import DefinitionError
+
+    async def router(state: Any) -> str:
+        return "b"
+
+    g: Any = GraphBuilder(general())
+    g.add_node("a", note("a")).add_node("b", note("b")).add_edge(START, "a").add_edge("b", END)
+    g.add_conditional_edges("a", router, ["b"])
+
+    with pytest.raises(DefinitionError) as caught:
+        g.compile()
+
+    assert "async" in str(caught.value)

@@ -1,0 +1,115 @@
+"""The result cache of a node: `cache=True` or a size, keyed by the inputs or by `key=`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt import Command, Runtime, UpdateError
+
+from .support import Face, get, sequence, state_class
+
+
+def counted(made: Any, ran: list[Any], result: Any = None, **policy: Any) -> Any:
+    def node(state: Any) -> Any:
+        ran.append(get(state, "x"))
+        return {"notes": [get(state, "x")]} if result is None else result
+
+    return sequence(("node", made(node)), node={"cache": True, **policy})
+
+
+def test_equal_inputs_run_the_node_once(face: Face, made: Any) -> None:
+    ran: list[Any] = []
+    graph = counted(made, ran)
+
+    states = [get(face.run(graph, {"x": x}).state, "notes") for x in (1, 1, 2, 1)]
+
+    assert ran == [1, 2]
+    assert states == [[1], [1], [2], [1]]
+
+
+def test_the_key_says_what_counts(face: Face, made: Any) -> None:
+    ran: list[Any] = []
+    graph = counted(made, ran, key=lambda s: get(s, "x") % 2)
+
+    for x in (1, 3, 2, 4):
+        face.run(graph, {"x": x})
+
+    assert ran == [1, 2]
+
+
+def test_results_are_copies(face: Face, made: Any) -> None:
+    ran: list[Any] = []
+    graph = counted(made, ran, result={"x": {"list": [1]}})
+    first = face.run(graph, {}).state
+    get(first, "x")["list"].append("spoilt")
+
+    assert get(face.run(graph, {}).state, "x") == {"list": [1]}
+    assert len(ran) == 1
+
+
+def test_a_size_bounds_it_and_the_oldest_goes_first(face: Face, made: Any) -> None:
+    ran: list[Any] = []
+    graph = counted(made, ran, cache=2)
+
+    for x in (1, 2, 1, 3, 1, 2):
+        face.run(graph, {"x": x})
+
+    assert ran == [1, 2, 3, 2]
+
+
+def test_failures_and_commands_are_not_kept(face: Face, made: Any) -> None:
+    ran: list[Any] = []
+    graph = counted(made, ran, result=Command(update={"notes": ["x"]}))
+    for _ in range(2):
+        assert get(face.run(graph, {}).state, "notes") == ["x"]
+    assert len(ran) == 2
+
+    bad = counted(made, ran, result={"nope": 1})
+    for _ in range(2):
+        with pytest.raises(UpdateError):
+            face.run(bad, {})
+
+
+def test_inputs_without_a_canonical_form_want_a_key(face: Face, made: Any) -> None:
+    graph = counted(made, [])
+
+    with pytest.raises(UpdateError) as caught:
+        face.run(graph, {"x": object()})
+
+    assert (caught.value.code, caught.value.node) == ("cache-key", "node")
+    assert "key=" in str(caught.value)
+
+
+def test_a_node_that_asks_is_not_cached_before_its_answer(face: Face, made: Any) -> None:
+    def node(state: Any, ctx: Any) -> Any:
+        return {"x": ctx.interrupt("?")}
+
+    runtime = Runtime(sequence(("node", made(node)), node={"cache": True}), store="memory:")
+    face.run(runtime, {}, thread="one")
+    assert get(face.resume(runtime, "one", 1).state, "x") == 1
+
+
+def test_sets_and_their_order_make_no_difference(face: Face, made: Any) -> None:
+    ran: list[Any] = []
+
+    def node(state: Any) -> Any:
+        ran.append(1)
+
+    graph = sequence(("node", made(node)), node={"cache": True}, state=state_class("pydantic", v=(set[str], set())))
+    words = [f"w{n}" for n in range(50)]
+    face.run(graph, {"v": set(words)})
+    face.run(graph, {"v": set(words[::-1])})
+
+    assert len(ran) == 1
+
+
+def test_values_of_different_types_are_different_inputs(face: Face, made: Any) -> None:
+    ran: list[Any] = []
+    graph = counted(made, ran)
+
+    for x in (1, "1", True, None, 1.5, [1], (1, 2), {"1": 1}, b"1"):
+        assert get(face.run(graph, {"x": x}).state, "notes") == [x]
+
+    assert len(ran) == 9

@@ -1,0 +1,58 @@
+"""Without a store a run keeps nothing of its past: memory is flat, however many steps it makes."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, Limits
+
+from .support import Face, general
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_memory_is_flat_over_fifty_thousand_steps(face: Face, how: str) -> None:
+    marks: list[int] = []
+
+    def count(state: Any) -> Any:
+        if state["n"] in (10_000, 49_000):
+            gc.collect()
+            marks.append(tracemalloc.get_traced_memory()[0])
+        return {"n": 1, "x": [state["n"]]}
+
+    async def acount(state: Any) -> Any:
+        return count(state)
+
+    g: Any = GraphBuilder(general())
+    g.add_node("count", acount if how == "async" else count, max_visits=None).add_edge(START, "count")
+    g.add_conditional_edges("count", lambda s: s["n"] < 50_000, {True: "count", False: END})
+    graph = g.compile(limits=Limits(max_steps=100_000))
+    tracemalloc.start()
+    try:
+        result = face.run(graph, {})
+    finally:
+        tracemalloc.stop()
+
+    assert result.steps == 50_000
+    assert marks[1] - marks[0] < 50_000  # bytes, over 39,000 steps
+
+
+def test_memory_of_read_steps_is_flat_too() -> None:
+    g: Any = GraphBuilder(general())
+    g.add_node("count", lambda s: {"n": 1, "x": [s["n"]]}, max_visits=None).add_edge(START, "count")
+    g.add_conditional_edges("count", lambda s: s["n"] < 10_000, {True: "count", False: END})
+    graph = g.compile(limits=Limits(max_steps=100_000))
+    marks = []
+    tracemalloc.start()
+    try:
+        for step in graph.steps({}):
+            if step.index in (2_000, 9_000):
+                gc.collect()
+                marks.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+
+    assert marks[1] - marks[0] < 50_000

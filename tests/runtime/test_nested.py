@@ -1,0 +1,265 @@
+"""Rule R17: a compiled graph as a node of another one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, InputError, LimitError, Limits, NodeError, Runtime, Send, UpdateError
+from graphrt.errors import NodeFatigueError, StepLimitError
+from graphrt.reducers import add, append
+
+from .support import Face, general, get, note, parallel, sequence, state_class
+
+
+def nesting(child: Any, state: Any = None, **policy: Any) -> Any:
+    return sequence(("before", note("before")), ("child", child), ("after", note("after")), state=state, child=policy)
+
+
+def test_a_child_starts_with_the_shared_fields_and_its_updates_fold(face: Face, made: Any, kind: str) -> None:
+    seen: list[Any] = []
+
+    def look(state: Any) -> Any:
+        seen.append((list(get(state, "notes")), get(state, "x")))
+        return {"notes": ["one"], "n": 1}
+
+    child = sequence(("look", made(look)), ("two", made(note("two"))), state=general(kind))
+
+    result = face.run(nesting(child, general(kind)), {"x": "given"})
+
+    assert seen == [(["before"], "given")]
+    assert get(result.state, "notes") == ["before", "one", "two", "after"]
+    assert get(result.state, "n") == 1
+
+
+def test_only_shared_fields_travel(face: Face) -> None:
+    child_state = state_class("pydantic", notes=(Annotated[list[Any], append], []), private=(int, 0))
+    child = sequence(
+        ("a", lambda s: {"notes": [s.private], "private": 9}),
+        ("b", lambda s: {"notes": [s.private]}),
+        state=child_state,
+    )
+
+    assert get(face.run(nesting(child), {}).state, "notes") == ["before", 0, 9, "after"]
+
+
+def test_updates_fold_through_the_parents_reducers(face: Face) -> None:
+    """The child appends; the parent adds up what each of its commits wrote."""
+    child_state = state_class("pydantic", log=(Annotated[list[int], append], []))
+
+    def sum_up(old: int, new: list[int]) -> int:
+        return old + sum(new)
+
+    parent_state = state_class("pydantic", log=(Annotated[int, sum_up], 0))
+    child = sequence(("a", lambda s: {"log": [1, 2]}), ("b", lambda s: {"log": [3]}), state=child_state)
+
+    def read(state: Any) -> Any:
+        return {"log": []}
+
+    graph = sequence(("child", child), state=parent_state, child={"input": read})
+
+    assert face.run(graph, {"log": 10}).state.log == 16
+
+
+def test_input_and_output_may_be_maps_of_names(face: Face) -> None:
+    child_state = state_class("pydantic", question=(str, ""), answer=(str, ""))
+    child = sequence(("a", lambda s: {"answer": s.question.upper()}), state=child_state)
+    graph = nesting(child, input={"question": "x"}, output={"y": "answer"})
+
+    state = face.run(graph, {"x": "why"}).state
+
+    assert (get(state, "x"), get(state, "y")) == ("why", "WHY")
+
+
+def test_input_and_output_may_be_functions(face: Face) -> None:
+    child_state = state_class("pydantic", question=(str, ""), answer=(str, ""))
+    child = sequence(("a", lambda s: {"answer": s.question.upper()}), state=child_state)
+    graph = nesting(
+        child, input=lambda s: {"question": s["x"] + "?"}, output=lambda s: {"notes": [s.answer]} if s.answer else None
+    )
+
+    assert get(face.run(graph, {"x": "why"}).state, "notes") == ["before", "WHY?", "after"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "cls"),
+    [
+        ({"input": lambda s: 7}, InputError),
+        ({"input": lambda s: {"nope": 1}}, InputError),
+        ({"input": lambda s: s["lost"]}, InputError),
+        ({"output": lambda s: 7}, InputError),
+        ({"output": lambda s: s["lost"]}, InputError),
+        ({"output": lambda s: {"nope": 1}}, UpdateError),
+    ],
+    ids=["input-no-mapping", "input-unknown", "input-raises", "output-no-mapping", "output-raises", "output-unknown"],
+)
+def test_mappings_that_are_wrong_are_clear_errors(face: Face, policy: Any, cls: Any) -> None:
+    with pytest.raises(cls) as caught:
+        face.run(nesting(sequence(("a", note("a"))), **policy), {})
+
+    assert caught.value.node == "child"
+    assert "child" in str(caught.value)
+
+
+def test_what_the_child_lacks_is_an_error_that_names_it(face: Face) -> None:
+    import pydantic
+
+    class Needs(pydantic.BaseModel):
+        need: int
+
+    with pytest.raises(InputError) as caught:
+        face.run(nesting(sequence(("a", lambda s: None), state=Needs)), {})
+
+    assert caught.value.code == "missing-field"
+    assert "need" in str(caught.value)
+    assert "child" in str(caught.value)
+
+
+def test_a_failure_inside_names_the_inner_node_and_its_path(face: Face, made: Any) -> None:
+    def bad(state: Any) -> Any:
+        raise ValueError("inside")
+
+    with pytest.raises(NodeError) as caught:
+        face.run(nesting(sequence(("a", note("a")), ("bad", made(bad)))), {})
+
+    error = caught.value
+    assert isinstance(error.__cause__, ValueError)
+    assert error.node == "bad"
+    assert error.task_id == "2.0:child/2.0:bad"
+
+
+def test_retry_continues_the_child_from_its_last_commit(face: Face, made: Any) -> None:
+    ran: list[str] = []
+    mood = {"broken": True}
+
+    def node(name: str) -> Any:
+        def run(state: Any) -> Any:
+            ran.append(name)
+            if name == "bad" and mood["broken"]:
+                raise ValueError
+            return {"notes": [name]}
+
+        return (name, made(run))
+
+    runtime = Runtime(nesting(sequence(node("a"), node("bad"), node("c"))), store="memory:")
+    with pytest.raises(NodeError):
+        face.run(runtime, {}, thread="t")
+    assert get(runtime.state("t").values, "notes") == ["before"]
+    mood["broken"] = False
+
+    result = face.retry(runtime, "t")
+
+    assert get(result.state, "notes") == ["before", "a", "bad", "c", "after"]
+    assert ran == ["a", "bad", "bad", "c"]
+
+
+def test_an_interrupt_inside_pauses_the_whole_and_resume_continues_there(face: Face, made: Any) -> None:
+    ran: list[str] = []
+
+    def first(state: Any) -> Any:
+        ran.append("first")
+        return {"notes": ["first"]}
+
+    child = sequence(("first", made(first)), ("ask", made(lambda s, ctx: {"notes": [ctx.interrupt("?")]})))
+    runtime = Runtime(nesting(child), store="memory:")
+    paused = face.run(runtime, {}, thread="t")
+    [question] = paused.interrupts
+
+    assert (question.node, question.payload) == ("ask", "?")
+    assert "child/" in question.id
+    result = face.resume(runtime, "t", {question.id: "yes"})
+    assert get(result.state, "notes") == ["before", "first", "yes", "after"]
+    assert ran == ["first"]
+
+
+def test_several_interrupts_inside_and_beside(face: Face, made: Any) -> None:
+    def ask(name: str) -> Any:
+        return (name, made(lambda s, ctx: {"notes": [ctx.interrupt(name)]}))
+
+    runtime = Runtime(parallel(("child", parallel(ask("a"), ask("b"))), ask("c")), store="memory:")
+    questions = face.run(runtime, {}, thread="t").interrupts
+    assert [q.payload for q in questions] == ["a", "b", "c"]
+
+    half = face.resume(runtime, "t", {q.id: q.payload.upper() for q in questions if q.payload != "a"})
+    assert [q.payload for q in half.interrupts] == ["a"]
+
+    assert get(face.resume(runtime, "t", "A").state, "notes") == ["A", "B", "C"]
+
+
+def test_a_child_has_its_own_steps_and_visits(face: Face) -> None:
+    def looping(limits: Limits) -> Any:
+        g: Any = GraphBuilder(state_class("pydantic", k=(Annotated[int, add], 0)))
+        g.add_node("loop", lambda s: {"k": 1}).add_edge(START, "loop")
+        g.add_conditional_edges("loop", lambda s: s.k < 5, {True: "loop", False: END})
+        return g.compile(limits=limits)
+
+    assert face.run(nesting(looping(Limits())), {}, limits=Limits(max_steps=3)).status == "completed"
+    with pytest.raises(StepLimitError):
+        face.run(nesting(looping(Limits(max_steps=4))), {})
+    with pytest.raises(NodeFatigueError):
+        face.run(nesting(looping(Limits(max_visits=4))), {})
+
+
+def test_depth_is_limited(face: Face) -> None:
+    graph = sequence(("leaf", note("leaf")))
+    for _ in range(3):
+        graph = sequence(("child", graph))
+
+    assert get(face.run(graph, {}, limits=Limits(max_depth=3)).state, "notes") == ["leaf"]
+    with pytest.raises(LimitError) as caught:
+        face.run(graph, {}, limits=Limits(max_depth=2))
+    assert (caught.value.code, caught.value.limit) == ("depth-limit", 2)
+
+
+def test_sends_to_a_nested_graph_carry_its_input(face: Face, made: Any) -> None:
+    child = sequence(("a", made(lambda s: {"notes": [s["x"]]})))
+    g: Any = GraphBuilder(general())
+    g.add_node("begin", lambda s: None).add_node("child", child).add_edge(START, "begin").add_edge("child", END)
+    g.add_conditional_edges("begin", lambda s: [Send("child", {"x": n}) for n in range(3)], ["child"])
+
+    assert get(face.run(g.compile(), {}).state, "notes") == [0, 1, 2]
+
+
+def test_a_send_to_a_nested_graph_that_is_no_mapping_is_a_clear_error(face: Face) -> None:
+    g: Any = GraphBuilder(general())
+    g.add_node("begin", lambda s: None).add_node("child", sequence(("a", note("a"))))
+    g.add_edge(START, "begin").add_edge("child", END)
+    g.add_conditional_edges("begin", lambda s: [Send("child", 7)], ["child"])
+
+    with pytest.raises(InputError) as caught:
+        face.run(g.compile(), {})
+
+    assert caught.value.node == "child"
+
+
+def test_two_children_side_by_side_that_write_one_last_value_field_conflict(face: Face) -> None:
+    from graphrt import ConcurrentUpdateError
+
+    child = sequence(("a", lambda s: {"x": 1}))
+
+    with pytest.raises(ConcurrentUpdateError):
+        face.run(parallel(("one", child), ("two", child), allow=["write-conflict"]), {})
+
+
+def test_a_child_may_fail_into_the_parents_on_error(face: Face, made: Any) -> None:
+    def bad(state: Any) -> Any:
+        raise ValueError("inside")
+
+    seen: list[Any] = []
+    g: Any = GraphBuilder(general())
+    g.add_node("child", sequence(("bad", made(bad))), on_error="mend")
+    g.add_node("mend", lambda s, ctx: seen.append(ctx.error))
+    g.add_edge(START, "child").add_edge("child", END).add_edge("mend", END)
+
+    assert face.run(g.compile(), {}).status == "completed"
+    assert isinstance(seen[0], NodeError)
+
+
+def test_a_step_of_a_nested_graph_has_its_writes_merged(face: Face) -> None:
+    child = sequence(("a", note("a")), ("b", lambda s: {"n": 2}))
+    steps = face.steps(nesting(child), {})
+
+    assert [s.node for s in steps] == ["before", "child", "after"]
+    assert get(steps[1].after, "notes") == ["before", "a"]
+    assert get(steps[1].after, "n") == 2
