@@ -141,7 +141,7 @@ class Run:
             harness=runtime.harness,
             clock=runtime.clock,
             make_run_id=runtime.ids,
-            seed=runtime.seed,
+            seed=runtime.seed if runtime.seed is not None or thread is None else thread.seed,
             loop_source=runtime._loop_source,
         )
         self.scope: Scope = scope
@@ -193,8 +193,8 @@ class Run:
             engine.tape.end()
         if thread is not None and self._store is not None:
             # What is kept shares nothing with what nodes and callers hold.
-            engine.values = engine.plan.state.own_all(engine.values)
-            engine.forget_views()
+            thread.seed = self.scope.seed
+            engine.keep()
             self.runtime._active.pop(thread.id, None)
             self._store.release(thread, status)
 
@@ -249,13 +249,14 @@ def begin(runtime: Runtime[Any], given: Any, thread_id: str | None, *, listen: b
                 fix=f"Use {verb}({thread_id!r}{', answers' if verb == 'resume' else ''}), or another thread.",
                 thread=thread_id,
             )
+        thread.seed = None
         opened = Run(runtime, engine, thread, store, listen=listen, watch=watch)
         started = _started(opened, values)
     except BaseException:
         if old is not None and thread.engine is not None:  # the thread stays as it was
             thread.engine.values = old
             thread.engine.due = []
-            thread.engine.forget_views()
+            thread.engine.keep()
         store.release(thread, before)
         raise
     thread.engine = engine

@@ -61,13 +61,14 @@ class Journal:
 class Thread:
     """One durable line of state."""
 
-    __slots__ = ("engine", "error", "id", "journal", "status")
+    __slots__ = ("engine", "id", "journal", "seed", "status")
 
     def __init__(self, id: str) -> None:
         self.id: str = id
         self.status: Status = "new"
         self.engine: Engine | None = None
-        self.error: BaseException | None = None
+        self.seed: int | None = None
+        """Seed of the run that the thread is in: a resume goes on with it."""
         self.journal: Journal = Journal(keep=True)
 
 

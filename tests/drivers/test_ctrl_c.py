@@ -241,11 +241,11 @@ def test_a_run_in_a_task_group_is_cancelled_with_its_siblings() -> None:
             await asyncio.sleep(0.002)
             raise ValueError("sibling")
 
-        with pytest.raises(ExceptionGroup):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(sequence(("node", node)).arun({}))
-                group.create_task(fail())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sequence(("node", node)).arun({}))
+            group.create_task(fail())
 
-    asyncio.run(main())
+    with pytest.raises(ExceptionGroup):
+        asyncio.run(main())
 
     assert ended == ["node"]

@@ -128,11 +128,11 @@ class Maker:
         owned = [each for n, each in enumerate(self.fields) if n % len(self.names) == place]
         shared = [each for each in self.fields if each.reducer != "overwrite" or chance(self.draw, 15)]
         found: dict[str, Write] = {}
-        for _ in range(self.draw(st.integers(0, 3))):
+        for _ in range(self.draw(st.integers(1 if self.narrow else 0, 3))):
             each = pick(self.draw, *shared, *owned) if shared or owned else None
             if each is not None and each.name not in found:
                 reads = pick(self.draw, None, *(other.name for other in self.fields))
-                alone = each in owned and each.reducer != "mix" and chance(self.draw, 30)
+                alone = (each in owned or self.narrow) and each.reducer != "mix" and chance(self.draw, 30)
                 op: Op = pick(self.draw, "delete", "overwrite") if alone else "set"
                 found[each.name] = Write(each.name, self.draw(st.integers(0, 5)), reads, op)
         return tuple(found.values())
@@ -178,7 +178,7 @@ class Maker:
         return Conditional(src, Router(answers, reads, self.draw(st.integers(0, 3))), routes, default)
 
     def answer(self, labels: tuple[str, ...]) -> Answer:
-        plain = 15 if self.narrow else 5
+        plain = 8 if self.narrow else 5
         shape = pick(self.draw, *("label",) * plain, *("labels",) * 2, *("sends",) * 3, *("none",) * self.wild)
         if shape == "label":
             return str(pick(self.draw, *labels))
@@ -264,7 +264,7 @@ def joined_graphs(draw: Draw) -> Graph:
 
     def turn(place: int) -> Turn:
         """Write something; the ends sometimes start all over."""
-        back = ("s",) if place >= len(sources) and chance(draw, 40) else None
+        back = ("s",) if place >= len(sources) and chance(draw, 50) else None
         return Turn((Write("log", place, pick(draw, None, "total")), Write("total", 1)), back)
 
     writers = tuple(Node(name, (turn(n), turn(n), turn(n))) for n, name in enumerate((*sources, *ends)))

@@ -109,8 +109,8 @@ GENERAL = [
     Bug(
         "default instead of the route",
         "_engine.route:Router._one",
-        "target = branch.table.get(label, NO_DEFAULT)",
-        "target = branch.table.get(label, NO_DEFAULT) if branch.default is NO_DEFAULT else branch.default",
+        "branch.table.get(label, NO_DEFAULT)",
+        "(branch.table.get(label, NO_DEFAULT) if branch.default is NO_DEFAULT else branch.default)",
         "reference",
     ),
     Bug("undeclared goto allowed", "_engine.route:Router._declared", "node.goto is not None", "False", "reference"),
@@ -170,8 +170,8 @@ STRAIGHT = [
     Bug("visits not counted", "_engine.straight:advance", "= visits + 1", "= visits", "straight end"),
     Bug("first visit not counted", "_engine.straight:straight", "visits[at] += 1", "visits[at] += 0", "straight end"),
     Bug("fatigue not asked", "_engine.straight:advance", "visits < engine.visit_limits[at]", "True", "straight end"),
-    Bug("max_steps not asked", "_engine.straight:advance", "engine.steps < engine.max_steps", "True", "straight end"),
-    Bug("supersteps not counted", "_engine.straight:advance", "engine.steps += 1", "pass", "straight end"),
+    Bug("one superstep more on the fast path", "_engine.straight:advance", "engine.steps < engine.max_steps", "engine.steps <= engine.max_steps", "straight steps"),
+    Bug("supersteps counted twice", "_engine.straight:advance", "engine.steps += 1", "engine.steps += 2", "straight end"),
     Bug("add folds twice", "_engine.straight:advance", "values[name] + value", "values[name] + value + value", "straight end"),
     Bug("update not checked", "_engine.straight:advance", "value = field.check(value)", "pass", "straight end"),
     Bug("router not asked", "_engine.straight:advance", "said = node.router(view)", "said = next(iter(node.table))", "straight end"),
@@ -183,8 +183,7 @@ STRAIGHT = [
     Bug("a context's task used again", "_engine.straight:advance", " or call.plain == 0", "", "straight steps"),
     Bug("undo of the wrong moment", "_engine.straight:advance", "_before(values, name, kind)", "value", "straight steps"),
     Bug("trail not followed", "_engine.straight:_note", "engine.follow(checked)", "pass", "nesting"),
-    Bug("Sends lose their arg", "_engine.straight:straight", "is_send or ", "", "straight end"),
-    Bug("failures do not reach their handler", "_engine.straight:straight", "or error is not None", "", "handlers"),
+    Bug("Sends lose their arg", "_engine.straight:straight", "is_send or ", "", "straight steps"),
     Bug("left in another superstep", "_engine.straight:_leave", "call.superstep = engine.superstep", "call.superstep = 1", "straight steps"),
 ]
 """The general path knows nothing of these."""

@@ -126,8 +126,8 @@ def test_reduced_is_another_spelling_of_annotated(face: Face) -> None:
 
     @dataclasses.dataclass
     class Data:
-        notes: list[int] = reduced(append, default_factory=list)
-        flash: str | None = reduced(last, ephemeral, default=None)  # noqa: RUF009 - it makes a dataclasses.field
+        notes: list[int] = reduced(append, default_factory=list)  # noqa: RUF009 - it makes a dataclasses.field
+        flash: str | None = reduced(last, ephemeral, default=None)
 
     for cls in (Model, Data):
         graph = sequence(("a", lambda s: {"notes": [1], "flash": "on"}), ("b", lambda s: {"notes": [2]}), state=cls)

@@ -13,12 +13,12 @@ from graphrt import END, START, GraphBuilder, Limits
 from .support import Face, general
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-def test_memory_is_flat_over_fifty_thousand_steps(face: Face, how: str) -> None:
+@pytest.mark.parametrize(("how", "steps"), [("sync", 50_000), ("async", 20_000)])
+def test_memory_is_flat_over_tens_of_thousands_of_steps(face: Face, how: str, steps: int) -> None:
     marks: list[int] = []
 
     def count(state: Any) -> Any:
-        if state["n"] in (10_000, 49_000):
+        if state["n"] in (steps // 5, steps - 1_000):
             gc.collect()
             marks.append(tracemalloc.get_traced_memory()[0])
         return {"n": 1, "x": [state["n"]]}
@@ -28,7 +28,7 @@ def test_memory_is_flat_over_fifty_thousand_steps(face: Face, how: str) -> None:
 
     g: Any = GraphBuilder(general())
     g.add_node("count", acount if how == "async" else count, max_visits=None).add_edge(START, "count")
-    g.add_conditional_edges("count", lambda s: s["n"] < 50_000, {True: "count", False: END})
+    g.add_conditional_edges("count", lambda s: s["n"] < steps, {True: "count", False: END})
     graph = g.compile(limits=Limits(max_steps=100_000))
     tracemalloc.start()
     try:
@@ -36,8 +36,8 @@ def test_memory_is_flat_over_fifty_thousand_steps(face: Face, how: str) -> None:
     finally:
         tracemalloc.stop()
 
-    assert result.steps == 50_000
-    assert marks[1] - marks[0] < 50_000  # bytes, over 39,000 steps
+    assert result.steps == steps
+    assert marks[1] - marks[0] < 50_000  # bytes, over most of the steps
 
 
 def test_memory_of_read_steps_is_flat_too() -> None:

@@ -76,6 +76,8 @@ async def afinish(coroutine: Any) -> Any:
 
 def on_loop(scope: Scope, task: Task) -> Any:
     """Run an async node on the private loop thread and wait; the run's halt cancels it."""
+    from graphrt._drivers.loop_thread import LoopCancelledError
+
     running = scope.loop().submit(lambda: ainvoke(scope, task, None))
     control = scope.control
     control.on_halt.append(running.cancel)
@@ -83,6 +85,8 @@ def on_loop(scope: Scope, task: Task) -> Any:
         if control.halt is not None:
             running.cancel()
         return running.result.result()
+    except LoopCancelledError:
+        return STOPPED
     except BaseException:
         if not running.result.done():  # Ctrl-C while waiting: the node ends first
             running.cancel()
@@ -96,7 +100,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
     """Run the node of *task* on the running loop; see `invoke`.
 
     Raises:
-        CancelledError: The surrounding asyncio task was cancelled, and not because the run halts.
+        CancelledError: The surrounding asyncio task was cancelled.
     """
     import asyncio
 
@@ -123,8 +127,6 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
     except Suspended as pause:
         return asked(task, pause)
     except asyncio.CancelledError as error:
-        if scope.control.halt is not None:
-            return STOPPED
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise

@@ -21,7 +21,7 @@ class LoopThread:
     """Runs coroutines for callers on other worker threads."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self.pid: int = os.getpid()
         """The process that it runs in: after a fork the child has none."""
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -46,7 +46,8 @@ class LoopThread:
         """Cancel everything on the loop, what nodes left behind included, and stop once it has ended."""
         left = asyncio.all_tasks(self._loop)
         for task in left:
-            task.cancel()
+            if not task.cancelling():  # one that is already may be cleaning up
+                task.cancel()
 
         async def end() -> None:
             if left:

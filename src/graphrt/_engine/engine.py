@@ -94,7 +94,7 @@ class Engine:
         self.due: list[Due] = []
         self.tasks: list[Task] = []
         """The open superstep."""
-        self.entering = False
+        self.entering: bool = False
         """START's router is still to be asked."""
         self.asked: Any = None
         """A router that the fast path asked, and what it said."""
@@ -183,7 +183,7 @@ class Engine:
         if self.entering:
             view = self.view = self.take_view()
             self.due = self.router().ask(self.plan.start, view).due()
-            self.entering: bool = False
+            self.entering = False
         if self.due:
             bounds.rest(self)
         due = self.due
@@ -374,16 +374,22 @@ class Engine:
         open_ = tuple(task.node.name for task in self.tasks if task.status not in (DONE, HANDLED))
         return open_ or tuple(item.node.name for item in self.due)
 
-    def forget_views(self) -> None:
-        """Let go of every snapshot: the values are the engine's alone."""
+    def keep(self) -> None:
+        """Make ready to be kept: the values are the engine's alone, untracked fields are not kept."""
         self.view = _NO_VIEW
+        self.values = self.plan.state.own_all(self.values)
+        for name, field in self.fields.items():
+            if field.untracked:
+                value = field.reset()
+                if value is ABSENT:
+                    self.values.pop(name, None)
+                else:
+                    self.values[name] = value
         self.sizes = {name: len(value) for name, value in self.values.items() if value.__class__ in CONTAINERS}
         for task in self.tasks:
             task.state = None
             if task.extra is not None and task.extra.child is not None:
-                child: Engine = task.extra.child
-                child.values = child.plan.state.own_all(child.values)
-                child.forget_views()
+                task.extra.child.keep()
 
     def snapshot_for(self, task: Task) -> Any:
         """The state that *task* sees; made again for a re-execution."""

@@ -195,3 +195,23 @@ def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: 
         ),
         wrote,
     )
+
+
+def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Several updates of one task as one: aggregated fields through their reducer, others by the last write."""
+    if not updates:
+        return None
+    if len(updates) == 1:
+        return dict(updates[0])
+    result: dict[str, Any] = {}
+    for update in updates:
+        for name, value in update.items():
+            marker = value is DELETE or value.__class__ is Replacement
+            before = result.get(name, DELETE)
+            if marker or before is DELETE or not fields[name].aggregates:
+                result[name] = value
+            elif before.__class__ is Replacement:
+                result[name] = Replacement(fields[name].reduce(before.value, value))
+            else:
+                result[name] = fields[name].reduce(before, value)
+    return result

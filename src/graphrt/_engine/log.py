@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt import events
-from graphrt._engine.fold import Folded
+from graphrt._engine.fold import Folded, combined
 from graphrt._engine.task import FAILED, HANDLED, Task
 from graphrt._engine.trace import goto_names
 from graphrt._plan.tables import NodePlan
@@ -83,10 +83,7 @@ def outcome(engine: Engine, task: Task) -> None:
             ),
         )
         return
-    updates = task.updates
-    update: dict[str, Any] | None = updates[0] if len(updates) == 1 else None
-    if len(updates) > 1:
-        update = {field: value for one in updates for field, value in one.items()}
+    update = combined(engine.fields, task.updates)
     note(
         engine,
         events.TaskSucceeded(
@@ -126,5 +123,12 @@ def fatigued(engine: Engine, node: NodePlan) -> None:
 
 def first_line(error: BaseException | None) -> str:
     """The first line of the error's text: what happened, without where and what to do."""
-    text = str(error) if error is not None else ""
-    return text.split("\n", 1)[0]
+    return said(error).split("\n", 1)[0] if error is not None else ""
+
+
+def said(error: BaseException) -> str:
+    """The error's text, also of one whose `__str__` is broken."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - user code, while another error is being told
+        return f"<no text: its str() raised {type(broken).__name__}>"

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphrt._engine import retry
+from graphrt._engine import log, retry
 from graphrt._engine.task import (
     DONE,
     DUE,
@@ -236,12 +236,15 @@ def failure(engine: Engine, task: Task) -> BaseException:
         return error
     node: NodePlan = task.node
     tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
-    timed_out = isinstance(error, TimeoutError) and str(error).startswith("no result within")
+    timed_out = isinstance(error, TimeoutError) and log.said(error).startswith("no result within")
+    fix = "Look in the node; the cause is chained below."
+    if timed_out:
+        fix = "Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself."
     raised = NodeError(
-        f"Node {node.name!r} failed{tried}: {type(error).__name__}: {error}",
+        f"Node {node.name!r} failed{tried}: {type(error).__name__}: {log.said(error)}",
         code="node-timeout" if timed_out else "node-failed",
         where=engine.where(task),
-        fix="Look in the node; the cause is chained below."
+        fix=fix
         + ("" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again."),
         node=node.name,
         superstep=task.superstep,

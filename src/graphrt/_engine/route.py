@@ -257,6 +257,10 @@ class Router:
             end = isinstance(item, EndType)
             text = f"{what} goes to {item.name}, where no task can run."
             fix = "Put END itself into goto or the routes." if end else "Name the node that START leads to."
+        elif callable(item):
+            name = getattr(item, "__name__", type(item).__name__)
+            text = f"{what} names the function {name}(), which does not stand for a node."
+            fix = f"Use the node's name, {name!r}, or what @g.node returned."
         else:
             guess = closest(item, self.plan.by_name)
             text = f"{what} names a node that does not exist: {short(item)}."

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
 
-from graphrt._engine.fold import Prefix, Undo
+from graphrt._engine.fold import Prefix, Undo, combined
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
 from graphrt._plan.fields import ABSENT
 from graphrt._plan.state import EXTRA, Values
@@ -165,9 +165,7 @@ class Step(Generic[S]):
     def update(self) -> dict[str, Any] | None:
         """The validated update; None if the node changed nothing. Of a nested graph: its writes, merged."""
         updates = self._updates
-        if len(updates) == 1:
-            return updates[0]
-        return {name: value for update in updates for name, value in update.items()} or None
+        return updates[0] if len(updates) == 1 else combined(self._tape.engine.fields, updates)
 
     @property
     def goto(self) -> tuple[str, ...] | None:

@@ -42,6 +42,8 @@ def nested(task: Task, control: Control) -> Flow:
             return TimedOut(task.timeout_s)
         return Failed(error, at_boundary=True)
     except GraphrtError as error:
+        if error.node is None:
+            error.node = task.node.name
         return Failed(error, at_boundary=True)
     if status == CANCELLED:
         return STOPPED

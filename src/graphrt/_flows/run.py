@@ -161,6 +161,8 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
         wait_s = task.extra.delay_s if task.extra is not None else 0.0
         if wait_s > 0.0:
             task.more().delay_s = 0.0
+            if deadline_s is not None:
+                wait_s = min(wait_s, max(0.0, deadline_s - (yield NOW)))
             yield Sleep(wait_s)
             if control.halt is not None:
                 return
@@ -241,6 +243,9 @@ def _set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
     if remaining <= 0:
         task.status = DUE
         raise _deadline(engine)
+    if task.extra is not None and task.extra.delay_s > 0.0:  # a retry that waits first
+        task.extra.delay_s = min(task.extra.delay_s, remaining)
+        remaining -= task.extra.delay_s
     by_deadline = timeout_s is None or remaining < timeout_s
     task.timeout_s = remaining if by_deadline else timeout_s
     return by_deadline
@@ -251,7 +256,8 @@ def _deadline(engine: Engine) -> DeadlineError:
         f"The run took longer than {engine.limits.deadline_s:g} s; open: {', '.join(map(repr, engine.pending()))}.",
         where=engine.where(),
         known=f"deadline_s={engine.limits.deadline_s:g}, {engine.steps} supersteps made",
-        fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s. Finished tasks do not run again.",
+        fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s."
+        + ("" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again."),
         limit=engine.limits.deadline_s,
         graph=engine.plan.name,
         superstep=engine.superstep,

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, final
+
+from pydantic import BaseModel
 
 from graphrt._plan.fields import own
 from graphrt._plan.state import EXTRA
@@ -39,13 +42,11 @@ class NodeCache:
         """
         if self._key is not None:
             key = self._key(task.state)
-            return (key, repr(task.arg)) if task.arg is not None else key
-        from pydantic_core import PydanticSerializationError, to_json
-
+            return (key, canonical(task.arg)) if task.arg is not None else key
         values: Mapping[str, Any] = task.engine.values
         try:
-            return to_json([{n: v for n, v in values.items() if n != EXTRA}, task.arg])
-        except (PydanticSerializationError, ValueError, TypeError) as error:
+            return canonical([{n: v for n, v in values.items() if n != EXTRA}, task.arg])
+        except TypeError as error:
             raise UpdateError(
                 f"The inputs of cached node {node.name!r} have no canonical form: {error}",
                 code="cache-key",
@@ -74,3 +75,29 @@ class NodeCache:
                 self._results.popitem(last=False)
             except KeyError:  # another worker thread was faster
                 return
+
+
+def canonical(value: Any) -> Hashable:
+    """A hashable form of *value* that is equal for equal values of the same types only.
+
+    Raises:
+        TypeError: It holds an object that is compared by identity, or not hashable.
+    """
+    kind = value.__class__
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return kind, frozenset((canonical(k), canonical(v)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return kind, tuple(canonical(item) for item in value)
+    if isinstance(value, (set, frozenset)):
+        return kind, frozenset(canonical(item) for item in value)
+    if isinstance(value, BaseModel):
+        return kind, canonical(dict(value.__dict__))
+    if is_dataclass(kind):
+        return kind, tuple(canonical(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, float):
+        return kind, repr(value)  # 0.0 and -0.0 differ, NaN equals itself
+    if kind.__hash__ in (None, object.__hash__):
+        raise TypeError(f"a {kind.__name__} is compared by identity")
+    return kind, value
