@@ -6,20 +6,21 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
 
 import typing_extensions as te
 
-from graphrt import _runs
+from graphrt._drivers.bound import MessageItem
 from graphrt._drivers.sync import SyncDriver
-from graphrt._engine.engine import Engine
-from graphrt._engine.trace import Step
+from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
 from graphrt._flows.run import Watch
-from graphrt._plan.fields import is_mapping
-from graphrt._runs import Run, RunResult, Snapshot
+from graphrt._runs import opening
+from graphrt._runs.arguments import LIVE, Mode, answers_by_id, checked, new_id, stream_modes
+from graphrt._runs.opening import Run
+from graphrt._runs.results import InterruptInfo, RunResult, Snapshot
 from graphrt.commands import UNSET
-from graphrt.errors import InputError, names
+from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.stores import MemoryStore, open_store
@@ -28,12 +29,9 @@ if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt.graph import CompiledGraph
 
-__all__ = ["Mode", "RunResult", "Runtime", "RuntimeOptions", "Snapshot", "Step"]
+__all__ = ["Diff", "InterruptInfo", "MessageItem", "Mode", "RunResult", "Runtime", "RuntimeOptions", "Snapshot", "Step"]
 
 S = TypeVar("S")
-Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
-MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
-_LIVE = frozenset({"custom", "messages"})
 
 
 class RuntimeOptions(te.TypedDict, total=False):
@@ -87,14 +85,14 @@ class Runtime(Generic[S]):
         self.graph = graph
         self.limits: Limits = graph.limits
         if limits is not None:
-            self.limits = _checked(limits).over(graph.limits)
+            self.limits = checked(limits).over(graph.limits)
         self._owns_store = isinstance(store, str)
         self.store: MemoryStore | None = open_store(store) if isinstance(store, str) else store
         self.harness = harness
         self.deps = deps
         self.sinks: tuple[Callable[[Entry], Any], ...] = tuple(sinks) if sinks else ()
-        self.clock: Callable[[], float] = clock if clock is not None else _runs.system_clock
-        self.ids: Callable[[], str] = ids if ids is not None else _new_id
+        self.clock: Callable[[], float] = clock if clock is not None else opening.system_clock
+        self.ids: Callable[[], str] = ids if ids is not None else new_id
         self.seed = seed
         self.check_state = check_state
         self._active: dict[str, Control] = {}
@@ -117,11 +115,11 @@ class Runtime(Generic[S]):
         Raises:
             GraphrtError: The run failed. On a thread it can be retried.
         """
-        return self._drive(_runs.begin(self, input, thread, listen=False, watch=None))
+        return self._drive(opening.begin(self, input, thread, listen=False, watch=None))
 
     async def arun(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> RunResult[S]:
         """Run the graph to its end on the running loop; see `run`."""
-        return await self._adrive(_runs.begin(self, input, thread, listen=False, watch=None))
+        return await self._adrive(opening.begin(self, input, thread, listen=False, watch=None))
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and drive it on.
@@ -142,14 +140,14 @@ class Runtime(Generic[S]):
 
     def retry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on: what finished does not run again."""
-        return self._drive(_runs.continued(self, thread, "retry", lambda _engine: {}))
+        return self._drive(opening.continued(self, thread, "retry", lambda _engine: {}))
 
     async def aretry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on; see `retry`."""
-        return await self._adrive(_runs.continued(self, thread, "retry", lambda _engine: {}))
+        return await self._adrive(opening.continued(self, thread, "retry", lambda _engine: {}))
 
     def _resumed(self, thread: str, answers: Any, answer: Any) -> Run:
-        return _runs.continued(self, thread, "resume", lambda engine: _answers(engine, answers, answer))
+        return opening.continued(self, thread, "resume", lambda engine: answers_by_id(engine, answers, answer))
 
     def _drive(self, run: Run) -> RunResult[S]:
         driver = SyncDriver(run.scope, run.engine.limits)
@@ -212,12 +210,12 @@ class Runtime(Generic[S]):
         Yields:
             The item, or (mode, item) if there are several modes.
         """
-        wanted = _modes(modes)
+        wanted = stream_modes(modes)
         watch = Watch(updates="updates" in wanted, values="values" in wanted)
         single = len(wanted) == 1
         items = (
             self._iterate_live(input, thread, watch, wanted)
-            if wanted & _LIVE
+            if wanted & LIVE
             else self._iterate(input, thread, watch, events="events" in wanted)
         )
         try:
@@ -241,12 +239,12 @@ class Runtime(Generic[S]):
         """Run the graph on the running loop and yield what happens; see `stream`."""
         from contextlib import aclosing
 
-        wanted = _modes(modes)
+        wanted = stream_modes(modes)
         watch = Watch(updates="updates" in wanted, values="values" in wanted)
         single = len(wanted) == 1
         items = (
             self._aiterate_live(input, thread, watch, wanted)
-            if wanted & _LIVE
+            if wanted & LIVE
             else self._aiterate(input, thread, watch, events="events" in wanted)
         )
         async with aclosing(items):
@@ -255,7 +253,7 @@ class Runtime(Generic[S]):
                     yield item if single else (mode, item)
 
     def _iterate(self, input: Any, thread: str | None, watch: Watch, *, events: bool) -> Generator[Any, None, None]:
-        run = _runs.begin(self, input, thread, listen=events, watch=watch)
+        run = opening.begin(self, input, thread, listen=events, watch=watch)
         driver = SyncDriver(run.scope, run.engine.limits)
         try:
             status = yield from driver.iterate(run.flow(), entries=events)
@@ -271,7 +269,7 @@ class Runtime(Generic[S]):
 
         from graphrt._drivers.aio import AioDriver
 
-        run = _runs.begin(self, input, thread, listen=events, watch=watch)
+        run = opening.begin(self, input, thread, listen=events, watch=watch)
         driver = AioDriver(run.scope, run.engine.limits)
         try:
             async with aclosing(driver.iterate(run.flow(), entries=events)) as items:
@@ -287,7 +285,7 @@ class Runtime(Generic[S]):
     ) -> Generator[Any, None, None]:
         from graphrt._drivers.live import iterate_live
 
-        run = _runs.begin(self, input, thread, listen="events" in wanted, watch=watch)
+        run = opening.begin(self, input, thread, listen="events" in wanted, watch=watch)
         yield from iterate_live(run, lambda watcher: SyncDriver(run.scope, run.engine.limits, watcher))
 
     async def _aiterate_live(
@@ -298,7 +296,7 @@ class Runtime(Generic[S]):
         from graphrt._drivers.aio import AioDriver
         from graphrt._drivers.live import aiterate_live
 
-        run = _runs.begin(self, input, thread, listen="events" in wanted, watch=watch)
+        run = opening.begin(self, input, thread, listen="events" in wanted, watch=watch)
         items = aiterate_live(run, lambda watcher: AioDriver(run.scope, run.engine.limits, watcher))
         async with aclosing(items):
             async for item in items:
@@ -398,65 +396,3 @@ class Runtime(Generic[S]):
             loop.close()
         if self._owns_store and self.store is not None and not self._active:
             self.store.close()
-
-
-def _new_id() -> str:
-    from uuid import uuid4
-
-    return uuid4().hex
-
-
-def _checked(limits: Any) -> Limits:
-    if not isinstance(limits, Limits):
-        raise InputError(f"limits= must be Limits(...), not {limits!r}.", code="bad-limit", fix="Pass Limits(...).")
-    found = list(limits.problems())
-    if found:
-        raise InputError(f"The limits cannot be used: {'; '.join(found)}.", code="bad-limit", fix="Correct them.")
-    return limits
-
-
-def _modes(modes: Iterable[str] | str) -> frozenset[str]:
-    wanted = (modes,) if isinstance(modes, str) else tuple(modes)
-    unknown = [mode for mode in wanted if mode not in MODES]
-    if unknown or not wanted:
-        raise InputError(
-            f"There is no stream mode {unknown[0]!r}." if unknown else "modes= names no mode.",
-            code="bad-mode",
-            known=names(MODES),
-            fix="Choose one or several of the known modes.",
-        )
-    return frozenset(wanted)
-
-
-def _answers(engine: Engine, answers: Any, answer: Any) -> Mapping[str, Any]:
-    """The answers by interrupt id."""
-    questions = engine.open_interrupts()
-    where = engine.where()
-    known = "; ".join(f"{q.id} asked by {q.node!r}: {q.payload!r}" for q in questions)
-    if answer is not UNSET or not is_mapping(answers):
-        single = answer if answer is not UNSET else answers
-        if single is UNSET:
-            raise InputError(
-                "resume() was given no answer.", code="no-answer", where=where, known=known, fix="Pass answers."
-            )
-        if len(questions) != 1:
-            raise InputError(
-                f"One answer was given, but {len(questions)} interrupts are open.",
-                code="ambiguous-answer",
-                where=where,
-                known=known,
-                fix="Pass a mapping of interrupt id to answer.",
-            )
-        return {questions[0].id: single}
-    unknown = [id_ for id_ in answers if id_ not in {q.id for q in questions}]
-    if unknown:
-        raise InputError(
-            f"No open interrupt has the id {unknown[0]!r}.",
-            code="unknown-interrupt",
-            where=where,
-            known=known,
-            fix="Use the ids of result.interrupts; to give a mapping as the only answer, use answer=.",
-        )
-    if not answers:
-        raise InputError("resume() was given no answer.", code="no-answer", where=where, known=known, fix="Pass one.")
-    return dict(answers)

@@ -131,11 +131,13 @@ def test_ctx_cancelled_tells_sync_nodes_on_worker_threads_of_a_ctrl_c(shape: str
 
     def node(state: Any, ctx: Any) -> Any:
         running.set()
-        press_ctrl_c("raise_signal")
-        until = time.monotonic() + PATIENCE_S
-        while not ctx.cancelled and time.monotonic() < until:
-            time.sleep(0.001)
-        ended.set()
+        try:
+            press_ctrl_c("raise_signal")
+            until = time.monotonic() + PATIENCE_S
+            while not ctx.cancelled and time.monotonic() < until:
+                time.sleep(0.001)
+        finally:
+            ended.set()
 
     def other(state: Any) -> Any:
         assert running.wait(PATIENCE_S)

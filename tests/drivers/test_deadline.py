@@ -59,10 +59,12 @@ def test_a_node_that_never_ends_is_stopped_by_the_deadline(
 
     error = caught.value
     assert time.monotonic() - started < 2
-    assert (error.code, error.limit, error.nodes) == ("deadline", SHORT_S, ("slow",))
+    assert (error.code, error.limit) == ("deadline", SHORT_S)
+    assert "slow" in error.nodes
     assert error.state["x"] == 1
     snapshot = runtime.state("t")
-    assert (snapshot.status, snapshot.next) == ("failed", ("slow",))
+    assert snapshot.status == "failed"
+    assert "slow" in snapshot.next  # under load the other may not have ended either
 
     stop.set()
     again = Runtime(graph, store=runtime.store, limits=Limits(deadline_s=None))

@@ -63,7 +63,7 @@ def test_a_node_that_takes_too_long_fails(face: str, kind: str, beside: str, sto
     assert "0.02 s" in str(error)
     assert time.monotonic() - started < 2
     assert runtime.state("t").status == "failed"
-    assert runtime.state("t").next == ("slow",)
+    assert "slow" in runtime.state("t").next
     stop.set()
 
 

@@ -115,7 +115,7 @@ class Maker:
     def send(self) -> SendTo:
         hearing = [name for name in self.names if name not in self.deaf]
         choices = [*hearing, *self.deaf, END] if self.wild else hearing
-        return SendTo(pick(self.draw, *choices), pick(self.draw, None, 0, 1, 2))
+        return SendTo(pick(self.draw, *choices), pick(self.draw, *((2, 1) if self.narrow else ()), None, 0, 1, 2))
 
     def sends(self) -> tuple[SendTo, ...]:
         if len(self.deaf) == len(self.names):
@@ -129,7 +129,8 @@ class Maker:
         shared = [each for each in self.fields if each.reducer != "overwrite" or chance(self.draw, 15)]
         found: dict[str, Write] = {}
         for _ in range(self.draw(st.integers(1 if self.narrow else 0, 3))):
-            each = pick(self.draw, *shared, *owned) if shared or owned else None
+            lists = [each for each in shared if each.is_list] if self.narrow else []
+            each = pick(self.draw, *lists, *shared, *owned, *lists) if shared or owned else None
             if each is not None and each.name not in found:
                 reads = pick(self.draw, None, *(other.name for other in self.fields))
                 alone = (each in owned or self.narrow) and each.reducer != "mix" and chance(self.draw, 30)

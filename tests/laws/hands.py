@@ -10,7 +10,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphrt import Context, RetryPolicy, _runs, events
+from graphrt import Context, RetryPolicy, events
+from graphrt._runs import opening
 from graphrt._drivers.invoke import invoke
 from graphrt._drivers.scripted import ScriptedDriver
 from graphrt._engine import log
@@ -44,7 +45,7 @@ class End:
     """How a run ended."""
 
     graph: Graph
-    run: _runs.Run | None
+    run: opening.Run | None
     """None if not even the first tasks were found."""
     journal: list[dict[str, Any]]
     error: GraphrtError | None = None
@@ -87,10 +88,10 @@ class Post:
             assert not self.engine.report(task, execution, outcome)
 
 
-def begin(graph: Graph, salt: int, journal: list[dict[str, Any]]) -> _runs.Run:
+def begin(graph: Graph, salt: int, journal: list[dict[str, Any]]) -> opening.Run:
     """A run that is ready to be driven."""
     runtime = observe.runtime(build(graph, Flaky(graph, salt), retry=AT_ONCE), journal, clock=lambda: 0.0)
-    return _runs.begin(runtime, observe.given(graph), None, listen=False, watch=None)
+    return opening.begin(runtime, observe.given(graph), None, listen=False, watch=None)
 
 
 def by_flow(graph: Graph, salt: int) -> End:
@@ -121,7 +122,7 @@ def by_hand(graph: Graph, salt: int, chance: random.Random) -> End:
     return End(graph, run, journal, None, delivered)
 
 
-def deliver_all(run: _runs.Run, post: Post) -> str:
+def deliver_all(run: opening.Run, post: Post) -> str:
     """Drive and deliver until the run ends."""
     engine, chance = run.engine, post.chance
     while True:

@@ -4,7 +4,6 @@ Only how a bug is planted lives here, and the table of bugs; that the laws notic
 """
 
 from __future__ import annotations
-
 import __future__
 
 import importlib
@@ -48,7 +47,9 @@ class Bug:
 
 
 GENERAL = [
-    Bug("fold in reverse order", "_engine.fold:fold", "for task in tasks:", "for task in reversed(tasks):", "reference"),
+    Bug(
+        "fold in reverse order", "_engine.fold:fold", "for task in tasks:", "for task in reversed(tasks):", "reference"
+    ),
     Bug(
         "fold in completion order",
         "_engine.fold:fold",
@@ -64,7 +65,13 @@ GENERAL = [
         "for field in [f for f in ephemeral if any(f.name in u for t in tasks for u in t.updates)]:",
         "reference",
     ),
-    Bug("no conflict check", "_engine.fold:fold", "raise _conflict(field, before, task, tasks, where)", "pass", "reference"),
+    Bug(
+        "no conflict check",
+        "_engine.fold:fold",
+        "raise _conflict(field, before, task, tasks, where)",
+        "pass",
+        "reference",
+    ),
     Bug("a write beside an Overwrite allowed", "_engine.fold:fold", "or name in exclusive", "", "reference"),
     Bug("an Overwrite beside a write allowed", "_engine.fold:fold", "(marker or not", "(not", "reference"),
     Bug("DELETE leaves the pending items", "_engine.fold:fold", "grown.pop(name, None)", "pass", "nesting"),
@@ -128,8 +135,13 @@ GENERAL = [
         "True",
         "ownership",
     ),
-    Bug("a join counts repeats", "_engine.joins:JoinState.arrive", "self.arrived.add(source)",
-        "self.arrived.add(-1 - len(self.arrived) if source in self.arrived else source)", "joins"),
+    Bug(
+        "a join counts repeats",
+        "_engine.joins:JoinState.arrive",
+        "self.arrived.add(source)",
+        "self.arrived.add(-1 - len(self.arrived) if source in self.arrived else source)",
+        "joins",
+    ),
     Bug(
         "a join fires after it fired",
         "_engine.joins:JoinState.arrive",
@@ -145,16 +157,15 @@ GENERAL = [
         "joins",
     ),
     Bug("a fired join starves", "_engine.joins:JoinState.starved", "and not self.fired", "", "joins"),
-    Bug(
-        "starved joins absorb nothing after their run",
-        "_engine.engine:Engine.quiesce",
-        "join.fired = True",
-        "join.arrived = set()",
-        "joins",
-    ),
     Bug("one visit more", "_engine.bounds:rest", ">= limits[item[0].index]", "> limits[item[0].index]", "reference"),
     Bug("visits of tasks", "_engine.engine:Engine.begin", "seen.add(node.index)", "pass", "reference"),
-    Bug("one superstep more", "_engine.bounds:check_limits", "engine.steps < engine.max_steps", "engine.steps <= engine.max_steps", "reference"),
+    Bug(
+        "one superstep more",
+        "_engine.bounds:check_limits",
+        "engine.steps < engine.max_steps",
+        "engine.steps <= engine.max_steps",
+        "reference",
+    ),
     Bug("one task more", "_engine.bounds:check_limits", "len(due) <=", "len(due) - 1 <=", "reference"),
     Bug(
         "the journal in completion order",
@@ -163,27 +174,72 @@ GENERAL = [
         "for task in sorted(tasks, key=lambda task: task.duration_s):",
         "order",
     ),
-    Bug("the trail keeps the newest only", "_engine.engine:Engine.follow", "trail and update.keys() <=", "trail or update.keys() <=", "nesting"),
+    Bug(
+        "the trail keeps the newest only",
+        "_engine.engine:Engine.follow",
+        "trail and update.keys() <=",
+        "trail or update.keys() <=",
+        "nesting",
+    ),
 ]
 
 STRAIGHT = [
     Bug("visits not counted", "_engine.straight:advance", "= visits + 1", "= visits", "straight end"),
     Bug("first visit not counted", "_engine.straight:straight", "visits[at] += 1", "visits[at] += 0", "straight end"),
     Bug("fatigue not asked", "_engine.straight:advance", "visits < engine.visit_limits[at]", "True", "straight end"),
-    Bug("one superstep more on the fast path", "_engine.straight:advance", "engine.steps < engine.max_steps", "engine.steps <= engine.max_steps", "straight steps"),
-    Bug("supersteps counted twice", "_engine.straight:advance", "engine.steps += 1", "engine.steps += 2", "straight end"),
-    Bug("add folds twice", "_engine.straight:advance", "values[name] + value", "values[name] + value + value", "straight end"),
+    Bug(
+        "one superstep more on the fast path",
+        "_engine.straight:advance",
+        "engine.steps < engine.max_steps",
+        "engine.steps <= engine.max_steps",
+        "straight steps",
+    ),
+    Bug(
+        "supersteps counted twice", "_engine.straight:advance", "engine.steps += 1", "engine.steps += 2", "straight end"
+    ),
+    Bug(
+        "add folds twice",
+        "_engine.straight:advance",
+        "values[name] + value",
+        "values[name] + value + value",
+        "straight end",
+    ),
     Bug("update not checked", "_engine.straight:advance", "value = field.check(value)", "pass", "straight end"),
-    Bug("router not asked", "_engine.straight:advance", "said = node.router(view)", "said = next(iter(node.table))", "straight end"),
-    Bug("router asked on the unfolded state", "_engine.straight:advance", "view = engine.make_view(new)", "view = engine.make_view(values)", "straight end"),
-    Bug("in-place extension not undone", "_engine.straight:advance", "values[name] = owned[: sizes[name]]", "pass", "straight end"),
-    Bug("list taken without a copy", "_engine.straight:advance", "getrefcount(values[name]) == SOLE", "True", "silent ownership"),
+    Bug(
+        "router not asked",
+        "_engine.straight:advance",
+        "said = node.router(view)",
+        "said = next(iter(node.table))",
+        "straight end",
+    ),
+    Bug(
+        "router asked on the unfolded state",
+        "_engine.straight:advance",
+        "view = engine.make_view(new)",
+        "view = engine.make_view(values)",
+        "straight end",
+    ),
+    Bug(
+        "list taken without a copy",
+        "_engine.straight:advance",
+        "getrefcount(values[name]) == SOLE",
+        "True",
+        "straight ownership",
+    ),
     Bug("lengths not noted", "_engine.straight:advance", "if boxed:", "if False:", "straight end"),
     Bug("arrivals forgotten", "_engine.straight:advance", "if node.arrives:", "if False:", "straight joins"),
     Bug("a context's task used again", "_engine.straight:advance", " or call.plain == 0", "", "straight steps"),
-    Bug("undo of the wrong moment", "_engine.straight:advance", "_before(values, name, kind)", "value", "straight steps"),
+    Bug(
+        "undo of the wrong moment", "_engine.straight:advance", "_before(values, name, kind)", "value", "straight steps"
+    ),
     Bug("trail not followed", "_engine.straight:_note", "engine.follow(checked)", "pass", "nesting"),
     Bug("Sends lose their arg", "_engine.straight:straight", "is_send or ", "", "straight steps"),
-    Bug("left in another superstep", "_engine.straight:_leave", "call.superstep = engine.superstep", "call.superstep = 1", "straight steps"),
+    Bug(
+        "left in another superstep",
+        "_engine.straight:_leave",
+        "call.superstep = engine.superstep",
+        "call.superstep = 1",
+        "straight steps",
+    ),
 ]
 """The general path knows nothing of these."""

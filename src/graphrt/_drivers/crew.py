@@ -70,7 +70,7 @@ class Crew:
     def start(self, tasks: Sequence[Task]) -> None:
         """Make *tasks* ready to run."""
         self.open += len(tasks)
-        ready = []
+        ready: list[Task] = []
         for task in tasks:
             if task.extra is None and task.timeout_s is None and not task.node.is_async:
                 ready += (task,)

@@ -34,6 +34,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
         return on_loop(scope, task)
     started = monotonic() if scope.timed else 0.0
     context = Context(scope, task) if node.wants_context else None
+    key: Any = None
     try:
         if node.cache is not None:
             key = node.cache.key(node, task)
@@ -107,6 +108,8 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
     node = task.node
     started = monotonic() if scope.timed else 0.0
     context = Context(scope, task) if node.wants_context else None
+    key: Any = None
+    limit: asyncio.Timeout | None = None
     try:
         if node.child is not None and drive is not None:
             return await drive(nested(task, scope.control))
@@ -134,7 +137,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
         odd.__cause__ = error
         return Failed(odd)
     except TimeoutError as error:
-        if task.timeout_s is not None and limit.expired():
+        if task.timeout_s is not None and limit is not None and limit.expired():
             return TimedOut(task.timeout_s)
         return failed(error)
     except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome

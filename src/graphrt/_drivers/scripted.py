@@ -6,6 +6,7 @@ the nodes. For tests and simulation: the journal it leads to must be the one tha
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, final
 
@@ -105,7 +106,7 @@ class ScriptedDriver:
         context = Context(self.scope, task) if node.wants_context else None
         try:
             reply = node.fn(task.state) if context is None else node.fn(task.state, context)
-            if isinstance(reply, Coroutine):
+            if inspect.iscoroutine(reply):
                 reply = by_hand(reply)
         except Suspended as pause:
             return asked(task, pause)

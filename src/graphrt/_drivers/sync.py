@@ -68,8 +68,8 @@ class SyncDriver:
             effect = send(None)
             while True:
                 reply: Any = None
+                kind: Any = effect.__class__
                 try:
-                    kind = effect.__class__
                     if kind is Task and effect.plain == 1:  # CALL_SYNC: the straight path
                         started = now()
                         reply = effect.fn(effect.state)

@@ -60,7 +60,7 @@ def rest(engine: Engine) -> None:
             seen.add(node.index)
             tired[node.index] = node
             node = None if isinstance(target, EndType) else target
-        if node is item.node:
+        if node is not None and node is item.node:
             if item.is_send:
                 routed.sends.append(item)
                 continue

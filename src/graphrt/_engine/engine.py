@@ -14,7 +14,7 @@ from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
 from graphrt._engine.joins import JoinState, starved_error
 from graphrt._engine.ownership import SOLE, getrefcount
 from graphrt._engine.route import Due, Routed, Router
-from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
 from graphrt._engine.trace import Tape
 from graphrt._plan.fields import ABSENT, Field, own
 from graphrt._plan.state import Values
@@ -196,7 +196,7 @@ class Engine:
         self.steps += 1
         seen: set[int] = set()
         superstep = self.superstep
-        tasks = []
+        tasks: list[Task] = []
         for index, (node, arg, error, _) in enumerate(due):
             if node.index not in seen:
                 seen.add(node.index)
@@ -267,7 +267,7 @@ class Engine:
         self._watch_commit(tasks, folded)
         self.values = values
         for name in (*folded.values, *folded.grown):
-            value = values.get(name)
+            value: Any = values.get(name)
             if value.__class__ in CONTAINERS:
                 self.sizes[name] = len(value)
             else:
@@ -287,7 +287,7 @@ class Engine:
             current = folded.values.get(name, ABSENT) if name in folded.values else self.values.get(name, ABSENT)
             if current is ABSENT or current is None:
                 field = self.fields[name]
-                start = field.identity() if field.identity is not None else []
+                start: Any = field.identity() if field.identity is not None else []
                 new_lists[name] = items if start.__class__ is list else field.reduce(start, items)
             elif name not in folded.values and current.__class__ is list:
                 del current

@@ -14,7 +14,7 @@ from graphrt._plan.state import Values, short
 from graphrt.commands import DELETE, Replacement
 from graphrt.errors import ConcurrentUpdateError, UpdateError
 
-CONTAINERS: Final = frozenset({list, dict, set})
+CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
 """Types whose length is watched, and which a reducer gets as a copy."""
 
 
@@ -133,7 +133,7 @@ def _note_before(
     if field.kind != APPEND or ((base is ABSENT or base is None) and pending is None):
         undo[name] = base
         return
-    start = [] if base is ABSENT or base is None else base
+    start: Any = [] if base is ABSENT or base is None else base
     length = known.length if known.__class__ is Prefix else len(start) + len(pending or ())
     undo[name] = type(start)([*start, *(pending or ())][:length]) if whole else Prefix(length)
 

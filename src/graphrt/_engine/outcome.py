@@ -84,9 +84,9 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
 
 def _try(engine: Engine, task: Task, reply: Any) -> None:
     try:
-        goto = None
-        update = reply
-        if isinstance(reply, Command):
+        goto: Any = None
+        update: Any = reply
+        if reply.__class__ is Command:
             goto = reply.goto
             update = reply.update
         if update is not None:
@@ -123,7 +123,8 @@ def _what(returned: Any) -> str:
 def _how(engine: Engine, returned: Any) -> str:
     if inspect.isawaitable(returned):
         return "Define the node with async def, or await inside it."
-    if isinstance(returned, Send) or (isinstance(returned, list) and any(isinstance(x, Send) for x in returned)):
+    first: Any = returned[0] if issubclass(type(returned), list) and returned else returned
+    if first.__class__ is Send:
         return "Return Command(goto=[Send(...), ...]), or return the Sends from a router."
     if engine.plan.state.kind != "typeddict" and isinstance(returned, engine.plan.state.cls):
         return "Return only what changes, as a mapping; a graph made by GraphBuilder.overwrite() takes whole states."

@@ -50,10 +50,12 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     sizes = engine.sizes
     for name in sizes:
         if len(values[name]) != sizes[name]:
-            return _leave(engine, call, reply)
+            _leave(engine, call)
+            return None
     node = call.node
     if node.arrives:
-        return _leave(engine, call, reply)
+        _leave(engine, call)
+        return None
     out: dict[str, Any] = {}
     grown: list[tuple[str, list[Any], list[Any]]] | None = None
     boxed = False
@@ -91,7 +93,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                 if field.boxed:
                     boxed = True
         except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and names it
-            return _leave(engine, call, reply)
+            _leave(engine, call)
+            return None
         if grown is not None:
             for _, owned, items in grown:
                 owned.extend(items)
@@ -100,7 +103,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     elif reply is None:
         new, view = values, engine.make_view(values)
     else:
-        return _leave(engine, call, reply)
+        _leave(engine, call)
+        return None
 
     routed: Routed | None = None
     target: NodePlan | None = None
@@ -121,7 +125,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             values[name] = owned[: sizes[name]]
         if said is not engine:
             engine.asked = (node.branches[0], said)
-        return _leave(engine, call, reply)
+        _leave(engine, call)
+        return None
 
     # Nothing can fail any more: commit.
     if engine.watched:
@@ -163,7 +168,8 @@ def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, 
         sizes[name] = len(owned)
 
 
-def _leave(engine: Engine, call: Task, reply: Any) -> None:
+def _leave(engine: Engine, call: Task) -> None:
+    """Hand the call over to the general path, as the open superstep."""
     call.superstep = engine.superstep
     if call.state is None:
         call.state = engine.make_view(engine.values)

@@ -43,7 +43,7 @@ def nested(task: Task, control: Control) -> Flow:
         return Failed(error, at_boundary=True)
     except GraphrtError as error:
         if error.node is None:
-            error.node = task.node.name
+            error.__dict__["node"] = task.node.name
         return Failed(error, at_boundary=True)
     if status == CANCELLED:
         return STOPPED

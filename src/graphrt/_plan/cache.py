@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from pydantic import BaseModel
 
-from graphrt._plan.fields import own
+from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import EXTRA
 from graphrt.errors import UpdateError
 
@@ -77,20 +77,24 @@ class NodeCache:
                 return
 
 
+_SEQUENCES: Any = (list, tuple)
+_SETS: Any = (set, frozenset)
+
+
 def canonical(value: Any) -> Hashable:
     """A hashable form of *value* that is equal for equal values of the same types only.
 
     Raises:
         TypeError: It holds an object that is compared by identity, or not hashable.
     """
-    kind = value.__class__
+    kind: Any = value.__class__
     if value is None:
         return None
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return kind, frozenset((canonical(k), canonical(v)) for k, v in value.items())
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, _SEQUENCES):
         return kind, tuple(canonical(item) for item in value)
-    if isinstance(value, (set, frozenset)):
+    if isinstance(value, _SETS):
         return kind, frozenset(canonical(item) for item in value)
     if isinstance(value, BaseModel):
         return kind, canonical(dict(value.__dict__))

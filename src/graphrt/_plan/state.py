@@ -220,7 +220,7 @@ class StateSchema:
     def _initial_dataclass(self, checked: Values, where: str) -> Values:
         try:
             made = self.cls(**checked)
-        except Exception as error:  # noqa: BLE001 - __post_init__ is user code
+        except Exception as error:
             raise InputError(
                 f"{self.cls.__name__} refused the input: {type(error).__name__}: {error}",
                 code="bad-input",

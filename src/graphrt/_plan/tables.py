@@ -71,7 +71,7 @@ class NodePlan:
         self.on_error: NodePlan | EndType | None = None
         self.on_fatigue: NodePlan | EndType | None = None
         self.goto: frozenset[str | EndType] | None = None
-        self.max_visits: int | None | str = policy.max_visits
+        self.max_visits: int | str | None = policy.max_visits
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
         self.straight: bool = policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
         """Whether one task of it may take the fast path."""
@@ -135,8 +135,8 @@ class Plan:
         "_ends",
         "_node_specs",
         "_visit_limits",
-        "has_timeouts",
         "by_name",
+        "has_timeouts",
         "joins",
         "limits",
         "name",

@@ -57,7 +57,7 @@ class _Checks:
                 hint="Call add_edge(START, node), set_entry(node) or set_conditional_entry(...).",
             )
         for text in self.limits.problems():
-            yield Problem(code="bad-limit", message=f"{text[0].upper()}{text[1:]}.", hint="Correct the limit.")
+            yield Problem(code="bad-limit", message=f"Limits: {text}.", hint="Correct the limit.")
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class _Checks:
 
     def _policy(self, node: NodeSpec) -> Iterator[Problem]:
         policy = node.policy
-        if policy is _PLAIN or policy == _PLAIN:
+        if policy is _PLAIN or (policy == _PLAIN and policy.cache is False):  # 0 == False
             return
         found: list[str | None] = []
         if policy.max_visits != "graph":
@@ -123,17 +123,31 @@ class _Checks:
                     hint="Correct the value.",
                     where=node.where,
                 )
+        for option, good, wanted in (
+            ("interrupt_before", policy.interrupt_before.__class__ is bool, "True or False"),
+            ("interrupt_after", policy.interrupt_after.__class__ is bool, "True or False"),
+            ("version", policy.version is None or isinstance(policy.version, str), "a string"),
+            ("key", policy.key is None or callable(policy.key), "a function of the state"),
+        ):
+            if not good:
+                yield Problem(
+                    code="bad-policy",
+                    message=f"Node {node.name!r}: {option} must be {wanted}, not {short(getattr(policy, option))}.",
+                    node=node.name,
+                    hint="Correct the value.",
+                    where=node.where,
+                )
         routes = [("on_error", policy.on_error), ("on_fatigue", policy.on_fatigue)]
         routes += [("goto", target) for target in policy.goto or ()]
         for option, ref in routes:
             if ref is not None:
                 yield from self._target(ref, f"{option}= of node {node.name!r}", node.where)
         for name in policy.writes or ():
-            if name not in self.spec.state.fields:
+            if not isinstance(name, str) or name not in self.spec.state.fields:
                 guess = closest(name, self.spec.state.fields)
                 yield Problem(
                     code="bad-update-type",
-                    message=f"writes= of node {node.name!r} names {name!r}, which is no field of the state.",
+                    message=f"writes= of node {node.name!r} names {short(name)}, which is no field of the state.",
                     node=node.name,
                     hint=f"Did you mean {guess!r}?" if guess else f"Known: {names(self.spec.state.fields)}.",
                     where=node.where,
@@ -343,7 +357,7 @@ def _hashable(value: object) -> bool:
 
 def _name_problem(name: object) -> str | None:
     if not isinstance(name, str):
-        return f"it is a {type(name).__name__}, not a string"
+        return f"it is no string but of type {type(name).__name__}"
     if not name.strip():
         return "it is empty"
     if len(name) > MAX_NAME:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from graphrt import _runs
 from graphrt._drivers.scripted import ScriptedDriver
 from graphrt._flows.run import Watch
+from graphrt._runs import opening
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import RunResult, Runtime, Step
 
@@ -45,7 +45,7 @@ def run_scripted(
     """
     runtime: Runtime[S] = Runtime(graph, check_state=check_state, **options)
     watch = Watch(steps=True) if steps is not None else None
-    run = _runs.begin(runtime, input, thread, listen=False, watch=watch)
+    run = opening.begin(runtime, input, thread, listen=False, watch=watch)
     driver = ScriptedDriver(run.scope, replies=replies, choose=choose, times=times)
     try:
         status = driver.drive(run.flow())

@@ -4,111 +4,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 
 from graphrt import events
 from graphrt._drivers.scope import Scope
 from graphrt._engine import log
 from graphrt._engine.engine import Engine
 from graphrt._engine.fold import FoldError, fold
-from graphrt._engine.task import DONE, OpenInterrupt, Task
+from graphrt._engine.task import DONE, Task
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import EXTRA
+from graphrt._runs.results import RunResult
 from graphrt.commands import Replacement
 from graphrt.errors import InputError, names
+from graphrt.graph import CompiledGraph
+from graphrt.limits import Limits
 from graphrt.stores import Journal, MemoryStore, Status, Thread
 
 if TYPE_CHECKING:
-    from graphrt.runtime import Runtime
-
-S = TypeVar("S")
+    from graphrt._drivers.loop_thread import LoopThread
 
 
-@final
-class InterruptInfo:
-    """An open question of a paused thread."""
+class Owner(Protocol):
+    """What a run needs of the runtime that opens it."""
 
-    __slots__ = ("id", "node", "payload")
-
-    def __init__(self, question: OpenInterrupt) -> None:
-        self.id = question.id
-        """Derived and stable; what `resume` takes as a key."""
-        self.node = question.node
-        self.payload = own(question.payload)
-
-    def __repr__(self) -> str:
-        return f"InterruptInfo(id={self.id!r}, node={self.node!r}, payload={self.payload!r})"
-
-
-@final
-class RunResult(Generic[S]):
-    """How a run ended that did not fail."""
-
-    __slots__ = ("_output", "_run", "interrupts", "state", "status", "steps", "thread", "usage")
-
-    def __init__(self, run: Run, status: Any) -> None:
-        engine = run.engine
-        self._run = run.scope
-        self.status: Literal["completed", "interrupted", "cancelled"] = status
-        self.interrupts: tuple[InterruptInfo, ...] = ()
-        """Open questions, in task order."""
-        if status == "interrupted":
-            self.interrupts = tuple(InterruptInfo(question) for question in engine.open_interrupts())
-        self.steps: int = engine.steps
-        """Supersteps run."""
-        self.thread: str | None = run.scope.thread
-        self.usage: events.Usage = run.usage()
-        """What all model calls of the run used."""
-        self.state: S = engine.make_view(engine.values)
-        """The last committed state."""
-        self._output = engine.plan
-
-    @property
-    def run_id(self) -> str:
-        """Id of the run."""
-        return self._run.run_id
-
-    @property
-    def output(self) -> Any:
-        """The fields of the graph's output schema; the whole state if it has none."""
-        plan = self._output
-        if plan.spec.output is None:
-            return self.state
-        names_ = plan.spec.output_names or ()
-        state: Any = self.state
-        if plan.state.kind == "typeddict":
-            return {name: state.get(name) for name in names_}
-        return plan.spec.output(**{name: getattr(state, name) for name in names_})
-
-    def __repr__(self) -> str:
-        return f"RunResult(status={self.status!r}, steps={self.steps}, state={self.state!r})"
-
-
-@final
-class Snapshot(Generic[S]):
-    """A thread as it stands between supersteps."""
-
-    __slots__ = ("interrupts", "next", "seq", "status", "thread", "values")
-
-    def __init__(self, thread: Thread) -> None:
-        engine = thread.engine
-        assert engine is not None  # noqa: S101 - a thread without one is not shown
-        self.thread: str = thread.id
-        self.status: Status = thread.status
-        self.values: S = engine.make_view(engine.plan.state.own_all(engine.values))
-        """The last committed state; a copy."""
-        self.next: tuple[str, ...] = engine.pending()
-        """Nodes that run next, in task order."""
-        self.interrupts: tuple[InterruptInfo, ...] = tuple(
-            InterruptInfo(question) for question in engine.open_interrupts()
-        )
-        self.seq: int = thread.journal.seq
-        """Number of the thread's last journal entry."""
-
-    def __repr__(self) -> str:
-        return f"Snapshot({self.thread!r}, status={self.status!r}, next={self.next!r}, values={self.values!r})"
+    graph: CompiledGraph[Any, Any]
+    limits: Limits
+    store: MemoryStore | None
+    harness: Any
+    deps: Any
+    sinks: tuple[Callable[[events.Entry], Any], ...]
+    clock: Callable[[], float]
+    ids: Callable[[], str]
+    seed: int | None
+    check_state: bool
+    _active: dict[str, Control]
+    _loop_source: Callable[[], LoopThread] | None
 
 
 @final
@@ -119,7 +52,7 @@ class Run:
 
     def __init__(
         self,
-        runtime: Runtime[Any],
+        runtime: Owner,
         engine: Engine,
         thread: Thread | None,
         store: MemoryStore | None,
@@ -127,7 +60,7 @@ class Run:
         listen: bool,
         watch: Watch | None,
     ) -> None:
-        self.runtime: Runtime[Any] = runtime
+        self.runtime: Owner = runtime
         self.engine: Engine = engine
         self._thread = thread
         self._store = store
@@ -203,7 +136,7 @@ _NOBODY = Watch()
 _NONE_USED = events.Usage()
 
 
-def begin(runtime: Runtime[Any], given: Any, thread_id: str | None, *, listen: bool, watch: Watch | None) -> Run:
+def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, watch: Watch | None) -> Run:
     """Open a run on an input.
 
     Raises:
@@ -291,7 +224,7 @@ def _check_thread(thread_id: Any) -> None:
         )
 
 
-def _same_graph(runtime: Runtime[Any], thread: Thread) -> Engine:
+def _same_graph(runtime: Owner, thread: Thread) -> Engine:
     engine = thread.engine
     assert engine is not None  # noqa: S101 - only a thread that never ran has none
     plan = runtime.graph.__graphrt_plan__
@@ -356,7 +289,7 @@ def _updated(engine: Engine, given: Any) -> dict[str, Any]:
 
 
 def continued(
-    runtime: Runtime[Any],
+    runtime: Owner,
     thread_id: str,
     verb: Literal["resume", "retry"],
     prepare: Callable[[Engine], Mapping[str, Any]],
