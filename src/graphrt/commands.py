@@ -126,7 +126,7 @@ if TYPE_CHECKING:
 
 else:
 
-    def Overwrite(value):
+    def Overwrite(value: Any) -> Replacement:  # noqa: N802 - reads as the marker that it makes
         """In an update: set the field to *value*, past its reducer."""
         return Replacement(value)
 
@@ -173,6 +173,12 @@ class Command(Generic[U_co]):
         self.update: U_co | None = update
         self.goto: Goto | None = goto
 
+    def __eq__(self, other: object) -> bool:
+        that: Any = other
+        return issubclass(type(that), Command) and bool((that.update, that.goto) == (self.update, self.goto))
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # holds an arbitrary value
+
     def __repr__(self) -> str:
         return f"Command(update={self.update!r}, goto={self.goto!r})"
 
@@ -185,6 +191,11 @@ class Interrupt:
 
     def __init__(self, payload: Any = None) -> None:
         self.payload: Any = payload
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Interrupt) and other.payload == self.payload
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # holds an arbitrary value
 
     def __repr__(self) -> str:
         return f"Interrupt({self.payload!r})"

@@ -29,8 +29,9 @@ Control flow that is not an error (a node that pauses) is a private `BaseExcepti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 __all__ = [
@@ -312,10 +313,10 @@ class ReplayDivergedError(GraphrtError):
 
 def names(items: Iterable[object], *, most: int = 12) -> str:
     """Quote *items* for the "Known" line: at most *most*, the rest counted."""
-    shown: Sequence[str] = [repr(item) for item in items]
-    if len(shown) > most:
-        return ", ".join(shown[:most]) + f" and {len(shown) - most} more"
-    return ", ".join(shown)
+    rest = iter(items)
+    text = ", ".join(repr(item) for item in islice(rest, most))
+    more = sum(1 for _ in rest)
+    return f"{text} and {more} more" if more else text
 
 
 def closest(name: object, known: Iterable[str]) -> str:

@@ -6,6 +6,8 @@ Limits and RetryPolicy live here; the decision that a limit is reached is the en
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
+from math import inf
 from typing import Any, ClassVar, Final
 
 __all__ = ["Limits", "RetryPolicy"]
@@ -25,15 +27,19 @@ _SECONDS: Final = frozenset({"timeout_s", "deadline_s", "grace_s"})
 _UNSET: Final[Any] = object()
 
 
-def limit_problem(name: str, value: Any, *, optional: bool, seconds: bool, least: float = 0) -> str | None:
-    """Why *value* cannot be the limit *name*, or None."""
+def limit_problem(
+    name: str, value: Any, *, optional: bool, seconds: bool = False, factor: bool = False, least: float = 0
+) -> str | None:
+    """Why *value* cannot be the limit *name*, or None; a whole number unless it is *seconds* or a *factor*."""
     if value is None:
         return None if optional else f"{name} must be a number, not None"
-    kind = "a number of seconds" if seconds else "a whole number"
-    if isinstance(value, bool) or not isinstance(value, (int, float) if seconds else int):
+    kind = "a number of seconds" if seconds else "a number" if factor else "a whole number"
+    if isinstance(value, bool) or not isinstance(value, (int, float) if seconds or factor else int):
         return f"{name} must be {kind}, not {value!r}"
-    if value != value or value < least:
+    if not value >= least:  # NaN is not
         return f"{name} must be at least {least:g}, not {value!r}"
+    if value == inf:
+        return f"{name} must be finite, not {value!r}" + ("; None switches it off" if optional else "")
     return None
 
 
@@ -117,8 +123,8 @@ class Limits:
     def problems(self) -> Iterator[str]:
         """What is wrong with the given values, one sentence each."""
         for name, value in self._given.items():
-            least = 1 if name in ("max_steps", "max_visits", "max_tasks", "max_concurrency", "max_depth") else 0
-            found = limit_problem(name, value, optional=name in _OPTIONAL, seconds=name in _SECONDS, least=least)
+            seconds = name in _SECONDS
+            found = limit_problem(name, value, optional=name in _OPTIONAL, seconds=seconds, least=0 if seconds else 1)
             if found:
                 yield found
 
@@ -140,6 +146,7 @@ def _again(given: dict[str, Any]) -> Limits:
     return Limits(**given)
 
 
+@dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """When a failed attempt of a node is repeated, and after how long.
 
@@ -160,63 +167,54 @@ class RetryPolicy:
         Exponential backoff with full jitter, decision 0012.
     """
 
-    __slots__ = ("attempts", "growth", "jitter", "retry_on", "wait_initial_s", "wait_max_s")
-
-    def __init__(
-        self,
-        attempts: int = 3,
-        *,
-        wait_initial_s: float = 0.5,
-        wait_max_s: float = 30.0,
-        growth: float = 2.0,
-        jitter: bool = True,
-        retry_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None = None,
-    ) -> None:
-        self.attempts: int = attempts
-        self.wait_initial_s: float = wait_initial_s
-        self.wait_max_s: float = wait_max_s
-        self.growth: float = growth
-        self.jitter: bool = jitter
-        self.retry_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None = retry_on
+    attempts: int = 3
+    _: KW_ONLY
+    wait_initial_s: float = 0.5
+    wait_max_s: float = 30.0
+    growth: float = 2.0
+    jitter: bool = True
+    retry_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None = None
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the values, one sentence each."""
         found = (
-            limit_problem("attempts", self.attempts, optional=False, seconds=False, least=1),
+            limit_problem("attempts", self.attempts, optional=False, least=1),
             limit_problem("wait_initial_s", self.wait_initial_s, optional=False, seconds=True),
             limit_problem("wait_max_s", self.wait_max_s, optional=False, seconds=True),
-            limit_problem("growth", self.growth, optional=False, seconds=True, least=1),
+            limit_problem("growth", self.growth, optional=False, factor=True, least=1),
         )
         yield from (problem for problem in found if problem)
-        on: Any = self.retry_on
-        if on is not None and not callable(on) and not isinstance(on, tuple):
-            yield f"retry_on must be exception types or a predicate, not {self.retry_on!r}"
+        jitter: Any = self.jitter
+        if not isinstance(jitter, bool):
+            yield f"jitter must be True or False, not {jitter!r}"
+        yield from _retry_on_problems(self.retry_on)
 
     def to_dict(self) -> dict[str, Any]:
         """The policy as plain data; a predicate by its name."""
-        name = _names_of(self.retry_on)
         return {
             "attempts": self.attempts,
             "wait_initial_s": self.wait_initial_s,
             "wait_max_s": self.wait_max_s,
             "growth": self.growth,
             "jitter": self.jitter,
-            "retry_on": name,
+            "retry_on": _names_of(self.retry_on),
         }
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RetryPolicy) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
 
-    def __hash__(self) -> int:
-        return hash((self.attempts, self.wait_initial_s, self.wait_max_s, self.growth, self.jitter))
-
-    def __repr__(self) -> str:
-        return f"RetryPolicy({', '.join(f'{name}={getattr(self, name)!r}' for name in sorted(self.__slots__))})"
+def _retry_on_problems(on: Any) -> Iterator[str]:
+    several = issubclass(type(on), tuple)
+    if several and not on:
+        yield "retry_on is empty: nothing would be retried"
+    elif on is not None and not several and not callable(on):
+        yield f"retry_on must be exception types or a predicate, not {on!r}"
+    kinds: Any = on if several else (on,) if isinstance(on, type) else ()
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            yield f"retry_on has {kind!r}, which is no type of Exception"
 
 
 def _names_of(on: Any) -> Any:
-    """Exception types by their names, a predicate by its own."""
-    several = issubclass(type(on), tuple)
-    return [kind.__name__ for kind in on] if several else getattr(on, "__qualname__", None)
+    """Exception types and predicates by their names, never by an address."""
+    if issubclass(type(on), tuple):
+        return [_names_of(kind) for kind in on]
+    return None if on is None else str(getattr(on, "__qualname__", None) or type(on).__qualname__)

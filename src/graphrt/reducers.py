@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeVar, final, overload
 
@@ -45,8 +46,9 @@ def append(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
     """Add the items of *incoming* after those of *current*; a list, or a tuple where *current* is one."""
     if current is None:
         return list(incoming)
-    longer: Any = (*current, *incoming) if issubclass(type(current), tuple) else [*current, *incoming]
-    whole: list[T] = longer  # or a tuple, where the field is one
+    held: Any = current  # a list, or a tuple where the field is one
+    longer: Any = (*held, *incoming) if isinstance(held, tuple) else [*held, *incoming]
+    whole: list[T] = longer
     return whole
 
 
@@ -173,16 +175,23 @@ def reduced(
     """
     mark = ReducedBy(reducer, markers)
     metadata = {"graphrt": mark, "json_schema_extra": mark}  # pydantic keeps the second key only
+    if default is not dataclasses.MISSING and default_factory is not dataclasses.MISSING:
+        raise ValueError("reduced() takes default or default_factory, not both")
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
-AGGREGATING_IDENTITY: Final[Mapping[Any, type[Any] | None]] = {
+_operators: Any = operator
+NO_IDENTITY: Final = object()
+IDENTITIES: Final[Mapping[Any, Any]] = {
     append: list,
     add: None,
     union: list,
     merge: dict,
     messages: list,
+    _operators.add: None,
+    _operators.concat: None,
+    _operators.or_: None,
 }
-"""Built-in reducers that have an identity, and its type; None: the zero of the field's own type."""
+"""Reducers that have an identity, and its type; None: the zero of the field's own type."""

@@ -16,14 +16,14 @@ from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
 from graphrt._flows.run import Watch
 from graphrt._runs import opening
-from graphrt._runs.arguments import LIVE, Mode, answers_by_id, checked, new_id, stream_modes
+from graphrt._runs.arguments import LIVE, Mode, answers_by_id, checked, new_id, opened_store, stream_modes
 from graphrt._runs.opening import Run
 from graphrt._runs.results import InterruptInfo, RunResult, Snapshot
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.limits import Limits
-from graphrt.stores import MemoryStore, open_store
+from graphrt.stores import MemoryStore
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
@@ -82,12 +82,18 @@ class Runtime(Generic[S]):
         seed: int | None = None,
         check_state: bool = False,
     ) -> None:
+        if not hasattr(graph, "__graphrt_plan__"):
+            raise InputError(
+                f"A Runtime drives a compiled graph, not a {type(graph).__name__}.",
+                code="not-compiled",
+                fix="Call compile() first: Runtime(builder.compile()).",
+            )
         self.graph = graph
         self.limits: Limits = graph.limits
         if limits is not None:
             self.limits = checked(limits).over(graph.limits)
         self._owns_store = isinstance(store, str)
-        self.store: MemoryStore | None = open_store(store) if isinstance(store, str) else store
+        self.store: MemoryStore | None = opened_store(store)
         self.harness = harness
         self.deps = deps
         self.sinks: tuple[Callable[[Entry], Any], ...] = tuple(sinks) if sinks else ()

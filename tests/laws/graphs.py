@@ -72,7 +72,7 @@ class Maker:
         self.draw = draw
         self.fatal = fatal
         self.narrow = narrow
-        self.wild = mistakes and chance(draw, 20)
+        self.wild = mistakes and chance(draw, 25)
         self.names = tuple(NAMES[: draw(st.integers(2, 7))])
         self.deaf = tuple(name for name in self.names if chance(draw, 35 if self.wild else 10))
         self.style: Style = pick(draw, *STYLES)
@@ -154,7 +154,7 @@ class Maker:
         turns = tuple(self.turn(place, fails=fails) for _ in range(self.draw(st.integers(1, 3))))
         targets = {t.node if isinstance(t, SendTo) else t for each in turns for t in each.goto or ()}
         declared = None
-        if targets and chance(self.draw, 70 if self.wild else 20):
+        if targets and chance(self.draw, 80 if self.wild else 20):
             declared = tuple(sorted({*targets, *self.some(2)}))[: -1 if self.wild else None] or None
         later = self.names[place + 1 :]
         return Node(
@@ -228,7 +228,7 @@ class Maker:
 
     def caps(self) -> Caps:
         steps = pick(self.draw, 12, 20, 5)
-        return Caps(steps, pick(self.draw, 50, None, 4, 2), pick(self.draw, 2, 3, 4) if chance(self.draw, 15) else 40)
+        return Caps(steps, pick(self.draw, 50, None, 4, 2), pick(self.draw, 3, 2, 4) if chance(self.draw, 25) else 40)
 
 
 @st.composite

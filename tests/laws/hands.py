@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphrt import Context, RetryPolicy, events
-from graphrt._runs import opening
 from graphrt._drivers.invoke import invoke
 from graphrt._drivers.scripted import ScriptedDriver
 from graphrt._engine import log
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import Task
 from graphrt._flows.verbs import Decision, drive
+from graphrt._runs import opening
 from graphrt.errors import GraphrtError
 
 from . import observe

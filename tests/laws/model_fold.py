@@ -122,11 +122,11 @@ def reduce(each: Field, current: Value, incoming: Value) -> Value:
 
 
 def reduce_list(each: Field, current: Value, incoming: Value) -> list[int]:
-    """`append`: one after the other. `union`: only what is not there yet, in first-seen order."""
+    """`append`: one after the other. `union`: each item once, in first-seen order (an Overwrite may have left twins)."""
     assert isinstance(incoming, list)
     assert current is None or isinstance(current, list)
-    result = list(current or [])
-    for item in incoming:
+    result: list[int] = []
+    for item in [*(current or []), *incoming]:
         if each.reducer == "append" or item not in result:
             result.append(item)
     return result

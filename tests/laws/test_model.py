@@ -218,6 +218,7 @@ def test_two_sends_of_one_node_conflict_and_supersteps_apart_do_not() -> None:
         ("add", None, 1, 1),
         ("union", [3, 1], [2, 1, 2], [3, 1, 2]),
         ("union", None, [2, 2], [2]),
+        ("union", [1, 1], [2], [1, 2]),
         ("first", 4, 1, 4),
         ("first", 0, 1, 0),
         ("first", None, 1, 1),

@@ -15,7 +15,7 @@ from .description import Graph
 from .graphs import graphs, joined_graphs
 from .planted import GENERAL, STRAIGHT, Bug
 
-EXAMPLES = 400
+EXAMPLES = 500
 """So many at most; most bugs are found within a few."""
 
 

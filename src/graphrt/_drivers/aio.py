@@ -57,7 +57,7 @@ class AioDriver:
                             reply = await self._run_one(effect)
                     else:
                         reply = await self.perform(effect)
-                except Exception as raised:
+                except Exception as raised:  # noqa: BLE001 - whatever a node raises is its outcome
                     if effect.__class__ is not Task:
                         error = raised
                     else:

@@ -61,6 +61,8 @@ class Crew:
         self.guarded: dict[Task, tuple[int, float]] = {}
         """Sync tasks with a timeout: attempt, and when it is over."""
         self.closing = False
+        self.stopping = False
+        """Something odd ended: helpers take nothing more until the flow has seen it."""
         self.patience_s = grace_s
         """Seconds that `close` waits for busy helpers; none once a stop has waited."""
         scope.control.on_halt.append(self.bell.set)
@@ -107,6 +109,7 @@ class Crew:
         """Run and wait until all started tasks have ended, one failed, or the run is to halt."""
         batch: list[Ended] = []
         control = self.scope.control
+        self.stopping = False
         try:
             if self.limit is None:
                 self._drain(batch)
@@ -173,12 +176,12 @@ class Crew:
         until = monotonic() + self.grace_s
         while True:
             self.bell.clear()
-            while self.ended:
+            with self.lock:
+                left = self.busy + len(self.running)
+            while self.ended:  # after the count: what ended before it is not missed
                 one = self.ended.popleft()
                 if one[2].__class__ is not Escaped:
                     batch.append(one)
-            with self.lock:
-                left = self.busy + len(self.running)
             if left <= 0:
                 break
             if monotonic() >= until:
@@ -187,6 +190,7 @@ class Crew:
             self.bell.wait(until - monotonic())
         self.open = 0
         self.guarded.clear()
+        self.stopping = False
         return batch
 
     def alone(self, task: Task) -> Any:
@@ -243,6 +247,8 @@ class Crew:
         if self.limit is not None or not caller:
             with self.lock:
                 if not self.queue or not self._may_run():
+                    return None
+                if not caller and (self.stopping or self.scope.control.halt is not None):
                     return None
                 task = self.queue.popleft()
                 if task.node.is_async or (task.timeout_s is not None and task.node.child is None):
@@ -302,8 +308,10 @@ class Crew:
             except BaseException as error:  # noqa: BLE001 - the caller raises it
                 reply = Escaped(error)
             with self.lock:
+                self.ended.append((task, execution, reply))  # kept first, then not busy any more
                 self.busy -= 1
-            self.ended.append((task, execution, reply))
+                if reply.__class__ in _ODD:
+                    self.stopping = True  # what is queued waits until the flow has seen this
             del task, reply
             self.bell.set()
 
@@ -319,10 +327,10 @@ class Crew:
             error = result.exception()
             reply = result.result() if error is None else _escaped(error)
             with self.lock:
+                self.ended.append((task, execution, reply))
                 self.running.pop(task, None)
                 if self.limit is not None:
                     self.busy -= 1
-            self.ended.append((task, execution, reply))
             self.bell.set()
 
         running.result.add_done_callback(end)
@@ -345,10 +353,10 @@ class Crew:
             with self.lock:
                 late = self.guarded.get(task, (None,))[0] != execution
                 if not late:
+                    self.ended.append((task, execution, reply))
                     self.busy -= 1
                     del self.guarded[task]
             if not late:
-                self.ended.append((task, execution, reply))
                 self.bell.set()
             elif self.scope.record is not None and not self.closing:
                 self.scope.record([(task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.name))])

@@ -109,7 +109,7 @@ class Running:
         self.task: asyncio.Task[Any] | None = None
         self.cancel_asked: bool = False
 
-    def ended(self, task: asyncio.Task[Any]) -> None:
+    def ended(self, _task: asyncio.Task[Any]) -> None:
         """A task that was cancelled before its first step never ran: its result comes from here."""
         if not self.result.done():
             self.result.set_exception(LoopCancelledError())

@@ -133,5 +133,5 @@ def by_hand(coroutine: Coroutine[Any, Any, Any]) -> Any:
         return stop.value
 
 
-def _first(tasks: Sequence[Task]) -> int:
+def _first(_tasks: Sequence[Task]) -> int:
     return 0

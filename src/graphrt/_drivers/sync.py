@@ -42,7 +42,7 @@ class SyncDriver:
                         reply = effect.fn(effect.state)
                     else:
                         reply = self.perform(effect)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
                     if effect.__class__ is not Task:
                         effect = flow.throw(error)
                         continue
@@ -88,7 +88,7 @@ class SyncDriver:
                 except GeneratorExit:
                     self.abandon(flow)
                     raise
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
                     if kind is not Task:
                         effect = flow.throw(error)
                         continue

@@ -73,7 +73,9 @@ class Engine:
         self.fields: dict[str, Field] = plan.state.fields
         self.writable: dict[str, Field] = plan.update.fields
         self.make_view: Callable[[Values], Any] = plan.state.view
-        self.ephemeral: list[Field] = [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
+        self.ephemeral: list[Field] = (
+            [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
+        )
         self.thread: str | None = thread
         self.path: str = path
         """Task id of the nested graph's node, with a slash; empty at the top."""
@@ -235,6 +237,8 @@ class Engine:
         """
         tasks = self.tasks
         asked, self.asked = self.asked, None
+        if self.check_state:
+            untouched.check_views(self, tasks)
         for task in tasks:
             task.state = None
         self.view = _NO_VIEW

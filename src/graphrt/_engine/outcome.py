@@ -61,9 +61,9 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     elif reply is None:
         _done(engine, task)
     elif kind is Failed:
-        _fail(engine, task, reply.error, reply.retry_after_s, at_boundary=reply.at_boundary)
+        _fail(task, reply.error, reply.retry_after_s, at_boundary=reply.at_boundary)
     elif kind is TimedOut:
-        _fail(engine, task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
+        _fail(task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
     elif kind is Asked:
         _pause(engine, task, reply.questions, reply.child)
     elif kind is Stopped:
@@ -93,7 +93,7 @@ def _try(engine: Engine, task: Task, reply: Any) -> None:
             task.updates = (_checked(engine, task, update),)
         task.goto = None if goto is None else engine.router().targets(goto, task.node)
     except GraphrtError as error:
-        _fail(engine, task, error, None, at_boundary=True)
+        _fail(task, error, None, at_boundary=True)
         return
     _done(engine, task)
 
@@ -152,7 +152,7 @@ def _pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: An
             fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
             node=task.node.name,
         )
-        _fail(engine, task, error, None, at_boundary=True, final=True)
+        _fail(task, error, None, at_boundary=True, final=True)
         return
     extra = task.more()
     known = {question.id for question in extra.interrupts}
@@ -190,7 +190,6 @@ def again(task: Task) -> None:
 
 
 def _fail(
-    engine: Engine,
     task: Task,
     error: BaseException,
     hint_s: float | None,

@@ -57,11 +57,7 @@ class Diff:
     def removed(self) -> dict[str, Any]:
         """Fields that have no value any more: name to old value."""
         after = self._after()
-        found: dict[str, Any] = {}
-        for name, before in self._step._undo.items():
-            if name not in after and before is not ABSENT:
-                found[name] = before
-        return found
+        return {n: before for n, before in self._step._undo.items() if n not in after and before is not ABSENT}
 
     @property
     def updated(self) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine import outcome
 from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, own
+from graphrt._plan.state import short
 from graphrt.errors import UpdateError, names
 
 if TYPE_CHECKING:
@@ -27,11 +28,7 @@ def check_untouched(engine: Engine, tasks: Sequence[Task]) -> None:
         f"{one} a value of the state in place: {names(changed)}. States belong to everyone who sees them.",
         code="mutated-state",
         where=engine.where(),
-        known=", ".join(
-            f"{name} had {engine.sizes[name]} items, now {len(values[name])}"
-            for name in changed
-            if name in engine.sizes
-        ),
+        known=", ".join(_how(engine, name) for name in changed),
         fix="Build a new value and return it in the update.",
         field=changed[0],
         nodes=nodes,
@@ -40,6 +37,47 @@ def check_untouched(engine: Engine, tasks: Sequence[Task]) -> None:
     _restore(engine, changed)
     outcome.fail_all(tasks, error)
     raise error
+
+
+def check_views(engine: Engine, tasks: Sequence[Task]) -> None:
+    """Find a node that assigned to a field of the state it was given, which would have no effect.
+
+    Raises:
+        UpdateError: It did.
+    """
+    values = engine.values
+    for view in {id(task.state): task.state for task in tasks if task.state is not None}.values():
+        if engine.plan.state.kind == "typeddict":
+            seen: Mapping[str, Any] = view
+        else:
+            seen = {name: getattr(view, name, ABSENT) for name in engine.fields}
+        wrong = [name for name in engine.fields if seen.get(name, ABSENT) is not values.get(name, ABSENT)]
+        if wrong:
+            nodes = tuple(dict.fromkeys(task.node.name for task in tasks))
+            who = f"Node {nodes[0]!r}" if len(nodes) == 1 else f"One of the nodes {names(nodes)}"
+            error = UpdateError(
+                f"{who} assigned to the state it was given: {names(wrong)}.",
+                code="mutated-state",
+                where=engine.where(),
+                known="; ".join(f"{n} was {short(values.get(n))}, is {short(seen.get(n))}" for n in wrong),
+                fix="Leave the state as it is, and return the new value in the update.",
+                field=wrong[0],
+                nodes=nodes,
+                node=nodes[0],
+            )
+            outcome.fail_all(tasks, error)
+            for task in tasks:
+                task.state = None
+            raise error
+
+
+def _how(engine: Engine, name: str) -> str:
+    now = engine.values.get(name, ABSENT)
+    before = engine.sizes.get(name)
+    if before is not None and len(now) != before:
+        return f"{name} had {before} items, now {len(now)}"
+    was = engine.guard[name] if engine.guard is not None else "?"
+    return f"{name} was {short(was)}, is {short(now)}"
 
 
 def _restore(engine: Engine, changed: Sequence[str]) -> None:

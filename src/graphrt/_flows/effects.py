@@ -1,5 +1,6 @@
-"""What a flow may ask of a driver. Imperative values; a `Task` that is yielded asks to run it and send its reply,
-a `Step` to hand it to whoever iterates.
+"""What a flow may ask of a driver, as imperative values.
+
+A `Task` that is yielded asks to run it and send its reply, a `Step` to hand it to whoever iterates.
 
 A driver answers each effect with what its docstring says. Nothing is performed here.
 """

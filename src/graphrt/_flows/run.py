@@ -103,8 +103,7 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                 call = advance(engine, reply)
                 if watched:
                     if only_steps:
-                        for step in engine.tape.take():  # type: ignore[union-attr]  # steps have a tape
-                            yield step
+                        yield from engine.tape.take()  # type: ignore[union-attr]  # steps have a tape
                     else:
                         yield from _publish(engine, watch)
                 if control.halt is not None:
@@ -289,5 +288,4 @@ def _show(engine: Engine, watch: Watch, status: int) -> Flow:
         if task.status == status:
             task.state = None
             engine.tape.record(task, {})
-    for step in engine.tape.take():
-        yield step
+    yield from engine.tape.take()

@@ -1,24 +1,36 @@
-"""One field of a state: its type, reducer, markers and default, and how a value of it is checked and owned.
+"""One field of a state: its type, reducer, markers and default, and how it folds.
 
 Reading the declaration of a field lives here; the whole state (all fields, the class) does not.
 """
 
 from __future__ import annotations
 
-import copy
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeGuard, final
 
-from pydantic import BaseModel, PydanticUserError
-from pydantic.errors import PydanticUndefinedAnnotation
-
 from graphrt import reducers
 from graphrt._plan import hints
-from graphrt.commands import DELETE, UNSET, Replacement
+from graphrt._plan.checks import Check, Checked, check_anything
+from graphrt._plan.hints import describe
+from graphrt._plan.owning import own
 from graphrt.errors import Problem
+
+__all__ = [
+    "ABSENT",
+    "ADD",
+    "APPEND",
+    "CALL",
+    "LAST",
+    "Field",
+    "describe",
+    "is_mapping",
+    "own",
+    "read_marks",
+    "reducer_label",
+]
 
 LAST, APPEND, CALL, ADD = range(4)
 """Kinds of fold: take the last value; add at the end (in place where that is safe); call the reducer; `+`."""
@@ -35,51 +47,7 @@ class _Absent(Enum):
 ABSENT: Final = _Absent.ABSENT
 """The field has no value at all: a key that is not in a TypedDict."""
 
-
-class NotPlainError(ValueError):
-    """The value is a marker of an update (DELETE, Overwrite, UNSET) where a plain value was expected."""
-
-
-def check_anything(value: Any) -> Any:
-    """Take any value but a marker; a list, dict or set as a copy, so that nothing is aliased."""
-    kind = value.__class__
-    if kind in _COPIED:
-        return kind(value)
-    if kind is Replacement or value is DELETE or value is UNSET:
-        raise NotPlainError(value)
-    return value
-
-
-_COPIED: Final = frozenset({list, dict, set})
-
-
-def own(value: Any) -> Any:
-    """A copy of *value* that shares no container with it.
-
-    Lists, dicts, sets and tuples are copied at every depth, models and dataclass instances deeply. Anything else, and
-    whatever cannot be copied (a lock, a client), is kept by reference.
-    """
-    kind: Any = value.__class__
-    if kind in _SCALARS:
-        return value
-    if kind is list:
-        return [own(item) for item in value]
-    if kind is dict:
-        return {key: own(item) for key, item in value.items()}
-    if kind is tuple:
-        return tuple([own(item) for item in value])
-    if kind is set:
-        return set(value)
-    if issubclass(kind, (BaseModel, list, dict, set, bytearray)) or hasattr(kind, "__dataclass_fields__"):
-        try:
-            return copy.deepcopy(value)
-        except Exception:  # noqa: BLE001 - __deepcopy__ and __reduce_ex__ are user code: any error means no copy
-            return value
-    return value
-
-
 _UNBOXED: Final = (int, float, str, bytes, type(None), Enum)
-_SCALARS: Final = frozenset({int, str, float, bool, type(None), bytes, frozenset})
 
 
 @final
@@ -106,35 +74,38 @@ class Field:
     )
 
     def __init__(self, name: str, annotation: Any) -> None:
-        self.name = name
-        self.annotation = annotation
-        self.check: Callable[[Any], Any] = check_anything
+        self.name: str = name
+        self.annotation: Any = annotation
+        """The type, with the Annotated around it."""
+        self.check: Check = check_anything
         """Validates one value of an update; raises ValueError (pydantic's ValidationError is one)."""
-        self.check_whole: Callable[[Any], Any] = check_anything
+        self.check_whole: Check = check_anything
         """Validates a whole value of the field: input, and what stands in Overwrite()."""
         self.reduce: Callable[[Any, Any], Any] = reducers.overwrite
-        self.kind = LAST
-        self.aggregates = False
+        self.kind: int = LAST
+        self.aggregates: bool = False
         """Whether several tasks of one superstep may write it."""
         self.identity: Callable[[], Any] | None = None
         """Makes the value that the reducer starts from where there is none."""
         self.make_default: Callable[[], Any] | None = None
-        self.has_default = False
-        self.required = True
+        self.has_default: bool = False
+        """Whether there is something to return to: DELETE may be written."""
+        self.required: bool = True
         """Whether the state class wants it in an input (a TypedDict key may be NotRequired)."""
-        self.ephemeral = False
-        self.untracked = False
-        self.reducer_name = "overwrite"
+        self.ephemeral: bool = False
+        self.untracked: bool = False
+        self.reducer_name: str = "overwrite"
         self.exact: Any = None
         """A class whose instances pass `check` unchanged, so that it need not be called; None if there is none."""
-        self.boxed = True
+        self.boxed: bool = True
         """Whether a value may be a list, dict or set."""
 
-    def settle(self, update_hint: Any) -> None:
-        """Derive the fast path's shortcuts, once the update's type of the field is known."""
-        self.exact = update_hint if update_hint in (int, bool) and self.check is not check_anything else None
-        scalar = all(isinstance(m, type) and issubclass(m, _UNBOXED) for m in hints.members(hints.bare(self.annotation)))
-        self.boxed = not (scalar and self.kind in (LAST, ADD))
+    def settle(self, checked: Checked, update_hint: Any) -> None:
+        """Set the check of updates and the fast path's shortcuts, once the update's type is known."""
+        self.check = checked.check
+        self.exact = checked.exact
+        flat = _is_scalar(self.annotation) and _is_scalar(update_hint)
+        self.boxed = not (flat and self.kind in (LAST, ADD))
 
     def reset(self) -> Any:
         """What an ephemeral field goes back to: its default, else what its reducer starts from, else ABSENT."""
@@ -152,12 +123,8 @@ def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(value, Mapping)
 
 
-def describe(annotation: Any) -> str:
-    """The annotation as people write it."""
-    bare = hints.bare(annotation)
-    if isinstance(bare, type) and typing.get_origin(bare) is None:
-        return bare.__name__
-    return str(bare).replace("typing.", "").replace("typing_extensions.", "")
+def _is_scalar(hint: Any) -> bool:
+    return all(isinstance(member, type) and issubclass(member, _UNBOXED) for member in hints.members(hint))
 
 
 def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -> None:
@@ -172,6 +139,15 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
             _set_marker(field, mark)
         elif _is_reducer(mark):
             found.append(mark)
+    problems += [
+        Problem(
+            code="bad-reducer",
+            message=f"{reducer_label(mark)!r} stands inside the type of field {field.name!r}, where it says nothing.",
+            hint="Put it around the whole type: Annotated[<the type>, <the reducer>].",
+        )
+        for mark in hints.metadata_inside(field.annotation)
+        if isinstance(mark, reducers.Marker) or getattr(mark, "__module__", None) == reducers.__name__
+    ]
     if len(found) > 1:
         problems.append(
             Problem(
@@ -197,8 +173,13 @@ def _is_reducer(mark: Any) -> bool:
 
 def reducer_label(fn: Any) -> str:
     """The reducer's name as it stands in fingerprints and messages."""
+    if isinstance(fn, reducers.Marker):
+        return fn.name
     if getattr(fn, "__module__", None) == reducers.__name__:
         return str(fn.__name__)
+    inner = getattr(fn, "func", None)  # functools.partial
+    if inner is not None and not hasattr(fn, "__name__"):
+        return f"partial({reducer_label(inner)})"
     return str(getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__qualname__)
 
 
@@ -209,57 +190,96 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
         return
     field.aggregates = True
     field.kind = APPEND if fn is reducers.append else ADD if fn is reducers.add else CALL
-    if fn in reducers.AGGREGATING_IDENTITY:
-        base = typing.get_origin(hints.bare(field.annotation)) or hints.bare(field.annotation)
-        start = reducers.AGGREGATING_IDENTITY[fn]
-        if isinstance(base, type) and base.__module__ in ("builtins", "decimal", "datetime", "fractions"):
-            field.identity = base
-        elif start is not None:
-            field.identity = start
-        return
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature
-        return
-    try:
-        inspect.Signature(parameters).bind(None, None)
-    except TypeError:
+    field.identity = _identity(fn, field.annotation)
+    wrong = _misfit(fn, field) or _uncallable(fn)
+    if wrong is not None:
+        message, hint = wrong
         problems.append(
             Problem(
                 code="bad-reducer",
-                message=f"Reducer {field.reducer_name!r} of field {field.name!r} cannot be called as "
-                f"reducer(current, incoming): it takes {inspect.Signature(parameters)}.",
-                hint="Give it exactly two positional parameters, or write a small function around it.",
+                message=f"Reducer {field.reducer_name!r} of field {field.name!r} {message}.",
+                hint=hint,
             )
         )
 
 
-def incoming_hint(fn: Any) -> Any:
+def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
+    start: Any
+    try:
+        start = reducers.IDENTITIES.get(fn, reducers.NO_IDENTITY)
+    except TypeError:  # a callable object that cannot be hashed
+        return None
+    if start is reducers.NO_IDENTITY:
+        return None
+    bare = hints.bare(annotation)
+    base: Any = typing.get_origin(bare) or bare
+    if isinstance(base, type) and base.__module__ in ("builtins", "decimal", "datetime", "fractions", "collections"):
+        try:
+            base()
+        except TypeError:  # a datetime has no zero
+            base = start
+        start = base
+    made: Callable[[], Any] | None = start
+    return made
+
+
+def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
+    """Why a built-in reducer cannot fold the field's type, and what to do; or None."""
+    fits = _FITS.get(id(fn))
+    if fits is None:
+        return None
+    for member in hints.members(field.annotation):
+        kind = typing.get_origin(member) or member
+        if isinstance(kind, type) and kind in _KNOWN and not issubclass(kind, (fits[0], type(None))):
+            return (
+                f"cannot fold {describe(field.annotation)}: it wants {fits[1]}",
+                f"Declare {fits[1]}, or use another reducer.",
+            )
+    return None
+
+
+_FITS: Final[Mapping[int, tuple[tuple[type, ...], str]]] = {
+    id(reducers.append): ((list, tuple), "a list or a tuple"),
+    id(reducers.messages): ((list,), "a list"),
+    id(reducers.union): ((list, tuple, set, frozenset), "a list, a tuple or a set"),
+    id(reducers.merge): ((dict,), "a dict"),
+    id(reducers.add): ((int, float, complex, str, bytes, list, tuple), "a type that has +"),
+}
+"""By identity, since a reducer of the user's need not be hashable."""
+_KNOWN: Final = frozenset({int, float, complex, bool, str, bytes, list, tuple, set, frozenset, dict})
+
+
+def _uncallable(fn: Any) -> tuple[str, str] | None:
+    """Why *fn* cannot be called as reducer(current, incoming), and what to do; or None."""
+    plain = "Make it a plain function that returns the new value; slow work belongs into a node."
+    call = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the method itself is wanted
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call):
+        return "is async", plain
+    if inspect.isgeneratorfunction(fn) or inspect.isgeneratorfunction(call):
+        return "is a generator", plain
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return None
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return (
+            f"cannot be called as reducer(current, incoming): it takes {_parameters(signature)}",
+            "Give it exactly two positional parameters, or write a small function around it.",
+        )
+    return None
+
+
+def _parameters(signature: inspect.Signature) -> str:
+    return str(signature.replace(return_annotation=inspect.Signature.empty))
+
+
+def incoming_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
     """What a custom reducer declares for its second parameter; UNRESOLVED if it says nothing."""
     if getattr(fn, "__module__", None) == reducers.__name__:
         return hints.UNRESOLVED
-    try:
-        parameters = [p for p in inspect.signature(fn).parameters.values() if p.kind in (0, 1)]
-        hint = typing.get_type_hints(fn, include_extras=True).get(parameters[1].name, hints.UNRESOLVED)
-    except (TypeError, ValueError, NameError, IndexError, AttributeError):
+    hint = hints.parameter_hint(fn, 1, localns)
+    if hint is hints.UNRESOLVED or isinstance(hint, (str, typing.ForwardRef)) or hints.has_type_variable(hint):
         return hints.UNRESOLVED
-    return hints.UNRESOLVED if _has_type_variable(hint) else hint
-
-
-def _has_type_variable(hint: Any) -> bool:
-    return isinstance(hint, typing.TypeVar) or any(_has_type_variable(arg) for arg in typing.get_args(hint))
-
-
-def make_check(hint: Any, *, strict: bool, name: str, problems: list[Problem]) -> Callable[[Any], Any]:
-    """The check for *hint*; a hint that pydantic cannot check is a problem and then takes anything."""
-    try:
-        return hints.checker(hint, strict=strict) or check_anything
-    except (PydanticUserError, PydanticUndefinedAnnotation, NameError, TypeError) as error:
-        problems.append(
-            Problem(
-                code="bad-state",
-                message=f"The type of field {name!r}, {describe(hint)}, cannot be checked: {error}".split("\n")[0],
-                hint="Use a type that pydantic knows, or Any.",
-            )
-        )
-        return check_anything
+    return hint

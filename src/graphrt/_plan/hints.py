@@ -1,71 +1,170 @@
-"""Reading annotations: resolved hints of classes and functions, and a form of them that pydantic can check.
+"""Reading annotations: resolved hints of classes and functions, and their parts.
 
-Only typing introspection lives here; what a hint means for the graph does not.
+Only typing introspection lives here; what a hint means for the graph does not. Annotations are read as the class or
+function declared them: as objects, as text (PEP 563), or computed when asked for (PEP 649).
 """
 
 from __future__ import annotations
 
+import collections.abc
+import functools
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Any, Final, Literal, Union
+from typing import Any, Final, ForwardRef, Literal, Union
 
 import typing_extensions as te
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 
 UNRESOLVED: Final = object()
 """The annotation is missing, or names what cannot be found."""
 
+_QUALIFIERS: Final = frozenset({te.Required, te.NotRequired, te.ReadOnly, typing.Final})
+_ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
 
-def class_hints(cls: type[Any], localns: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The annotations of *cls* with `Annotated` kept.
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def class_hints(cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The annotations of *cls* with `Annotated` kept; of a generic class with arguments, with these put in.
 
     Raises:
-        NameError: A name in an annotation string is found neither in its module nor in *localns*.
+        NameError: A name in an annotation is found neither in its module, nor in the class, nor in *localns*.
     """
-    return te.get_type_hints(cls, localns=dict(localns or {}), include_extras=True)
+    origin = typing.get_origin(cls) or cls
+    scope = dict(localns or {})
+    try:
+        found = te.get_type_hints(origin, localns=scope, include_extras=True)
+    except NameError:  # perhaps a class that is defined in the body of this one
+        found = te.get_type_hints(origin, localns={**vars(origin), **scope}, include_extras=True)
+    parameters: tuple[Any, ...] = getattr(origin, "__parameters__", ())
+    given = dict(zip(parameters, typing.get_args(cls), strict=False))
+    return {name: substituted(hint, given) for name, hint in found.items()} if given else found
 
 
-def return_hint(fn: Callable[..., Any], localns: Mapping[str, Any] | None) -> Any:
+def return_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
     """The return annotation of *fn*, resolved; UNRESOLVED if it has none or it cannot be found."""
+    return _hint(fn, "return", localns)
+
+
+def parameter_hint(fn: Any, at: int, localns: Mapping[str, Any] | None) -> Any:
+    """The annotation of the positional parameter number *at* of *fn*, resolved like a return annotation."""
+    import inspect  # only custom reducers are asked
+
     try:
-        hint = fn.__annotations__.get("return", UNRESOLVED)
-    except (AttributeError, NameError):
+        parameters = [p for p in inspect.signature(fn).parameters.values() if p.kind in (0, 1)]
+    except (TypeError, ValueError, NameError):
         return UNRESOLVED
-    if not isinstance(hint, str):
-        return hint
-    scope: dict[str, Any] = dict(localns or {})
-    closure = getattr(fn, "__closure__", None)
-    if closure:
-        for name, cell in zip(fn.__code__.co_freevars, closure, strict=True):
-            try:
-                scope[name] = cell.cell_contents
-            except ValueError:  # a cell that is still empty
-                continue
+    return _hint(fn, parameters[at].name, localns) if at < len(parameters) else UNRESOLVED
+
+
+def _hint(fn: Any, name: str, localns: Mapping[str, Any] | None) -> Any:
+    function = function_behind(fn)
+    if function is None:
+        return UNRESOLVED
     try:
-        return eval(hint, getattr(fn, "__globals__", {}), scope)  # noqa: S307 - the author's own annotation
+        hint: Any = function.__annotations__.get(name, UNRESOLVED)
+    except NameError:  # PEP 649: another annotation of the function names what is not there
+        hint = te.get_annotations(function, format=te.Format.FORWARDREF).get(name, UNRESOLVED)
+    if isinstance(hint, str):
+        hint = _evaluated(hint, function, localns)
+    if _has_reference(hint):
+        holder = types.SimpleNamespace(__annotations__={name: hint})
+        try:
+            found = te.get_type_hints(holder, function.__globals__, _scope(function, localns), include_extras=True)
+        except Exception:  # noqa: BLE001 - any failure means the same: not known
+            return UNRESOLVED if isinstance(hint, ForwardRef) else hint
+        return found[name]
+    return hint
+
+
+def function_behind(fn: Any) -> types.FunctionType | None:
+    """The plain function that a method, a partial, a callable object or a decorated function stands for."""
+    for _ in range(64):
+        if isinstance(fn, types.FunctionType):
+            fn = fn.__dict__.get("__wrapped__", fn) if fn.__dict__ else fn
+            if isinstance(fn, types.FunctionType) and "__wrapped__" not in fn.__dict__:
+                return fn
+        elif isinstance(fn, types.MethodType):
+            fn = fn.__func__
+        elif isinstance(fn, functools.partial):
+            fn = typing.cast("Any", fn).func
+        elif "__wrapped__" in getattr(fn, "__dict__", ()):
+            fn = fn.__wrapped__
+        elif isinstance(fn, type) or not callable(fn):
+            return None
+        else:
+            fn = getattr(type(fn), "__call__", None)  # noqa: B004 - the method itself is wanted
+    return None
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(text: str) -> types.CodeType:
+    return compile(text.strip(), "<annotation>", "eval")
+
+
+def _evaluated(text: str, function: types.FunctionType, localns: Mapping[str, Any] | None) -> Any:
+    try:
+        return eval(_compiled(text), function.__globals__, _scope(function, localns))  # noqa: S307 - the author's own
     except Exception:  # noqa: BLE001 - any failure means the same: not known
         return UNRESOLVED
 
 
+def _scope(function: types.FunctionType, localns: Mapping[str, Any] | None) -> dict[str, Any]:
+    scope: dict[str, Any] = dict(localns or {})
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            scope[name] = cell.cell_contents
+        except ValueError:  # a cell that is still empty
+            continue
+    return scope
+
+
+def _has_reference(hint: Any) -> bool:
+    if isinstance(hint, (str, ForwardRef)):
+        return True
+    args = typing.get_args(hint)
+    return bool(args) and typing.get_origin(hint) is not Literal and any(_has_reference(arg) for arg in args)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------
+
+
+def unaliased(hint: Any) -> Any:
+    """What a `type X = ...` stands for; anything else as it is."""
+    for _ in range(64):
+        base = typing.get_origin(hint) or hint
+        if not isinstance(base, _ALIASES):
+            return hint
+        given = dict(zip(base.__type_params__, typing.get_args(hint), strict=False))
+        try:
+            hint = substituted(base.__value__, given)
+        except NameError:  # PEP 695: computed when asked for
+            return hint
+    return hint
+
+
 def members(hint: Any) -> Iterator[Any]:
-    """The members of a union, through Annotated; of anything else the hint itself."""
-    origin = typing.get_origin(hint)
-    if origin is typing.Annotated:
-        yield from members(typing.get_args(hint)[0])
-    elif origin is Union or origin is types.UnionType:
-        for arg in typing.get_args(hint):
-            yield from members(arg)
-    else:
-        yield hint
+    """The members of a union, through Annotated and aliases; of anything else the hint itself."""
+    work = [hint]
+    seen = 0
+    while work and seen < 1_000:  # an alias that names itself never ends
+        seen += 1
+        hint = bare(work.pop())
+        origin = typing.get_origin(hint)
+        if origin is Union or origin is types.UnionType:
+            work += reversed(typing.get_args(hint))
+        else:
+            yield hint
 
 
 def bare(hint: Any) -> Any:
-    """*hint* without Annotated, Required, NotRequired, ReadOnly and ClassVar around it."""
+    """*hint* without aliases, Annotated, Required, NotRequired and ReadOnly around it."""
     while True:
+        hint = unaliased(hint)
         origin = typing.get_origin(hint)
-        if origin in (typing.Annotated, te.Required, te.NotRequired, te.ReadOnly):
+        if origin is typing.Annotated or origin in _QUALIFIERS:
             hint = typing.get_args(hint)[0]
         else:
             return hint
@@ -73,7 +172,7 @@ def bare(hint: Any) -> Any:
 
 def without_qualifiers(hint: Any) -> Any:
     """*hint* without Required, NotRequired and ReadOnly; Annotated stays."""
-    while typing.get_origin(hint) in (te.Required, te.NotRequired, te.ReadOnly):
+    while typing.get_origin(hint) in _QUALIFIERS:
         hint = typing.get_args(hint)[0]
     return hint
 
@@ -82,72 +181,89 @@ def metadata_of(hint: Any) -> tuple[Any, ...]:
     """Everything that stands in the Annotated around *hint*, the outermost last."""
     found: tuple[Any, ...] = ()
     while True:
+        hint = unaliased(hint)
         origin = typing.get_origin(hint)
         if origin is typing.Annotated:
             found = (*hint.__metadata__, *found)
-        elif origin not in (te.Required, te.NotRequired, te.ReadOnly):
+        elif origin not in _QUALIFIERS:
             return found
         hint = typing.get_args(hint)[0]
 
 
-def portable(hint: Any, _busy: frozenset[Any] = frozenset()) -> Any:
-    """*hint* with every TypedDict in it replaced by one that pydantic takes on all Pythons and that refuses extras.
+def metadata_inside(hint: Any, depth: int = 0) -> Iterator[Any]:
+    """What stands in an Annotated somewhere inside *hint*, not around it."""
+    if depth > 20 or typing.get_origin(bare(hint)) is Literal:
+        return
+    for arg in typing.get_args(bare(hint)):
+        for part in _flat(arg):
+            yield from metadata_of(part)
+            yield from metadata_inside(part, depth + 1)
 
-    pydantic refuses `typing.TypedDict` below Python 3.12, and drops the unknown keys of one silently.
-    """
-    if te.is_typeddict(hint):
-        if hint in _busy:
-            return dict[str, Any]  # a recursive TypedDict: its inner levels are checked as mappings
-        return _closed(hint, _busy | {hint})
+
+def _flat(arg: Any) -> tuple[Any, ...]:
+    """The hints in an argument: the parameters of a Callable stand in a list."""
+    return tuple(arg) if issubclass(type(arg), list) else (arg,)
+
+
+def substituted(hint: Any, given: Mapping[Any, Any]) -> Any:
+    """*hint* with type variables replaced."""
+    if isinstance(hint, typing.TypeVar):
+        return given.get(hint, hint)
+    return mapped(hint, lambda arg: substituted(arg, given)) if given else hint
+
+
+def mapped(hint: Any, change: Callable[[Any], Any]) -> Any:
+    """*hint* with *change* applied to each of its arguments; itself if nothing changed."""
     origin = typing.get_origin(hint)
-    if origin is None or origin is Literal:
+    args = typing.get_args(hint)
+    if origin is None or origin is Literal or not args:
         return hint
     if origin is typing.Annotated:
-        inner = portable(typing.get_args(hint)[0], _busy)
-        kept = tuple(m for m in hint.__metadata__)
-        return typing.Annotated[(inner, *kept)]
-    args = typing.get_args(hint)
-    new: tuple[Any, ...] = tuple(
-        [arg if arg is Ellipsis or type(arg) is list else portable(arg, _busy) for arg in args]
-    )
-    if new == args:
+        inner = change(args[0])
+        return hint if inner is args[0] else typing.Annotated[(inner, *hint.__metadata__)]
+    new: tuple[Any, ...] = tuple([arg if arg is Ellipsis or type(arg) is list else change(arg) for arg in args])
+    if all(one is other for one, other in zip(new, args, strict=True)):
         return hint
     if origin is Union or origin is types.UnionType:
         return Union[new]  # noqa: UP007 - built at run time
-    return origin[new]
+    return origin[new[0] if len(new) == 1 else new]
 
 
-def _closed(hint: Any, busy: frozenset[Any]) -> Any:
-    fields: dict[str, Any] = {}
-    for name, value in te.get_type_hints(hint, include_extras=True).items():
-        inner = portable(without_qualifiers(value), busy)
-        fields[name] = inner if name in hint.__required_keys__ else te.NotRequired[inner]
-    make: Any = te.TypedDict  # called at run time, which no checker follows
-    closed = make(hint.__name__, fields)
-    config = getattr(hint, "__pydantic_config__", None)
-    closed.__pydantic_config__ = config if config is not None else ConfigDict(extra="forbid")
-    closed.__module__ = hint.__module__
-    return closed
+def has_type_variable(hint: Any) -> bool:
+    """Whether a type variable stands anywhere in *hint*."""
+    return isinstance(hint, typing.TypeVar) or any(has_type_variable(arg) for arg in typing.get_args(hint))
 
 
-def checker(hint: Any, *, strict: bool = False) -> Callable[[Any], Any] | None:
-    """What validates a value against *hint* and returns the validated value; None if anything goes.
+def describe(hint: Any) -> str:
+    """The annotation as people write it; the same in every process and on every Python."""
+    origin = typing.get_origin(hint)
+    args = typing.get_args(hint)
+    if origin is typing.Annotated or origin in _QUALIFIERS:
+        return describe(args[0])
+    if origin is Union or origin is types.UnionType:
+        return " | ".join(map(describe, args))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(_shown, args))}]"
+    if hint is type(None):
+        return "None"
+    if hint is Ellipsis:
+        return "..."
+    if type(hint) is list:
+        return f"[{', '.join(map(describe, _flat(hint)))}]"
+    if isinstance(hint, (str, ForwardRef)):
+        return hint if isinstance(hint, str) else hint.__forward_arg__
+    named = hint if origin is None else origin
+    name = getattr(named, "__name__", None) or str(named).rpartition(".")[2]
+    return f"{name}[{', '.join(map(describe, args))}]" if args and origin is not None else str(name)
 
-    Raises:
-        PydanticUserError: pydantic cannot make a schema for *hint*.
-    """
-    if bare(hint) is Any and not metadata_of(hint):
-        return None
-    hint = portable(hint)
-    config = ConfigDict(arbitrary_types_allowed=True, strict=strict)
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=config)
-    except PydanticUserError as error:
-        if error.code != "type-adapter-config-unused":
-            raise
-        adapter = TypeAdapter(hint)
-    check: Callable[[Any], Any] = adapter.validator.validate_python
-    return check
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+
+
+# -- labels of a router ------------------------------------------------------------------------------------------
+
+_SEQUENCES: Final = frozenset({list, tuple, collections.abc.Sequence})
 
 
 def labels_of(hint: Any) -> tuple[tuple[Any, ...], bool] | None:
@@ -164,22 +280,23 @@ def labels_of(hint: Any) -> tuple[tuple[Any, ...], bool] | None:
         origin = typing.get_origin(member)
         if origin is Literal:
             labels += typing.get_args(member)
-        elif isinstance(member, type) and issubclass(member, Enum):
+        elif isinstance(member, type) and issubclass(member, Enum) and len(member):
             labels += list(member)
         elif member is bool:
             labels += [True, False]
-        elif origin in _SEQUENCES and typing.get_args(member):
-            inner = labels_of(typing.get_args(member)[0])
-            if inner is None:
-                closed = False
-            else:
-                labels += inner[0]
-                closed = closed and inner[1]
+        elif origin in _SEQUENCES:
+            for arg in typing.get_args(member):
+                inner = None if arg is Ellipsis else labels_of(arg)
+                if inner is not None:
+                    labels += inner[0]
+                    closed = closed and inner[1]
+                elif arg is not Ellipsis:
+                    closed = False
         else:
             closed = False
-    if not labels:
-        return None
-    return tuple(dict.fromkeys(labels)), closed
+    return (tuple(dict.fromkeys(labels)), closed) if labels else None
 
 
-_SEQUENCES: Final = frozenset({list, tuple, typing.get_origin(typing.Sequence[int])})
+def gives_list(hint: Any) -> bool:
+    """Whether a router may return several labels, or none."""
+    return any((typing.get_origin(member) or member) in _SEQUENCES for member in members(hint))

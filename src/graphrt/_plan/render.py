@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+from enum import Enum
 from typing import Any
 
-from graphrt._plan.fields import Field, describe, is_mapping
+from graphrt._plan.fields import Field, is_mapping
+from graphrt._plan.hints import describe
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import EndType
 
 
 def topology(plan: Plan) -> dict[str, Any]:
     """The graph as plain, JSON-ready data; names in declaration order."""
-    nodes = [_node(plan, node) for node in plan.nodes]
+    nodes = [_node(node) for node in plan.nodes]
     edges: list[dict[str, Any]] = []
     for node in (plan.start, *plan.nodes):
         src = _name(node)
-        for target in node.static:
-            edges.append({"from": src, "to": target.name, "kind": "static"})
+        edges += [{"from": src, "to": target.name, "kind": "static"} for target in node.static]
         if plan.leads_to_end(node.index):
             edges.append({"from": src, "to": "END", "kind": "static"})
         for n, branch in enumerate(node.branches):
@@ -41,13 +42,17 @@ def topology(plan: Plan) -> dict[str, Any]:
                     "starved": join.starved,
                 }
             )
-    return {
+    data: dict[str, Any] = {
         "name": plan.name,
         "nodes": nodes,
         "edges": edges,
         "state": {name: _field(field) for name, field in plan.state.fields.items()},
         "limits": plan.limits.to_dict(),
     }
+    for option, chosen in (("input", plan.spec.input_names), ("output", plan.spec.output_names)):
+        if chosen is not None:
+            data[option] = sorted(chosen)
+    return data
 
 
 def _name(node: NodePlan) -> str:
@@ -60,9 +65,17 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
         if isinstance(label, EndType):
             continue  # END as its own label stands in the table as text too
         to = "END" if target is None else target.name
-        shown = getattr(label, "name", label) if not isinstance(label, (str, int)) else label
+        shown = label.value if isinstance(label, (str, int)) and isinstance(label, Enum) else label
+        shown = shown.name if isinstance(shown, Enum) else shown
         edges.append(
-            {"from": src, "to": to, "kind": "conditional", "branch": number, "router": branch.router_name, "label": shown}
+            {
+                "from": src,
+                "to": to,
+                "kind": "conditional",
+                "branch": number,
+                "router": branch.router_name,
+                "label": shown,
+            }
         )
     if branch.default is not NO_DEFAULT:
         to = "END" if branch.default is None else branch.default.name
@@ -80,7 +93,7 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
     return edges
 
 
-def _node(plan: Plan, node: NodePlan) -> dict[str, Any]:
+def _node(node: NodePlan) -> dict[str, Any]:
     policy = node.policy
     data: dict[str, Any] = {"name": node.name, "kind": "graph" if node.child is not None else "function"}
     if node.child is not None:
@@ -123,21 +136,24 @@ def to_json(plan: Plan) -> str:
 
 
 def fingerprint(plan: Plan) -> str:
-    """SHA-256 over names, edges, policies, schema and versions, as 64 hex digits; never over code bodies."""
+    """SHA-256 over names, edges, policies, schema and versions, as 64 hex digits.
+
+    Neither code bodies count nor the graph's limits, which each drive may set anew.
+    """
     from hashlib import sha256
 
     data = topology(plan)
-    _forget_async(data)
-    text = json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)
+    _forget_what_may_change(data)
+    text = json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 
 
-def _forget_async(data: dict[str, Any]) -> None:
-    """Whether a node is async is part of its body."""
+def _forget_what_may_change(data: dict[str, Any]) -> None:
+    del data["limits"]
     for node in data["nodes"]:
-        node.pop("async", None)
+        node.pop("async", None)  # a part of the body
         if "graph" in node:
-            _forget_async(node["graph"])
+            _forget_what_may_change(node["graph"])
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------
@@ -149,7 +165,9 @@ def to_mermaid(plan: Plan) -> str:
     lines = ["flowchart TD", "    s([START])"]
     for node in plan.nodes:
         text = _mermaid(node.name)
-        lines.append(f'    {ids[node.name]}[["{text}"]]' if node.child is not None else f'    {ids[node.name]}["{text}"]')
+        lines.append(
+            f'    {ids[node.name]}[["{text}"]]' if node.child is not None else f'    {ids[node.name]}["{text}"]'
+        )
     edges = topology(plan)["edges"]
     if any(edge["to"] == "END" for edge in edges):
         lines.append("    e([END])")
@@ -178,20 +196,31 @@ def _edge_label(edge: dict[str, Any]) -> str:
 def _mermaid(text: str) -> str:
     """Text inside a quoted Mermaid label: what could end or change it is written as an entity."""
     out: list[str] = []
-    for char in text:
+    for at, char in enumerate(text):
         if char == "\n":
             out.append("<br/>")
-        elif char in '"#&<>|`\\[]{}()' or ord(char) < 32 or ord(char) == 127:
+        elif char in _SPECIAL or not char.isprintable() or (char in _SPECIAL_AT_START and not text[:at].strip()):
             out.append(f"#{ord(char)};")
+        elif char == "." and text[:at].strip().isdigit():  # else Mermaid takes it for a list
+            out.append("#46;")
         else:
             out.append(char)
-    return "".join(out)
+    return "".join(out) or " "
+
+
+_SPECIAL = frozenset('"#&<>|`*\\[]{}()~')
+_SPECIAL_AT_START = frozenset("-+_=")
 
 
 def to_dot(plan: Plan) -> str:
     """A Graphviz digraph. Ids are numbers of our own; names stand in quoted labels."""
     ids = {node.name: f"n{node.index}" for node in plan.nodes}
-    lines = [f"digraph {_dot(plan.name)} {{", "    rankdir=TB;", "    node [shape=box];", '    s [label="START", shape=oval];']
+    lines = [
+        f"digraph {_dot(plan.name)} {{",
+        "    rankdir=TB;",
+        "    node [shape=box];",
+        '    s [label="START", shape=oval];',
+    ]
     for node in plan.nodes:
         shape = ", peripheries=2" if node.child is not None else ""
         lines.append(f"    {ids[node.name]} [label={_dot(node.name)}{shape}];")
@@ -211,5 +240,16 @@ def to_dot(plan: Plan) -> str:
 
 
 def _dot(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\0", "")
-    return f'"{escaped}"'
+    """A quoted DOT string; Graphviz reads entities in it, and knows no other control characters than line ends."""
+    out: list[str] = []
+    for char in text:
+        if char in _DOT_ESCAPES:
+            out.append(_DOT_ESCAPES[char])
+        elif char.isprintable():
+            out.append(char)
+        else:
+            out.append(f"&#{ord(char)};" if ord(char) > 31 else "\N{REPLACEMENT CHARACTER}")
+    return f'"{"".join(out)}"'
+
+
+_DOT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": " ", "&": "&amp;"}

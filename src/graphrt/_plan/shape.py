@@ -24,15 +24,15 @@ def node_shape(fn: Any) -> Shape:
 
     The second positional parameter is the context if it has no default.
     """
-    if isinstance(fn, FunctionType):
+    if isinstance(fn, FunctionType) and not _passes_on(fn):
         return _from_code(fn, bound=0)
-    if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
+    if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType) and not _passes_on(fn.__func__):
         return _from_code(fn.__func__, bound=1)
     if not callable(fn):
         return Shape(False, False, f"{fn!r} cannot be called")
     call = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
-    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in (fn, call)):
         return Shape(False, is_async, "it is a generator: a node returns one update")
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -42,7 +42,12 @@ def node_shape(fn: Any) -> Shape:
     required = sum(1 for p in positional if p.default is p.empty)
     star = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     missing = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    return _judge(len(positional), required, star, missing, is_async)
+    return _judge(len(positional), required, missing, star=star, is_async=is_async)
+
+
+def _passes_on(fn: FunctionType) -> bool:
+    """Whether *fn* is a wrapper that takes what the function inside it takes."""
+    return bool(fn.__code__.co_flags & _VARARGS) and "__wrapped__" in fn.__dict__
 
 
 def _from_code(fn: FunctionType, bound: int) -> Shape:
@@ -56,11 +61,11 @@ def _from_code(fn: FunctionType, bound: int) -> Shape:
     if code.co_kwonlyargcount:
         only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
         missing = [name for name in only if name not in (fn.__kwdefaults__ or {})]
-    is_async = bool(flags & _COROUTINE) or inspect.iscoroutinefunction(fn)
-    return _judge(positional, max(required, 0), bool(flags & _VARARGS), missing, is_async)
+    is_async = bool(flags & _COROUTINE) or (bool(fn.__dict__) and inspect.iscoroutinefunction(fn))
+    return _judge(positional, max(required, 0), missing, star=bool(flags & _VARARGS), is_async=is_async)
 
 
-def _judge(positional: int, required: int, star: bool, missing: list[str], is_async: bool) -> Shape:
+def _judge(positional: int, required: int, missing: list[str], *, star: bool, is_async: bool) -> Shape:
     if missing:
         return Shape(False, is_async, f"it has keyword-only parameters without a default: {', '.join(missing)}")
     if required > 2:

@@ -5,11 +5,13 @@ Frozen data only; it may be wrong. `validate` says how, `tables` turns a right o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Literal, TypeAlias
 
-from graphrt._plan.state import StateSchema
+from graphrt._plan.state import StateSchema, short
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import EndType, StartType
 from graphrt.limits import RetryPolicy
@@ -117,5 +119,11 @@ def pairs(routes: Any) -> list[tuple[Any, Ref]]:
 
 
 def show(ref: Ref) -> str:
-    """A reference as it is shown in messages."""
-    return repr(ref) if not isinstance(ref, (StartType, EndType)) else ref.name
+    """A reference as it is shown in messages: without addresses, so that the same graph gives the same text."""
+    if isinstance(ref, (StartType, EndType)):
+        return ref.name
+    if isinstance(ref, Enum):
+        return f"{type(ref).__name__}.{ref.name}"
+    if isinstance(ref, str) or not callable(ref):
+        return re.sub(" at 0x[0-9a-fA-F]+", "", short(ref))
+    return f"{getattr(ref, '__name__', None) or type(ref).__name__}()"

@@ -1,30 +1,31 @@
-"""A whole state: reading its class into fields, making the object that nodes see, validating an input.
+"""A whole state: reading its class into fields, validating an input.
 
-The three kinds of state class (pydantic model, dataclass, TypedDict) differ only here. Values travel as a plain dict
-of field names; a *view* of them is an instance of the user's class.
+The three kinds of state class (pydantic model, dataclass, TypedDict) differ only here and in `views`. Values travel as
+a plain dict of field names; a *view* of them is an instance of the user's class.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, cast, final
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NoReturn, cast, final
 
 import pydantic
 import typing_extensions as te
 from pydantic import BaseModel, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from graphrt._plan import hints
-from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, make_check, own, read_marks
+from graphrt._plan.checks import Checks
+from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, own, read_marks
+from graphrt._plan.views import EXTRA, Values, dataclass_view, pydantic_view
 from graphrt.errors import InputError, Problem, closest, names
 from graphrt.reducers import ReducedBy
 
-Values = dict[str, Any]
-"""The state as the engine holds it: field name to value; an absent TypedDict key is not there."""
-
-EXTRA: Final = ""
-"""Key under which a pydantic state with extra="allow" keeps what its fields do not name; never a field name."""
+__all__ = ["EXTRA", "StateSchema", "Values", "explain", "field_hint", "short"]
 
 
 def short(value: Any, most: int = 80) -> str:
@@ -37,13 +38,14 @@ def short(value: Any, most: int = 80) -> str:
 
 
 def explain(error: Exception, name: str) -> str:
-    """A validation error in one line, with the path inside the value."""
+    """A validation error in one line, with the path inside the value; *name* is empty for a whole state."""
     if not isinstance(error, ValidationError):
-        return f"{name}: {error}"
+        return f"{name}: {error}" if name else str(error)
     parts: list[str] = []
     for item in error.errors(include_url=False, include_context=False):
         path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in item["loc"])
-        parts.append(f"{name}{path}: {item['msg']}, got {short(item['input'])}")
+        place = f"{name}{path}" if name else path.lstrip(".")
+        parts.append(f"{place}: {item['msg']}, got {short(item['input'])}" if place else item["msg"])
     return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
 
 
@@ -51,19 +53,20 @@ def explain(error: Exception, name: str) -> str:
 class StateSchema:
     """The fields of a state class, and what is done with all of them at once."""
 
-    __slots__ = ("_aliases", "cls", "fields", "has_ephemeral", "kind", "problems", "view")
+    __slots__ = ("_also", "cls", "fields", "has_ephemeral", "kind", "problems", "view")
 
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None = None) -> None:
-        self.cls: Any = cls
+        self.cls: Any = typing.get_origin(cls) or cls
         self.fields: dict[str, Field] = {}
         self.problems: list[Problem] = []
-        self._aliases: frozenset[str] = frozenset()
+        self._also: frozenset[str] = frozenset()
+        """Keys that an input may have beside the fields: aliases, InitVars."""
         self.view: Callable[[Values], Any] = dict[str, Any].copy
         """Makes the object that nodes and routers see; shares values, never the dict itself."""
-        self.kind: str = _kind(cls)
+        self.kind: str = _kind(self.cls)
         match self.kind:
             case "pydantic":
-                self._read_pydantic(cls)
+                self._read_pydantic(self.cls, localns)
             case "dataclass":
                 self._read_dataclass(cls, localns)
             case "typeddict":
@@ -72,93 +75,102 @@ class StateSchema:
                 self.problems.append(
                     Problem(
                         code="bad-state",
-                        message=f"{cls!r} cannot be a state.",
+                        message=f"{short(cls)} cannot be a state.",
                         hint="Use a pydantic model, a dataclass or a TypedDict class.",
                     )
                 )
         for field in self.fields.values():
-            if field.untracked and not field.has_default and field.identity is None:
-                self.problems.append(
-                    Problem(
-                        code="bad-reducer",
-                        message=f"Field {field.name!r} is untracked and has no default to return to after a resume.",
-                        hint="Give the field a default.",
-                    )
-                )
+            self._require_default(field)
         self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
 
     # -- reading the class ---------------------------------------------------------------------------------------
 
-    def _add(self, field: Field, metadata: tuple[Any, ...], whole: Any, *, strict: bool) -> None:
+    def _require_default(self, field: Field) -> None:
+        if field.has_default or (self.kind == "typeddict" and (field.ephemeral or field.identity is not None)):
+            return
+        for marked, why in (
+            (field.untracked, "untracked and has no default to return to after a resume"),
+            (field.ephemeral, "ephemeral and has no default to return to after its superstep"),
+        ):
+            if marked:
+                self.problems.append(
+                    Problem(
+                        code="bad-reducer",
+                        message=f"Field {field.name!r} is {why}.",
+                        hint="Give the field a default.",
+                    )
+                )
+
+    def _add(self, field: Field, metadata: Iterable[Any], checks: Checks) -> None:
         read_marks(field, metadata, self.problems)
-        field.check_whole = make_check(whole, strict=strict, name=field.name, problems=self.problems)
-        field.check = field.check_whole
-        declared = incoming_hint(field.reduce) if field.aggregates else hints.UNRESOLVED
-        if declared is not hints.UNRESOLVED:
-            field.check = make_check(declared, strict=strict, name=field.name, problems=self.problems)
-        field.settle(whole if declared is hints.UNRESOLVED else declared)
+        whole = checks.of(field.annotation, field.name)
+        field.check_whole = whole.check
+        declared = incoming_hint(field.reduce, checks.localns) if field.aggregates else hints.UNRESOLVED
+        if declared is hints.UNRESOLVED:
+            field.settle(whole, field.annotation)
+        else:
+            field.settle(checks.of(declared, field.name), declared)
         self.fields[field.name] = field
 
-    def _read_pydantic(self, cls: type[BaseModel]) -> None:
-        strict = bool(cls.model_config.get("strict"))
-        for name, info in cls.model_fields.items():
-            field = Field(name, info.annotation)
-            extra = [info.json_schema_extra] if isinstance(info.json_schema_extra, ReducedBy) else []
-            # The annotation of a FieldInfo is bare; its constraints stand in the metadata beside the reducer.
-            kept = tuple(m for m in info.metadata if m is not None)
-            whole: Any = te.Annotated[(info.annotation, *kept)] if kept else info.annotation
-            if info.discriminator is not None:
-                whole = te.Annotated[whole, pydantic.Field(discriminator=info.discriminator)]
-            if not info.is_required():
-                field.has_default = True
-                field.make_default = _pydantic_default(info)
-            field.required = info.is_required()
-            self._add(field, (*info.metadata, *extra), whole, strict=strict)
-        aliases: set[str] = set()
-        for info in cls.model_fields.values():
-            for alias in (info.alias, info.validation_alias):
-                aliases.update(_alias_names(alias))
-        self._aliases = frozenset(aliases)
-        self.view = _pydantic_view(cls, tuple(self.fields))
+    def _read_pydantic(self, cls: type[BaseModel], localns: Mapping[str, Any] | None) -> None:
+        try:
+            complete_model(cls, localns)
+        except (PydanticUndefinedAnnotation, NameError) as error:
+            self.problems.append(unresolved(cls, error, "bad-state"))
+            return
+        self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems, "bad-state"))
+        self._also = frozenset(
+            alias
+            for info in cls.__pydantic_fields__.values()
+            for given in (info.alias, info.validation_alias)
+            for alias in _alias_names(given)
+        )
+        self.view = pydantic_view(cls, tuple(self.fields))
+
+    def _read_infos(self, infos: Mapping[str, FieldInfo], checks: Checks) -> None:
+        for name, info in infos.items():
+            field = Field(name, field_hint(info))
+            extra: Any = info.json_schema_extra
+            _set_pydantic_default(field, info)
+            self._add(field, (*info.metadata, *([extra] if isinstance(extra, ReducedBy) else ())), checks)
 
     def _read_dataclass(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        found = self._hints(cls, localns)
-        for spec in dataclasses.fields(cls):
-            hint = found.get(spec.name, Any)
-            field = Field(spec.name, hint)
-            if spec.default is not dataclasses.MISSING:
-                field.has_default, value = True, spec.default
-                field.make_default = lambda value=value: own(value)
-            elif spec.default_factory is not dataclasses.MISSING:
-                field.has_default, field.make_default = True, spec.default_factory
-            field.required = not field.has_default
-            mark = spec.metadata.get("graphrt")
-            metadata = (*hints.metadata_of(hint), *([mark] if mark is not None else ()))
-            self._add(field, metadata, hint, strict=False)
-        self.view = _dataclass_view(cls, tuple(self.fields))
+        checks = Checks(self.cls, localns, self.problems, "bad-state")
+        infos: Mapping[str, FieldInfo] | None = getattr(self.cls, "__pydantic_fields__", None)
+        if infos is not None:
+            self._read_infos(infos, checks)
+        else:
+            found = self._hints(cls, localns)
+            for spec in dataclasses.fields(self.cls) if found is not None else ():
+                field = Field(spec.name, hints.without_qualifiers((found or {}).get(spec.name, Any)))
+                if spec.default is not dataclasses.MISSING:
+                    field.has_default, value = True, spec.default
+                    field.make_default = lambda value=value: own(value)
+                elif spec.default_factory is not dataclasses.MISSING:
+                    field.has_default, field.make_default = True, spec.default_factory
+                field.required = spec.init and not field.has_default
+                mark = spec.metadata.get("graphrt")
+                self._add(field, (*hints.metadata_of(field.annotation), *([mark] if mark is not None else ())), checks)
+        known: Mapping[str, Any] = self.cls.__dataclass_fields__
+        self._also = frozenset(known) - {spec.name for spec in dataclasses.fields(self.cls)} - _class_vars(known)
+        self.view = dataclass_view(self.cls, tuple(self.fields))
 
     def _read_typeddict(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        required: frozenset[str] = cls.__required_keys__
-        strict = bool(getattr(cls, "__pydantic_config__", {}).get("strict"))
-        for name, hint in self._hints(cls, localns).items():
-            field = Field(name, hint)
-            self._add(field, hints.metadata_of(hint), hints.without_qualifiers(hint), strict=strict)
+        required: frozenset[str] = self.cls.__required_keys__
+        checks = Checks(self.cls, localns, self.problems, "bad-state")
+        for name, hint in (self._hints(cls, localns) or {}).items():
+            field = Field(name, hints.without_qualifiers(hint))
+            self._add(field, hints.metadata_of(hint), checks)
             field.required = name in required and field.identity is None and not field.ephemeral
             if field.untracked and name not in required:
                 field.has_default = True
 
-    def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
-            self.problems.append(
-                Problem(
-                    code="bad-state",
-                    message=f"The annotations of {cls.__name__} cannot be resolved: {error}",
-                    hint="Define the named types before GraphBuilder(...), at module level or in the same function.",
-                )
-            )
-            return {}
+            self.problems.append(unresolved(self.cls, error, "bad-state"))
+            return None
 
     # -- values --------------------------------------------------------------------------------------------------
 
@@ -174,60 +186,65 @@ class StateSchema:
             InputError: Unknown keys, missing fields, wrong types: all of them at once.
         """
         if self.kind != "typeddict" and isinstance(given, self.cls):
-            values = {name: getattr(given, name) for name in self.fields if hasattr(given, name)}
-            extra = getattr(given, "__pydantic_extra__", None)
-            checked = self._check_all(values, where)
-            return {**checked, EXTRA: own(extra)} if extra else checked
+            return self._initial_instance(given, where)
+        if only is not None and (isinstance(given, BaseModel) or _is_instance_of_dataclass(given)):
+            given = {name: getattr(given, name) for name in only if hasattr(given, name)}  # of the input schema
         if not is_mapping(given):
-            wanted = self.cls.__name__ if self.kind != "typeddict" else f"a mapping with the keys of {self.cls.__name__}"
-            alternative = " or a mapping of its fields" if self.kind != "typeddict" else ""
-            raise InputError(
-                f"The input must be {wanted}{alternative}, not {type(given).__name__}: {short(given)}.",
-                code="bad-input",
-                where=where,
-                known=f"fields {names(self.fields)}",
-                fix="Pass the fields that the graph starts with.",
-            )
-        self._refuse_unknown(given, where, only)
+            self._refuse_kind(given, where)
+        keys: Mapping[str, Any] = given
+        self._refuse_unknown(keys, where, only)
         if self.kind == "pydantic":
-            return self._initial_pydantic(given, where)
-        values = {key: own(value) for key, value in given.items()}
+            return self._initial_pydantic(keys, where)
+        values = {name: own(value) for name, value in keys.items() if name in self.fields}
         missing = [name for name, field in self.fields.items() if field.required and name not in values]
         if missing:
             raise self._missing(missing, where)
         checked = self._check_all(values, where)
         if self.kind == "dataclass":
-            return self._initial_dataclass(checked, where)
+            return self._initial_dataclass(checked, {key: keys[key] for key in keys if key in self._also}, where)
         for name, field in self.fields.items():
             if name not in checked and field.identity is not None:
                 checked[name] = field.identity()
         return {name: checked[name] for name in self.fields if name in checked}
 
+    def _initial_instance(self, given: Any, where: str) -> Values:
+        values = {name: getattr(given, name) for name in self.fields if hasattr(given, name)}
+        missing = [name for name in self.fields if name not in values]
+        if missing:  # made by model_construct() or object.__new__
+            raise self._missing(missing, where)
+        extra: Mapping[str, Any] | None = getattr(given, "__pydantic_extra__", None)
+        checked = self._check_all(values, where)
+        return {**checked, EXTRA: own(dict(extra))} if extra else checked
+
     def _initial_pydantic(self, given: Mapping[str, Any], where: str) -> Values:
-        cls = cast("type[BaseModel]", self.cls)
+        cls: type[BaseModel] = self.cls
         try:
-            made = cls.__pydantic_validator__.validate_python(dict(given), by_alias=True, by_name=True)
+            made: Any = cls.__pydantic_validator__.validate_python(dict(given), by_alias=True, by_name=True)
         except ValidationError as error:
             missing = [str(e["loc"][0]) for e in error.errors() if e["type"] == "missing" and len(e["loc"]) == 1]
             if missing and len(missing) == error.error_count():
                 raise self._missing(missing, where) from None
-            raise self._bad_values([explain(error, "input")], where) from None
-        values = {name: own(value) for name, value in made.__dict__.items() if name in self.fields}
+            raise self._bad_values([explain(error, "")], where) from None
+        except Exception as error:
+            raise self._refused(error, where) from error
+        found: dict[str, Any] = made.__dict__
+        values = {name: own(value) for name, value in found.items() if name in self.fields}
         if made.__pydantic_extra__:
             values[EXTRA] = own(made.__pydantic_extra__)
         return values
 
-    def _initial_dataclass(self, checked: Values, where: str) -> Values:
+    def _initial_dataclass(self, checked: Values, also: Values, where: str) -> Values:
+        given = {spec.name for spec in dataclasses.fields(self.cls) if spec.init}
         try:
-            made = self.cls(**checked)
+            made = self.cls(**{name: value for name, value in checked.items() if name in given}, **also)
         except Exception as error:
-            raise InputError(
-                f"{self.cls.__name__} refused the input: {type(error).__name__}: {error}",
-                code="bad-input",
-                where=where,
-                fix="Pass values that the dataclass accepts.",
-            ) from error
-        return {name: own(getattr(made, name)) for name in self.fields}
+            raise self._refused(error, where) from error
+        values = {name: own(getattr(made, name)) for name in self.fields if hasattr(made, name)}
+        values.update({name: value for name, value in checked.items() if name not in given})
+        missing = [name for name in self.fields if name not in values]
+        if missing:  # neither an argument of __init__ nor set by __post_init__
+            raise self._missing(missing, where)
+        return values
 
     def _check_all(self, values: Mapping[str, Any], where: str) -> Values:
         checked: Values = {}
@@ -241,12 +258,32 @@ class StateSchema:
             raise self._bad_values(errors, where)
         return checked
 
+    def _refused(self, error: Exception, where: str) -> InputError:
+        return InputError(
+            f"{self.cls.__name__} refused the input: {type(error).__name__}: {error}",
+            code="bad-input",
+            where=where,
+            fix=f"Pass values that {self.cls.__name__} accepts.",
+        )
+
+    def _refuse_kind(self, given: Any, where: str) -> NoReturn:
+        wanted = f"a mapping with the keys of {self.cls.__name__}"
+        if self.kind != "typeddict":
+            wanted = f"{self.cls.__name__} or a mapping of its fields"
+        raise InputError(
+            f"The input must be {wanted}, not {type(given).__name__}: {short(given)}.",
+            code="bad-input",
+            where=where,
+            known=f"fields {names(self.fields)}",
+            fix="Pass the fields that the graph starts with.",
+        )
+
     def _refuse_unknown(self, given: Mapping[str, Any], where: str, only: frozenset[str] | None) -> None:
         allowed: Collection[str] = only if only is not None else self.fields.keys()
-        if self.kind == "pydantic" and only is None:
-            if self.cls.model_config.get("extra") == "allow":
+        if only is None:
+            if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
                 return
-            allowed = {*allowed, *self._aliases}
+            allowed = {*allowed, *self._also}
         unknown = [key for key in given if key not in allowed]
         if unknown:
             guess = closest(unknown[0], [str(name) for name in allowed])
@@ -266,7 +303,9 @@ class StateSchema:
             f"{names(missing)}.",
             code="missing-field",
             where=where,
-            known="; ".join(f"{name}: {describe(self.fields[name].annotation)}" for name in missing if name in self.fields),
+            known="; ".join(
+                f"{name}: {describe(self.fields[name].annotation)}" for name in missing if name in self.fields
+            ),
             fix="Pass them, or give the fields defaults.",
             field=missing[0],
         )
@@ -283,6 +322,55 @@ class StateSchema:
     def own_all(self, values: Values) -> Values:
         """A copy of *values* that shares no container with them."""
         return {name: own(value) for name, value in values.items()}
+
+
+def unresolved(cls: Any, error: Exception, code: str) -> Problem:
+    """The problem that an annotation of *cls* names what cannot be found."""
+    text = str(error).split("\n", maxsplit=1)[0]
+    return Problem(
+        code=code,
+        message=f"The annotations of {cls.__name__} cannot be resolved: {text}.",
+        hint="Define the named types before GraphBuilder(...), at module level or in the same function.",
+    )
+
+
+def complete_model(cls: type[BaseModel], localns: Mapping[str, Any] | None) -> None:
+    """Let pydantic resolve forward references of *cls*, as it would at its first use.
+
+    Raises:
+        PydanticUndefinedAnnotation: A name is found nowhere.
+    """
+    if not cls.__pydantic_complete__:
+        cls.model_rebuild(raise_errors=True, _types_namespace=dict(localns or {}))
+
+
+def field_hint(info: FieldInfo) -> Any:
+    """The whole annotation of a pydantic field: its type, and the constraints that stand beside it."""
+    hint: Any = info.annotation
+    if info.metadata:  # the annotation of a FieldInfo is bare
+        hint = te.Annotated[(hint, *info.metadata)]
+    if info.discriminator is not None:
+        hint = te.Annotated[hint, pydantic.Field(discriminator=info.discriminator)]
+    return hint
+
+
+def _set_pydantic_default(field: Field, info: FieldInfo) -> None:
+    field.required = info.is_required() and info.init is not False
+    if info.is_required():
+        return
+    if info.default_factory is None:
+        value = info.default if info.default is not PydanticUndefined else ABSENT
+        field.has_default, field.make_default = True, lambda: own(value)
+    elif not info.default_factory_takes_validated_data:  # else it needs an input: there is none to reset from
+        field.has_default, field.make_default = True, cast("Callable[[], Any]", info.default_factory)
+
+
+def _is_instance_of_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _class_vars(known: Mapping[str, Any]) -> set[str]:
+    return {name for name, spec in known.items() if "CLASSVAR" in repr(spec._field_type)}
 
 
 def _kind(cls: Any) -> str:
@@ -305,61 +393,3 @@ def _alias_names(alias: Any) -> list[str]:
         return [name for choice in choices for name in _alias_names(choice)]
     path = getattr(alias, "path", None)
     return [path[0]] if path else []
-
-
-def _pydantic_default(info: Any) -> Callable[[], Any]:
-    if info.default_factory is not None:
-        if info.default_factory_takes_validated_data:
-            return lambda: ABSENT  # needs the other fields of an input: there is none to reset from
-        factory: Callable[[], Any] = info.default_factory
-        return factory
-    value = info.default if info.default is not PydanticUndefined else ABSENT
-    return lambda: own(value)
-
-
-def _pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callable[[Values], Any]:
-    new, put = cls.__new__, object.__setattr__
-    # Every field counts as set; one set serves all views, since assigning a field adds only a name that is there.
-    everything = set(field_names)
-
-    def view(values: Values) -> Any:
-        made = new(cls)
-        put(made, "__dict__", values.copy())
-        put(made, "__pydantic_fields_set__", everything)
-        put(made, "__pydantic_extra__", None)
-        put(made, "__pydantic_private__", None)
-        return made
-
-    def full_view(values: Values) -> Any:
-        """For extra="allow", private attributes and model_post_init."""
-        own_values = values.copy()
-        extra = own_values.pop(EXTRA, None)
-        made = new(cls)
-        put(made, "__dict__", own_values)
-        put(made, "__pydantic_fields_set__", set(everything))
-        put(made, "__pydantic_extra__", ({**extra} if extra else {}) if allows_extra else None)
-        put(made, "__pydantic_private__", None)
-        if cls.__pydantic_post_init__:
-            made.model_post_init(None)
-        return made
-
-    allows_extra = cls.model_config.get("extra") == "allow"
-    return full_view if allows_extra or cls.__pydantic_post_init__ or cls.__private_attributes__ else view
-
-
-def _dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values], Any]:
-    new, put = object.__new__, object.__setattr__
-
-    def view(values: Values) -> Any:
-        made = new(cls)
-        made.__dict__.update(values)
-        return made
-
-    def slots_view(values: Values) -> Any:
-        made = new(cls)
-        for name, value in values.items():
-            put(made, name, value)
-        return made
-
-    has_dict = any("__dict__" in base.__dict__ for base in cls.__mro__)
-    return view if has_dict else slots_view

@@ -104,13 +104,17 @@ class NodePlan:
 class BranchPlan:
     """One conditional edge: a router, and where each label leads (None is END)."""
 
-    __slots__ = ("default", "router", "router_name", "table")
+    __slots__ = ("default", "hint", "router", "router_name", "table")
 
-    def __init__(self, router: Callable[[Any], Any], table: Mapping[Any, NodePlan | None], default: Any) -> None:
+    def __init__(
+        self, router: Callable[[Any], Any], table: Mapping[Any, NodePlan | None], default: Any, hint: Any = None
+    ) -> None:
         self.router: Callable[[Any], Any] = router
         self.router_name: str = str(getattr(router, "__name__", None) or type(router).__name__)
         self.table: Mapping[Any, NodePlan | None] = table
         self.default: Any = default
+        self.hint: Any = hint
+        """The router's return annotation, resolved where it could be."""
 
 
 @final
@@ -164,30 +168,37 @@ class Plan:
         self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
 
     def _build(self) -> None:
-        declared = self.spec.declared
+        declared: tuple[Any, ...] = self.spec.declared
         for item in declared:
-            if isinstance(item, NodeSpec):
+            if item.__class__ is NodeSpec:
                 node = NodePlan(item.name, len(self.nodes), item.fn, item.policy)
                 self.nodes.append(node)
                 self._node_specs.append(item)
                 self.by_name[item.name] = node
+        self._connect(declared)
+
+    def _connect(self, declared: tuple[Any, ...]) -> None:
+        by_name = self.by_name
         static: dict[int, list[NodePlan]] = {}
         branches: dict[int, list[BranchPlan]] = {}
         arrives: dict[int, list[int]] = {}
         joins: list[JoinPlan] = []
         for item in declared:
-            if isinstance(item, EdgeSpec):
-                targets = static.setdefault(self._node(item.src).index, [])
+            kind = item.__class__
+            if kind is EdgeSpec:
+                at = self._node(item.src).index
                 if item.dst is END:
-                    self._ends.add(self._node(item.src).index)
+                    self._ends.add(at)
                 else:
-                    targets.append(self._node(item.dst))
-            elif isinstance(item, BranchSpec):
+                    static.setdefault(at, []).append(by_name[item.dst])
+            elif kind is BranchSpec:
                 branches.setdefault(self._node(item.src).index, []).append(self._branch(item))
-            elif isinstance(item, JoinSpec) and item.dst is not END:
-                sources = tuple(self._node(src) for src in item.sources)
+            elif kind is JoinSpec and item.dst is END:  # there is nothing to wait with
+                self._ends.update(by_name[src].index for src in item.sources)
+            elif kind is JoinSpec:
+                sources = tuple(by_name[src] for src in item.sources)
                 need = len(sources) if item.when == "all" else 1 if item.when == "any" else item.when
-                joins.append(JoinPlan(len(joins), sources, self._node(item.dst), need, item.starved))
+                joins.append(JoinPlan(len(joins), sources, by_name[item.dst], need, item.starved))
                 for node in sources:
                     arrives.setdefault(node.index, []).append(len(joins) - 1)
         self.joins = tuple(joins)
@@ -217,7 +228,7 @@ class Plan:
         default: Any = NO_DEFAULT
         if branch.default is not None:
             default = None if isinstance(branch.default, EndType) else self._node(branch.default)
-        return BranchPlan(branch.router, table, default)
+        return BranchPlan(branch.router, table, default, branch.hint)
 
     def visit_limits(self, general: int, unlimited: int) -> list[int]:
         """How often each node may be visited; *general* where it has no limit of its own."""

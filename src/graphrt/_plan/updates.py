@@ -5,16 +5,29 @@ How updates become part of the state does not live here: that is the engine's fo
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
+import types
+import typing
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, Final, cast, final
 
 import typing_extensions as te
 from pydantic import BaseModel
+from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphrt._plan import hints
-from graphrt._plan.fields import Field, is_mapping, make_check
-from graphrt._plan.state import StateSchema, Values, explain, short
+from graphrt._plan.checks import Check, Checked, Checks, is_marker, is_unconstrained, settings
+from graphrt._plan.fields import Field, describe, is_mapping
+from graphrt._plan.state import (
+    StateSchema,
+    Values,
+    complete_model,
+    explain,
+    field_hint,
+    short,
+    unresolved,
+)
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Problem, UpdateError, closest, names
 
@@ -29,81 +42,107 @@ class UpdateSchema:
         self, state: StateSchema, cls: Any, *, overwrite: bool = False, localns: Mapping[str, Any] | None = None
     ) -> None:
         self.state: StateSchema = state
-        self.cls: Any = cls
+        self.cls: Any = typing.get_origin(cls) or cls
         self.problems: list[Problem] = []
         self.kind: str = "mapping"
         self.names: frozenset[str] = frozenset(state.fields)
         """Fields that an update may name."""
         if overwrite:
             self.kind = "overwrite"
-            for field in state.fields.values():
-                field.aggregates = False
+            self._forget_reducers()
         elif cls is not None:
             self._read(cls, localns)
         self.fields: dict[str, Field] = {n: f for n, f in state.fields.items() if n in self.names and not overwrite}
         """Fields that a mapping may write directly: none where nodes return whole states."""
 
+    # -- reading the class ---------------------------------------------------------------------------------------
+
+    def _forget_reducers(self) -> None:
+        for field in self.state.fields.values():
+            field.aggregates = False
+        if self.state.kind == "pydantic" and self.state.cls.model_config.get("extra") == "allow":
+            self.problems.append(
+                Problem(
+                    code="bad-state",
+                    message=f"{self.state.cls.__name__} allows extra fields, which a node that returns the full state "
+                    "cannot change.",
+                    hint="Declare the fields, or use GraphBuilder(...) with partial updates.",
+                )
+            )
+
     def _read(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        strict = False
-        declared: dict[str, Any]
-        if te.is_typeddict(cls):
-            declared = self._hints(cls, localns)
-            strict = bool(getattr(cls, "__pydantic_config__", {}).get("strict"))
-        elif isinstance(cls, type) and issubclass(cls, BaseModel):
+        found: dict[str, Any] | None
+        kind: Any = self.cls
+        if te.is_typeddict(kind):
+            found = self._hints(cls, localns)
+        elif isinstance(kind, type) and issubclass(kind, BaseModel):
             self.kind = "pydantic"
-            strict = bool(cls.model_config.get("strict"))
-            declared = {
-                name: te.Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
-                for name, info in cls.model_fields.items()
-            }
-        elif isinstance(cls, type) and dataclasses.is_dataclass(cls):
+            found = self._infos(localns)
+        elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
             self.kind = "dataclass"
-            declared = self._hints(cls, localns)
-            self._require_unset(cls)
-        elif hints.bare(cls) is dict or _is_mapping_hint(cls):
+            found = self._hints(cls, localns)
+            self._require_unset(self.cls)
+        elif kind in _MAPPINGS:
             return
         else:
             self.problems.append(
                 Problem(
                     code="bad-update-type",
-                    message=f"{cls!r} cannot be the Update of a graph.",
+                    message=f"{short(cls)} cannot be the Update of a graph.",
                     hint="Use a TypedDict with total=False, a pydantic model or a dataclass of partial updates.",
                 )
             )
             return
-        self._adopt(declared, cls.__name__, strict=strict)
+        if found is not None and (self.state.fields or not self.state.problems):
+            self._adopt(found, localns)
 
-    def _adopt(self, declared: dict[str, Any], owner: str, *, strict: bool) -> None:
+    def _adopt(self, declared: dict[str, Any], localns: Mapping[str, Any] | None) -> None:
+        checks = Checks(self.cls, localns, self.problems, "bad-update-type")
+        checks.config = {**settings(self.state.cls), **checks.config}
         for name, hint in declared.items():
             field = self.state.fields.get(name)
-            if field is None:
-                guess = closest(name, self.state.fields)
-                self.problems.append(
-                    Problem(
-                        code="bad-update-type",
-                        message=f"{owner}.{name} updates a field that {self.state.cls.__name__} does not have.",
-                        hint=f"Did you mean {guess!r}?" if guess else f"Declare {name!r} in the state, or remove it.",
-                    )
-                )
+            if field is not None:
+                self._narrow(field, hints.without_qualifiers(hint), checks)
                 continue
-            hint = hints.without_qualifiers(hint)
-            if hint != field.annotation:
-                field.check = make_check(hint, strict=strict, name=name, problems=self.problems)
-                field.settle(hint)
-        self.names = frozenset(name for name in declared if name in self.state.fields)
-
-    def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
-        try:
-            return hints.class_hints(cls, localns)
-        except (NameError, TypeError, SyntaxError) as error:
+            guess = closest(name, self.state.fields)
             self.problems.append(
                 Problem(
                     code="bad-update-type",
-                    message=f"The annotations of {cls.__name__} cannot be resolved: {error}",
-                    hint="Define the named types before GraphBuilder(...), at module level or in the same function.",
+                    message=f"{self.cls.__name__}.{name} updates a field that {self.state.cls.__name__} does not have.",
+                    hint=f"Did you mean {guess!r}?" if guess else f"Declare {name!r} in the state, or remove it.",
                 )
             )
-            return {}
+        self.names = frozenset(name for name in declared if name in self.state.fields)
+
+    def _narrow(self, field: Field, hint: Any, checks: Checks) -> None:
+        """Check updates of *field* against *hint*, and where it is the field's own type, against its constraints too.
+
+        An Update repeats the types of the state; the constraints beside them hold without being repeated.
+        """
+        whole = field.annotation
+        checked = checks.of(hint, field.name)
+        if not is_unconstrained(whole) or any(hints.metadata_of(part) for part in _parts(whole)):
+            if is_unconstrained(hint) and hints.bare(hint) == hints.bare(whole):
+                checked = Checked(field.check_whole)
+            elif {hints.bare(part) for part in _parts(hint)} <= {hints.bare(part) for part in _parts(whole)}:
+                checked = Checked(_both(checked.check, field.check_whole))
+        field.settle(checked, hint)
+
+    def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        try:
+            return hints.class_hints(cls, localns)
+        except (NameError, TypeError, SyntaxError) as error:
+            self.problems.append(unresolved(self.cls, error, "bad-update-type"))
+            return None
+
+    def _infos(self, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        cls: type[BaseModel] = self.cls
+        try:
+            complete_model(cls, localns)
+        except (PydanticUndefinedAnnotation, NameError) as error:
+            self.problems.append(unresolved(cls, error, "bad-update-type"))
+            return None
+        return {name: field_hint(info) for name, info in cls.__pydantic_fields__.items()}
 
     def _require_unset(self, cls: Any) -> None:
         bad = [spec.name for spec in dataclasses.fields(cls) if spec.default is not UNSET]
@@ -126,9 +165,12 @@ class UpdateSchema:
         if is_mapping(returned):
             return returned
         if self.kind == "pydantic" and isinstance(returned, self.cls):
-            return {name: getattr(returned, name) for name in self.cls.model_fields if name in returned.model_fields_set}
+            model = cast("BaseModel", returned)
+            written = {name: getattr(model, name) for name in type(model).__pydantic_fields__}
+            chosen = model.model_fields_set
+            return {**{n: v for n, v in written.items() if n in chosen}, **(model.__pydantic_extra__ or {})}
         if self.kind == "dataclass" and isinstance(returned, self.cls):
-            written = {spec.name: getattr(returned, spec.name) for spec in dataclasses.fields(self.cls)}
+            written = {spec.name: getattr(returned, spec.name) for spec in dataclasses.fields(returned)}
             return {name: value for name, value in written.items() if value is not UNSET}
         return None
 
@@ -143,17 +185,9 @@ class UpdateSchema:
             return None
         full: dict[str, Any] = {}
         for name, value in given.items():
-            marker = isinstance(value, Replacement) or value is DELETE
-            full[name] = value if marker or name not in fields else Replacement(value)
+            full[name] = value if is_marker(value) or name not in fields else Replacement(value)
         for name, field in fields.items():
-            if name not in full:
-                if field.required and self.state.kind == "typeddict":
-                    raise UpdateError(
-                        f"The full state that the node returned lacks {name!r}.",
-                        code="missing-field",
-                        field=name,
-                        fix="A graph made by GraphBuilder.overwrite() wants every field; start from {**state, ...}.",
-                    )
+            if name not in full and not field.required:
                 full[name] = DELETE
         return full
 
@@ -164,7 +198,7 @@ class UpdateSchema:
             UpdateError: An unknown key, or a value of a wrong type, with the path inside it; all of them at once.
         """
         result: Values = {}
-        wrong: list[str] = []
+        wrong: dict[str, str] = {}
         for name, value in returned.items():
             field = self.state.fields.get(name) if isinstance(name, str) else None
             if field is None or name not in self.names:
@@ -174,19 +208,35 @@ class UpdateSchema:
             try:
                 result[name] = self._check_one(field, value, node, where)
             except ValueError as error:
-                wrong.append(explain(error, name))
+                wrong[name] = explain(error, name)
         if wrong:
             raise UpdateError(
-                f"Node {node!r} returned an update of a wrong type: {'; '.join(wrong)}.",
+                f"Node {node!r} returned an update of a wrong type: {'; '.join(wrong.values())}.",
                 code="wrong-type",
                 where=where,
-                known=", ".join(f"{name}: {_type_of(self.state.fields[name])}" for name in returned),
+                known=", ".join(f"{name}: {describe(self.state.fields[name].annotation)}" for name in returned),
                 fix="Return values of the declared types.",
                 node=node,
-                field=wrong[0].split(":")[0].split("[")[0].split(".")[0],
-                path=wrong[0].split(":")[0],
+                field=next(iter(wrong)),
+                path=next(iter(wrong.values())).split(":")[0],
             )
+        if self.kind == "overwrite":
+            self._require_all(result, node, where)
         return result
+
+    def _require_all(self, written: Values, node: str, where: str) -> None:
+        missing = [name for name, field in self.state.fields.items() if field.required and name not in written]
+        if missing:
+            raise UpdateError(
+                f"The full state that node {node!r} returned lacks {names(missing)}.",
+                code="missing-field",
+                where=where,
+                fix="A graph made by GraphBuilder.overwrite() wants every field; start from {**state, ...}."
+                if self.state.kind == "typeddict"
+                else "A graph made by GraphBuilder.overwrite() wants every field that has no default.",
+                node=node,
+                field=missing[0],
+            )
 
     def _check_one(self, field: Field, value: Any, node: str, where: str) -> Any:
         if value is DELETE:
@@ -205,7 +255,7 @@ class UpdateSchema:
         return field.check(value)
 
     def _unknown(self, name: Any, node: str, where: str) -> UpdateError:
-        guess = closest(name, self.names)
+        guess = closest(name, [n for n in self.state.fields if n in self.names])
         return UpdateError(
             f"Node {node!r} wrote {short(name)}, which is no field of the update.",
             code="unknown-key",
@@ -217,15 +267,14 @@ class UpdateSchema:
         )
 
 
-def _type_of(field: Field) -> str:
-    from graphrt._plan.fields import describe
-
-    return describe(field.annotation)
+def _both(first: Check, second: Check) -> Check:
+    return lambda value: second(first(value))
 
 
-def _is_mapping_hint(cls: Any) -> bool:
-    import collections.abc
-    import typing
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """The members of a union as they stand there; of anything else the hint itself."""
+    bare = hints.bare(hint)
+    return typing.get_args(bare) if typing.get_origin(bare) in (typing.Union, types.UnionType) else (bare,)
 
-    origin = typing.get_origin(cls) or cls
-    return origin in (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+
+_MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)

@@ -5,24 +5,28 @@ Judgements about paths (unreachable, starving, endless) live in `judge`; this mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from enum import Enum
 from typing import Any, Final
 
 from graphrt._plan import specs
+from graphrt._plan.fields import is_mapping
+from graphrt._plan.nodes import MAX_NAME, name_problem, policy_problems
 from graphrt._plan.shape import node_shape, router_problem
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, show
 from graphrt._plan.state import short
-from graphrt.commands import RESERVED_NAMES, START, EndType, StartType
+from graphrt.commands import END, RESERVED_NAMES, START, EndType, StartType
 from graphrt.errors import Problem, closest, names
-from graphrt.limits import Limits, limit_problem
-
-MAX_NAME: Final = 500
-"""Characters of a node's name at the most."""
+from graphrt.limits import Limits
 
 
 def errors(spec: GraphSpec, limits: Limits) -> list[Problem]:
     """All errors of *spec*, in declaration order: state and update first, then each call, then the whole."""
     return [*spec.state.problems, *spec.update.problems, *spec.problems, *_Checks(spec, limits).run()]
+
+
+MOST_GUESSES: Final = 200_000
+"""Names that are compared with misspelt ones, in all, so that 100,000 mistakes are told as fast as one."""
 
 
 class _Checks:
@@ -31,17 +35,22 @@ class _Checks:
         self.limits = limits
         self.nodes: dict[str, NodeSpec] = {}
         self.edges: dict[tuple[Hashable, Hashable], str] = {}
+        self.branches: dict[tuple[Hashable, int], list[Any]] = {}
         self.joins: set[tuple[frozenset[Hashable], Hashable]] = set()
         self.static: set[Hashable] = set()
         self.branching: set[Hashable] = set()
         self.mixed: set[Hashable] = set()
         self.has_entry = False
+        self.guesses: dict[object, str] = {}
+        self.compared = 0
+        self.known = ""
         for item in spec.declared:
             if isinstance(item, NodeSpec) and isinstance(item.name, str):
                 self.nodes.setdefault(item.name, item)
 
     def run(self) -> Iterator[Problem]:
         handlers: dict[type, Callable[[Any], Iterator[Problem]]] = {
+            Problem: lambda problem: iter((problem,)),
             NodeSpec: self._node,
             EdgeSpec: self._edge,
             JoinSpec: self._join,
@@ -56,14 +65,25 @@ class _Checks:
                 message=f"Graph {self.spec.name!r} has no edge from START{known}.",
                 hint="Call add_edge(START, node), set_entry(node) or set_conditional_entry(...).",
             )
-        for text in self.limits.problems():
+        yield from self._limits()
+
+    def _limits(self) -> Iterator[Problem]:
+        given: Any = self.limits
+        if not isinstance(given, Limits):
+            yield Problem(
+                code="bad-limit",
+                message=f"limits= is {short(given)}, which is no Limits.",
+                hint="Pass Limits(max_steps=...), or leave it out.",
+            )
+            return
+        for text in given.problems():
             yield Problem(code="bad-limit", message=f"Limits: {text}.", hint="Correct the limit.")
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _node(self, node: NodeSpec) -> Iterator[Problem]:
         name = node.name
-        problem = _name_problem(name)
+        problem = name_problem(name)
         if problem:
             yield Problem(
                 code="bad-name",
@@ -106,43 +126,21 @@ class _Checks:
         policy = node.policy
         if policy is _PLAIN or (policy == _PLAIN and policy.cache is False):  # 0 == False
             return
-        found: list[str | None] = []
-        if policy.max_visits != "graph":
-            found.append(limit_problem("max_visits", policy.max_visits, optional=True, seconds=False, least=1))
-        found.append(limit_problem("timeout_s", policy.timeout_s, optional=True, seconds=True))
-        if policy.retry is not None:
-            found += list(policy.retry.problems())
-        if policy.cache is not False and policy.cache is not True:
-            found.append(limit_problem("cache", policy.cache, optional=False, seconds=False, least=1))
-        for text in found:
-            if text:
-                yield Problem(
-                    code="bad-limit",
-                    message=f"Node {node.name!r}: {text}.",
-                    node=node.name,
-                    hint="Correct the value.",
-                    where=node.where,
-                )
-        for option, good, wanted in (
-            ("interrupt_before", policy.interrupt_before.__class__ is bool, "True or False"),
-            ("interrupt_after", policy.interrupt_after.__class__ is bool, "True or False"),
-            ("version", policy.version is None or isinstance(policy.version, str), "a string"),
-            ("key", policy.key is None or callable(policy.key), "a function of the state"),
-        ):
-            if not good:
-                yield Problem(
-                    code="bad-policy",
-                    message=f"Node {node.name!r}: {option} must be {wanted}, not {short(getattr(policy, option))}.",
-                    node=node.name,
-                    hint="Correct the value.",
-                    where=node.where,
-                )
+        for code, text in policy_problems(node):
+            yield Problem(
+                code=code,
+                message=f"Node {node.name!r}: {text}.",
+                node=node.name,
+                hint="Correct the value.",
+                where=node.where,
+            )
         routes = [("on_error", policy.on_error), ("on_fatigue", policy.on_fatigue)]
         routes += [("goto", target) for target in policy.goto or ()]
         for option, ref in routes:
             if ref is not None:
                 yield from self._target(ref, f"{option}= of node {node.name!r}", node.where)
-        for name in policy.writes or ():
+        written: tuple[Any, ...] = policy.writes or ()
+        for name in written:
             if not isinstance(name, str) or name not in self.spec.state.fields:
                 guess = closest(name, self.spec.state.fields)
                 yield Problem(
@@ -198,7 +196,7 @@ class _Checks:
         yield from self._target(join.dst, what, join.where)
         count = len(join.sources)
         whole = isinstance(join.when, int) and not isinstance(join.when, bool)
-        if join.when not in ("all", "any") and not (whole and 1 <= join.when <= count):
+        if count and join.when not in ("all", "any") and not (whole and 1 <= join.when <= count):
             yield Problem(
                 code="bad-limit",
                 message=f"The {what} has when={join.when!r}.",
@@ -251,16 +249,37 @@ class _Checks:
                 where=branch.where,
             )
         for label, target in pairs:
-            yield from self._target(target, f"route {label!r} of the {what}", branch.where)
+            yield from self._target(target, f"route {show(label)} of the {what}", branch.where)
         if branch.default is not None:
             yield from self._target(branch.default, f"default= of the {what}", branch.where)
         if pairs:
             yield from self._labels(branch, [label for label, _ in pairs], what, node)
+        told = (src if _hashable(src) else id(src), id(branch.router))
+        if branch.routes in self.branches.get(told, ()):
+            yield Problem(
+                code="duplicate-edge",
+                message=f"The {what} is declared twice.",
+                node=node,
+                hint="Remove one of them.",
+                where=branch.where,
+            )
+        self.branches.setdefault(told, []).append(branch.routes)
         if _hashable(src):
             self.branching.add(src)
             yield from self._mixed(src, branch.where)
 
     def _labels(self, branch: BranchSpec, known: list[Any], what: str, node: str | None) -> Iterator[Problem]:
+        dead = "Remove the route, or correct the router's return annotation."
+        for label in known:
+            if not isinstance(label, (str, int, Enum)):
+                yield Problem(
+                    code="dead-route",
+                    message=f"Route {show(label)} of the {what} is never taken: labels are strings, booleans, integers "
+                    "and members of an Enum.",
+                    node=node,
+                    hint="Use one of these as the label, and let the router return it.",
+                    where=branch.where,
+                )
         if branch.labels is None:
             return
         labels, closed = branch.labels
@@ -269,25 +288,31 @@ class _Checks:
                 guess = closest(label, [k for k in known if isinstance(k, str)])
                 yield Problem(
                     code="unknown-route",
-                    message=f"The router of the {what} can return {label!r}, which has no route; known: "
-                    f"{names(k for k in known if not isinstance(k, EndType))}.",
+                    message=f"The router of the {what} can return {show(label)}, which has no route; known: "
+                    f"{_shown(k for k in known if not isinstance(k, EndType))}.",
                     node=node,
-                    hint=f"Did you mean {guess!r}? Otherwise add a route" + " for it, or a default=."
+                    hint=f"Did you mean {guess!r}? Otherwise add a route for it, or a default=."
                     if guess
                     else "Add a route for it, or a default=.",
                     where=branch.where,
                 )
-        if closed and isinstance(branch.routes, dict):
-            for label in known:
-                if label not in labels:
-                    yield Problem(
-                        code="dead-route",
-                        message=f"Route {label!r} of the {what} is never taken: the router returns "
-                        f"{names(labels)} only.",
-                        node=node,
-                        hint="Remove the route, or correct the router's return annotation.",
-                        where=branch.where,
-                    )
+        if not closed:
+            return
+        # In a list of nodes END stands for its label and for itself: either is enough.
+        listed = not is_mapping(branch.routes)
+        either = listed and bool({END, END.value} & {*labels})
+        for label in known:
+            if label in labels or (either and label in (END, END.value)) or not isinstance(label, (str, int, Enum)):
+                continue
+            if label is not END or not listed:
+                shown = "END" if listed and label == END.value else show(label)
+                yield Problem(
+                    code="dead-route",
+                    message=f"Route {shown} of the {what} is never taken: the router returns {_shown(labels)} only.",
+                    node=node,
+                    hint=dead,
+                    where=branch.where,
+                )
 
     # -- ends of an edge -----------------------------------------------------------------------------------------
 
@@ -316,21 +341,35 @@ class _Checks:
     def _known(self, ref: Any, what: str, where: str) -> Iterator[Problem]:
         if isinstance(ref, str) and ref in self.nodes:
             return
-        guess = closest(ref, self.nodes)
-        if ref in RESERVED_NAMES if isinstance(ref, str) else False:
-            end = "START" if "START" in str(ref).upper() else "END"
+        guess = self._guess(ref)
+        if isinstance(ref, str) and ref in RESERVED_NAMES:
+            end = "START" if "START" in ref.upper() else "END"
             hint = f"Pass the object {end} (from graphrt import {end}), not its name."
         elif guess:
             hint = f"Did you mean {guess!r}? Otherwise define {ref!r} with @g.node before compile()."
+        elif callable(ref):
+            hint = "Add the function first, with @g.node or add_node(name, fn), or pass the name of a node."
+        elif not isinstance(ref, str):
+            hint = "Pass the name of a node, what @g.node returned, or START or END themselves."
         else:
-            hint = f"Known: {names(self.nodes) or 'no nodes'}. Define it with @g.node before compile()."
+            self.known = self.known or names(self.nodes) or "no nodes"
+            hint = f"Known: {self.known}. Define it with @g.node before compile()."
         yield Problem(
             code="unknown-node",
-            message=f"The {what} names a node that was never added: {short(ref)}.",
+            message=f"The {what} names a node that was never added: {show(ref)}.",
             node=ref if isinstance(ref, str) else None,
             hint=hint,
             where=where,
         )
+
+    def _guess(self, ref: object) -> str:
+        """The node that *ref* most likely means, or an empty string."""
+        if not isinstance(ref, str):
+            return ""
+        if ref not in self.guesses:
+            self.compared += len(self.nodes)
+            self.guesses[ref] = closest(ref, self.nodes) if self.compared <= MOST_GUESSES else ""
+        return self.guesses[ref]
 
     def _mixed(self, src: Hashable, where: str) -> Iterator[Problem]:
         if src in self.static and src in self.branching and src not in self.mixed:
@@ -347,24 +386,13 @@ class _Checks:
 _PLAIN: Final = specs.Policy()
 
 
+def _shown(labels: Iterable[Any]) -> str:
+    return ", ".join(map(show, labels))
+
+
 def _hashable(value: object) -> bool:
     try:
         hash(value)
     except TypeError:
         return False
     return True
-
-
-def _name_problem(name: object) -> str | None:
-    if not isinstance(name, str):
-        return f"it is no string but of type {type(name).__name__}"
-    if not name.strip():
-        return "it is empty"
-    if len(name) > MAX_NAME:
-        return f"it has {len(name)} characters"
-    if not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            return "it has a lone surrogate"
-    return None

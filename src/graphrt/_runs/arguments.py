@@ -10,6 +10,7 @@ from graphrt._plan.fields import is_mapping
 from graphrt.commands import UNSET
 from graphrt.errors import InputError, names
 from graphrt.limits import Limits
+from graphrt.stores import MemoryStore, open_store
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
@@ -22,6 +23,20 @@ def new_id() -> str:
     from uuid import uuid4
 
     return uuid4().hex
+
+
+def opened_store(store: Any) -> MemoryStore | None:
+    """The store that *store* is, or names by its URL."""
+    if isinstance(store, str):
+        return open_store(store)
+    if store is not None and not hasattr(store, "claim"):
+        raise InputError(
+            f"store= must be a store or a URL, not a {type(store).__name__}.",
+            code="unknown-store",
+            fix='Use store="memory:", or open_store(...).',
+        )
+    opened: MemoryStore | None = store
+    return opened
 
 
 def checked(limits: Any) -> Limits:

@@ -247,6 +247,20 @@ class CompiledGraph(Generic[S, U]):
         return self._runtime(options).astream(input, modes=modes)
 
     def _runtime(self, options: RuntimeOptions) -> Runtime[S]:
-        from graphrt.runtime import Runtime
+        from graphrt.runtime import Runtime, RuntimeOptions
 
+        unknown = [option for option in options if option not in RuntimeOptions.__annotations__]
+        if unknown:
+            guess = closest(unknown[0], RuntimeOptions.__annotations__)
+            if unknown[0] in Limits.fields:
+                fix = f"Pass limits=Limits({unknown[0]}=...)."
+            else:
+                fix = f"Did you mean {guess!r}?" if guess else "Remove it."
+            raise InputError(
+                f"A run has no option {unknown[0]!r}.",
+                code="unknown-option",
+                where=self.__graphrt_plan__.place(),
+                known=f"options {names(RuntimeOptions.__annotations__)}",
+                fix=fix,
+            )
         return Runtime(self, **options)

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Generic, Protocol, TypeVar, final, overload
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
+from graphrt.errors import InputError
 from graphrt.graph.handles import NodeHandle, Outcome, P, R_co, S, U, function_of
 from graphrt.graph.places import here
 from graphrt.graph.policies import NodePolicy
@@ -74,6 +75,13 @@ class NodeDecorator(Generic[S, U]):
         Returns:
             A handle: callable as the function was, and standing for the node wherever one is named.
         """
+        if isinstance(fn, str):
+            raise InputError(
+                f"@g.node was given the name {fn!r} as if it were a function.",
+                code="bad-node",
+                where=here(),
+                fix=f"Write @g.node(name={fn!r}).",
+            )
         if fn is None:
             return NodeDecorator[S, U](self._add, name if name is not None else self._name, {**self._policy, **policy})
         own_name = self._name if self._name is not None else getattr(fn, "__name__", type(fn).__name__)

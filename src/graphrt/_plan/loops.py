@@ -1,0 +1,129 @@
+"""The judgement `endless-loop`: a cycle that nothing leads out of by choice, so that only a limit ends it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from graphrt._plan.paths import OUT, SOME, Paths
+from graphrt._plan.tables import Plan
+from graphrt.errors import Problem
+
+_SHOWN = 8
+"""Nodes of a loop that its message names."""
+
+
+def endless_loops(plan: Plan, paths: Paths) -> list[Problem]:
+    """One problem for each loop without a conditional way out, in the order of their first nodes."""
+    if all(target > at for at in range(paths.count) for target in paths.after[at]):
+        return []  # no edge leads back
+    found: dict[int, Problem] = {}
+    reported: set[int] = set()
+    always = [() if _may_leave(plan, paths, at) else paths.sure[at] for at in range(paths.count)]
+    for component in components(always):
+        reported.update(component)
+        found[component[0]] = _problem(plan, component, always)
+    for component in components(paths.after[:-1]):
+        if reported.isdisjoint(component) and not _leads_out(plan, paths, set(component)):
+            found[component[0]] = _problem(plan, component, paths.after)
+    return [found[at] for at in sorted(found)]
+
+
+def _may_leave(plan: Plan, paths: Paths, at: int) -> bool:
+    node = plan.nodes[at]
+    return at in paths.open or node.goto is not None or node.on_error is not None or node.on_fatigue is not None
+
+
+def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
+    for at in inside:
+        if at in paths.open or at in paths.stops:
+            return True
+        if any(target not in inside for target in (*paths.instead[at], *paths.tired[at])):
+            return True
+        for choice in paths.choices[at]:
+            if choice.names == SOME or any(target == OUT or target not in inside for target in choice.targets):
+                return True
+        for join in plan.nodes[at].arrives:
+            waits = plan.joins[join]
+            if waits.dst.index in inside and len(waits.sources & inside) < waits.need:
+                return True  # it waits for a node outside, which the loop does not run
+    return False
+
+
+def _problem(plan: Plan, component: Sequence[int], after: Sequence[Sequence[int]]) -> Problem:
+    loop = [plan.nodes[at].name for at in _cycle(component, after)]
+    shown = " -> ".join(map(repr, loop if len(loop) <= _SHOWN else loop[:_SHOWN]))
+    if len(loop) > _SHOWN:
+        shown += f" -> ... ({len(loop) - 1} nodes)"
+    return Problem(
+        code="endless-loop",
+        message=f"The loop {shown} has no conditional way out: once entered, it runs until a limit.",
+        node=loop[0],
+        hint="Put a conditional edge on it that can lead out.",
+        where=plan.spec_where(component[0]),
+    )
+
+
+def _cycle(component: Sequence[int], after: Sequence[Sequence[int]]) -> list[int]:
+    """A shortest way from the first node of *component* back to itself."""
+    start, inside = component[0], set(component)
+    came: dict[int, int] = {}
+    work = deque([start])
+    while work:
+        at = work.popleft()
+        for target in after[at]:
+            if target == start:
+                way = [at]
+                while way[-1] != start:
+                    way.append(came[way[-1]])
+                return [*reversed(way), start]
+            if target in inside and target not in came:
+                came[target] = at
+                work.append(target)
+    raise AssertionError("a strongly connected component has a cycle through each of its nodes")
+
+
+def components(after: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Strongly connected components that hold a cycle, each sorted: Tarjan's algorithm without recursion.
+
+    Source:
+        Tarjan, "Depth-First Search and Linear Graph Algorithms", SIAM Journal on Computing 1 (1972).
+    """
+    count = len(after)
+    order = [0] * count
+    low = [0] * count
+    on_stack = bytearray(count)
+    stack: list[int] = []
+    clock = 0
+    for root in range(count):
+        if order[root]:
+            continue
+        work: list[tuple[int, Iterator[int]]] = [(root, iter(after[root]))]
+        clock += 1
+        order[root] = low[root] = clock
+        stack.append(root)
+        on_stack[root] = 1
+        while work:
+            at, rest = work[-1]
+            for target in rest:
+                if not order[target]:
+                    clock += 1
+                    order[target] = low[target] = clock
+                    stack.append(target)
+                    on_stack[target] = 1
+                    work.append((target, iter(after[target])))
+                    break
+                if on_stack[target] and order[target] < low[at]:
+                    low[at] = order[target]
+            else:
+                work.pop()
+                if work and low[at] < low[work[-1][0]]:
+                    low[work[-1][0]] = low[at]
+                if low[at] == order[at]:
+                    component = [stack.pop()]
+                    while component[-1] != at:
+                        component.append(stack.pop())
+                    for member in component:
+                        on_stack[member] = 0
+                    if len(component) > 1 or at in after[at]:
+                        yield sorted(component)

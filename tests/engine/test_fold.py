@@ -1,0 +1,191 @@
+"""Folding: order, conflicts, and the undo records from which steps read their before and after."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphrt import DELETE, START, Overwrite
+from graphrt._engine.engine import Engine
+from graphrt._engine.task import FAILED, Failed, Nested, Stopped
+from graphrt._flows.verbs import drive
+from graphrt.commands import Replacement
+from graphrt.errors import ConcurrentUpdateError, UpdateError
+from graphrt.reducers import append, ephemeral
+
+from .support import engine, values
+
+Update = dict[str, Any]
+
+
+def superstep(run: Engine, *updates: Any) -> list[Any]:
+    """Report these, one for each due task, commit, and return the steps. A list: the updates of a nested graph."""
+    if run.tape is None:
+        run.watch(tape=True)
+    run.begin()
+    for task, update in zip(run.tasks, updates, strict=True):
+        run.report(task, task.execution, Nested(tuple(update)) if isinstance(update, list) else update)
+    run.commit()
+    return run.tape.take()
+
+
+def wide(count: int, given: Update, **policies: Any) -> Engine:
+    """START to so many nodes at once."""
+    names = "abcde"[:count]
+    return engine(names, [(START, name) for name in names], given=given, **policies)
+
+
+def apply(state: Update, update: Update) -> Update:
+    """What one update does, naively."""
+    new = dict(state)
+    for name, value in update.items():
+        if value is DELETE:
+            new.pop(name, None)
+        elif isinstance(value, Replacement):
+            new[name] = value.value
+        elif name == "log":
+            new[name] = [*(new.get(name) or []), *value]
+        elif name == "pair":
+            new[name] = (*new[name], *value) if isinstance(new.get(name), tuple) else [*new.get(name, []), *value]
+        elif name == "n":
+            new[name] = new.get(name, 0) + value
+        else:
+            new[name] = value
+    return new
+
+
+def check(given_: Update, run: Engine, updates: list[Any]) -> None:
+    """Steps chain from the old state to the new one, each of them as the naive fold says."""
+    before = dict(run.values)
+    steps = superstep(run, *updates)
+    expected = before
+    for step, update in zip(steps, updates, strict=True):
+        assert step.before == expected
+        for each in update if isinstance(update, list) else [update]:
+            expected = apply(expected, each)
+        assert step.after == expected
+    assert run.values == expected
+
+
+ITEMS = st.lists(st.integers(0, 9), max_size=2)
+WRITES = st.one_of(ITEMS, ITEMS.map(Overwrite), st.just(DELETE))
+UPDATE = st.fixed_dictionaries({}, optional={"log": WRITES, "n": st.one_of(st.integers(1, 9), st.just(DELETE))})
+GIVEN = st.fixed_dictionaries({}, optional={"log": ITEMS, "n": st.integers(0, 3), "last": st.integers(0, 3)})
+
+
+@given(given_=GIVEN, updates=st.lists(UPDATE, max_size=5))
+def test_steps_of_a_nested_graph_undo_all_that_it_wrote(given_: Update, updates: list[Update]) -> None:
+    check(given_, wide(1, given_), [updates])
+
+
+@given(given_=GIVEN, writes=st.lists(ITEMS, min_size=2, max_size=5))
+def test_steps_of_tasks_that_append_chain(given_: Update, writes: list[list[int]]) -> None:
+    check(given_, wide(len(writes), given_), [{"log": items, "n": 1} for items in writes])
+
+
+@given(given_=GIVEN, one=UPDATE, items=ITEMS)
+def test_steps_stay_right_when_later_ones_follow(given_: Update, one: Update, items: list[int]) -> None:
+    run = engine("a", [(START, "a"), ("a", "a")], given=given_)
+    states = [dict(run.values)]
+    steps = []
+    for update in (one, {"log": items}, {"n": 2, "last": 5}, {"log": DELETE}, one):
+        steps += superstep(run, update)
+        states.append(apply(states[-1], update))
+
+    for step, (before, after) in zip(steps, itertools.pairwise(states), strict=True):
+        assert (step.before, step.after) == (before, after)
+        gone, new = set(before) - set(after), set(after) - set(before)
+        assert (set(step.diff.removed), set(step.diff.added)) == (gone, new)
+
+
+@pytest.mark.parametrize("marker", [Overwrite((9,)), DELETE])
+def test_a_tuple_stays_a_tuple_before_it_was_replaced(marker: Any) -> None:
+    run = wide(1, {"pair": (1, 2)})
+    (step,) = superstep(run, {"pair": marker})
+
+    assert step.before["pair"] == (1, 2)
+
+
+def test_a_tuple_grows_and_steps_know_how_long_it_was() -> None:
+    run = wide(2, {"pair": (1,)})
+    one, two = superstep(run, {"pair": (2,)}, {"pair": (3, 4)})
+
+    assert [one.before["pair"], one.after["pair"], two.after["pair"]] == [(1,), (1, 2), (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({"last": 1}, {"last": 1}),
+        ({"log": [1]}, {"log": Overwrite([2])}),
+        ({"log": DELETE}, {"log": [1]}),
+        ({"n": Overwrite(1)}, {"n": DELETE}),
+    ],
+)
+def test_writes_that_cannot_be_folded_together_conflict_and_commit_nothing(one: Update, two: Update) -> None:
+    run = wide(3, {"n": 5})
+    tasks = drive(run).tasks
+    for task, update in zip(tasks, (one, two, {"other": 1}), strict=True):
+        run.report(task, 1, update)
+
+    with pytest.raises(ConcurrentUpdateError) as caught:
+        drive(run)
+    assert (caught.value.nodes, caught.value.field) == (("a", "b"), *one)
+    assert values(run) == {"n": 5}
+    assert [task.status == FAILED for task in tasks] == [True, True, False]
+
+
+def test_one_task_may_write_a_field_many_times_through_a_nested_graph() -> None:
+    run = wide(1, {"log": [1]})
+    superstep(run, [{"log": [2], "last": 1}, {"log": Overwrite([7])}, {"log": [8], "last": 2}, {"log": [9]}])
+
+    assert values(run) == {"log": [7, 8, 9], "last": 2}
+
+
+def test_a_failed_reducer_names_its_field_and_fails_who_wrote_it() -> None:
+    run = wide(3, {})
+    run.start({"n": "text"})
+    tasks = drive(run).tasks
+    for task, update in zip(tasks, ({"n": 1}, {"n": 2}, {"last": 3}), strict=True):
+        run.report(task, 1, update)
+
+    with pytest.raises(UpdateError) as caught:
+        drive(run)
+    assert (caught.value.code, caught.value.field, caught.value.node) == ("reducer-failed", "n", "a")
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert [task.status == FAILED for task in tasks] == [True, True, False]
+
+
+def test_what_a_handled_failure_had_staged_is_not_folded() -> None:
+    run = engine("ab", [(START, "a")], a={"on_error": "b"})
+    (task,) = drive(run).tasks
+    run.report(task, 1, Failed(ValueError()))
+
+    assert [each.node.name for each in drive(run).tasks] == ["b"]
+    assert values(run) == {}
+
+
+class Flashing(TypedDict, total=False):
+    flash: Annotated[list[int], append, ephemeral]
+    once: Annotated[int, ephemeral]
+    log: Annotated[list[int], append]
+
+
+def test_the_first_step_of_a_superstep_shows_the_reset_of_ephemeral_fields() -> None:
+    run = engine("ab", [(START, "a"), (START, "b")], given={"flash": [1], "once": 1}, state=Flashing)
+    one, two = superstep(run, {"log": [1]}, {"flash": [2]})
+
+    assert (one.before, one.after) == ({"flash": [1], "once": 1, "log": []}, {"flash": [], "log": [1]})
+    assert (two.before, two.after) == (one.after, {"flash": [2], "log": [1]})
+
+
+def test_stopped_is_no_outcome() -> None:
+    run = wide(1, {})
+    (task,) = drive(run).tasks
+    run.report(task, 1, Stopped())
+
+    assert drive(run).tasks == (task,)
