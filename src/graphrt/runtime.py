@@ -8,15 +8,23 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
 
-import typing_extensions as te
-
 from graphrt._drivers.bound import MessageItem
 from graphrt._drivers.sync import SyncDriver
 from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
 from graphrt._flows.run import Watch
 from graphrt._runs import opening
-from graphrt._runs.arguments import LIVE, Mode, answers_by_id, checked, new_id, opened_store, stream_modes
+from graphrt._runs.arguments import (
+    LIVE,
+    MODES,
+    Mode,
+    RuntimeOptions,
+    answers_by_id,
+    checked,
+    new_id,
+    opened_store,
+    stream_modes,
+)
 from graphrt._runs.opening import Run
 from graphrt._runs.results import InterruptInfo, RunResult, Snapshot
 from graphrt.commands import UNSET
@@ -29,23 +37,20 @@ if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt.graph import CompiledGraph
 
-__all__ = ["Diff", "InterruptInfo", "MessageItem", "Mode", "RunResult", "Runtime", "RuntimeOptions", "Snapshot", "Step"]
+__all__ = [
+    "MODES",
+    "Diff",
+    "InterruptInfo",
+    "MessageItem",
+    "Mode",
+    "RunResult",
+    "Runtime",
+    "RuntimeOptions",
+    "Snapshot",
+    "Step",
+]
 
 S = TypeVar("S")
-
-
-class RuntimeOptions(te.TypedDict, total=False):
-    """The keyword arguments of `Runtime`; `CompiledGraph.run` takes them too."""
-
-    store: MemoryStore | str | None
-    harness: Any
-    deps: Any
-    limits: Limits | None
-    sinks: Sequence[Callable[[Entry], Any]]
-    clock: Callable[[], float] | None
-    ids: Callable[[], str] | None
-    seed: int | None
-    check_state: bool
 
 
 @final
@@ -327,19 +332,11 @@ class Runtime(Generic[S]):
         return tuple(Snapshot[S](thread) for thread in self._store().threads() if thread.engine is not None)
 
     def delete_thread(self, thread: str) -> None:
-        """Forget the thread.
-
-        Raises:
-            ConflictError: It is being driven.
-        """
+        """Forget the thread; a ConflictError if it is being driven."""
         self._store().delete(thread)
 
     def cancel(self, thread: str) -> bool:
-        """Ask the run that drives *thread* to halt; its caller gets the status `cancelled`.
-
-        Returns:
-            False if nothing drives the thread in this runtime.
-        """
+        """Ask the run that drives *thread* to halt: its caller gets `cancelled`. False if nothing drives it here."""
         control = self._active.get(thread)
         if control is None:
             return False

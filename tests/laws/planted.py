@@ -130,8 +130,8 @@ GENERAL = [
     ),
     Bug(
         "sole ownership not asked for",
-        "_engine.engine:Engine.apply",
-        "getrefcount(self.values[name]) == SOLE",
+        "_engine.grow:applied",
+        "getrefcount(values[name]) == SOLE",
         "True",
         "ownership",
     ),

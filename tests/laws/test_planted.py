@@ -15,10 +15,8 @@ from .description import Graph
 from .graphs import graphs, joined_graphs
 from .planted import GENERAL, STRAIGHT, Bug
 
-EXAMPLES = 500
-"""So many at most; most bugs are found within a few."""
-
-
+SEEDS, EACH = 8, 80
+"""So many examples at most; most bugs are found within a few."""
 SAMPLES: dict[str, st.SearchStrategy[Graph]] = {
     "any": graphs(),
     "joined": joined_graphs(),
@@ -41,16 +39,17 @@ LAWS: dict[str, tuple[str, Callable[[Graph, random.Random], object]]] = {
 
 @functools.cache
 def sample(kind: str) -> list[Graph]:
-    """The same random graphs each time."""
+    """The same random graphs each time; those of one seed are much alike."""
     found: list[Graph] = []
+    for number in range(SEEDS):
 
-    @seed(1)
-    @settings(max_examples=EXAMPLES, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
-    @given(SAMPLES[kind])
-    def collect(graph: Graph) -> None:
-        found.append(graph)
+        @seed(number)
+        @settings(max_examples=EACH, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
+        @given(SAMPLES[kind])
+        def collect(graph: Graph) -> None:
+            found.append(graph)
 
-    collect()
+        collect()
     return found
 
 

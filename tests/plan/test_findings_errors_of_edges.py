@@ -197,7 +197,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "unknown-route",
         lambda: a().add_conditional_edges("a", enumed, {Verdict.GOOD: END}),
-        "The router of the conditional edge 'a' -> enumed() can return <Verdict.POOR: 'poor'>, which has no route; known: <Verdict.GOOD: 'good'>. (HERE)",
+        "The router of the conditional edge 'a' -> enumed() can return Verdict.POOR, which has no route; known: Verdict.GOOD. (HERE)",
         ADD_ROUTE,
     ),
     (

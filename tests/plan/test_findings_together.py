@@ -161,7 +161,7 @@ def test_a_problem_is_a_value() -> None:
 
 # -- names -----------------------------------------------------------------------------------------------------------
 
-HOSTILE = ["it's", 'say "hi"', "two\nlines", "\t", "🦜 parrot", "a\\b", "{x}", "%s", "[bold]", "\x1b[31m", "x" * 400]
+HOSTILE = ["it's", 'say "hi"', "two\nlines", "\t", "🦜 parrot", "a\\b", "{x}", "%s", "[bold]", "\x1b[31m"]
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if name.strip()])

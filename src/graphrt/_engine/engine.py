@@ -11,8 +11,8 @@ from typing import Any, Final, final
 
 from graphrt._engine import bounds, log, outcome, untouched
 from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
+from graphrt._engine.grow import applied
 from graphrt._engine.joins import JoinState, starved_error
-from graphrt._engine.ownership import SOLE, getrefcount
 from graphrt._engine.route import Due, Routed, Router
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
 from graphrt._engine.trace import Tape
@@ -255,7 +255,7 @@ class Engine:
         except FoldError as error:
             outcome.fail_all(error.tasks, error.error)
             raise error.error from error.error.__cause__
-        values, grown = self.apply(folded)
+        values, grown = applied(self.values, self.fields, folded)
         view = self.make_view(values)
         try:
             routed = self.router().follow(tasks, view, asked)
@@ -282,31 +282,6 @@ class Engine:
         self.guard = None
         if self.log is not None:
             log.committed(self, tasks, folded)
-
-    def apply(self, folded: Folded) -> tuple[Values, dict[str, int]]:
-        """The new values, and the old lengths of lists that were extended in place."""
-        extended: dict[str, int] = {}
-        new_lists: dict[str, Any] = {}
-        for name, items in folded.grown.items():
-            current = folded.values.get(name, ABSENT) if name in folded.values else self.values.get(name, ABSENT)
-            if current is ABSENT or current is None:
-                field = self.fields[name]
-                start: Any = field.identity() if field.identity is not None else []
-                new_lists[name] = items if start.__class__ is list else field.reduce(start, items)
-            elif name not in folded.values and current.__class__ is list:
-                del current
-                if getrefcount(self.values[name]) == SOLE:
-                    extended[name] = len(self.values[name])
-                    self.values[name].extend(items)
-                else:
-                    new_lists[name] = [*self.values[name], *items]
-            else:
-                new_lists[name] = self.fields[name].reduce(current, items)
-        values = {**self.values, **folded.values, **new_lists}
-        for name, value in folded.values.items():
-            if value is ABSENT and name not in new_lists:
-                del values[name]
-        return values, extended
 
     def count(self, task: Task) -> None:
         """Add what the model calls of a committed task used."""

@@ -26,16 +26,16 @@ class OpenInterrupt:
     __slots__ = ("answer", "answered", "id", "key", "logged", "node", "payload", "static")
 
     def __init__(self, id: str, key: str, node: str, payload: Any, *, static: bool = False) -> None:
-        self.id = id
-        self.key = key
+        self.id: str = id
+        self.key: str = key
         """Ordinal or user's key inside the task."""
-        self.node = node
-        self.payload = payload
-        self.static = static
+        self.node: str = node
+        self.payload: Any = payload
+        self.static: bool = static
         """Asked by interrupt_before or interrupt_after: any answer lets the task go on."""
-        self.answered = False
+        self.answered: bool = False
         self.answer: Any = None
-        self.logged = False
+        self.logged: bool = False
 
 
 @final
@@ -145,6 +145,9 @@ class Failed:
         """Seconds that the error asks to wait before another attempt."""
         self.at_boundary = at_boundary
         """The error is graphrt's own word about the task, and is raised as it is."""
+
+    def __repr__(self) -> str:
+        return f"Failed({type(self.error).__name__})"
 
 
 @final

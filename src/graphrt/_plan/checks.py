@@ -198,7 +198,8 @@ def _closed(hint: Any, base: Any, localns: Mapping[str, Any] | None, busy: froze
     fields: dict[str, Any] = {}
     for name, value in hints.class_hints(hint, localns).items():
         inner = portable(hints.without_qualifiers(value), localns, busy)
-        fields[name] = inner if name in base.__required_keys__ else te.NotRequired[inner]
+        required = hints.is_required(value, otherwise=name in base.__required_keys__)
+        fields[name] = inner if required else te.NotRequired[inner]
     make: Any = te.TypedDict  # called at run time, which no checker follows
     closed = make(base.__name__, fields)
     config: Mapping[str, Any] = getattr(base, "__pydantic_config__", {})

@@ -170,6 +170,18 @@ def bare(hint: Any) -> Any:
             return hint
 
 
+def is_required(hint: Any, *, otherwise: bool) -> bool:
+    """Whether a TypedDict's key must be there: by its qualifier, else *otherwise*.
+
+    Python itself does not see a qualifier in an annotation that is a string, as under `from __future__ import annotations`.
+    """
+    while (origin := typing.get_origin(hint)) is typing.Annotated or origin in _QUALIFIERS:
+        if origin is te.Required or origin is te.NotRequired:
+            return origin is te.Required
+        hint = typing.get_args(hint)[0]
+    return otherwise
+
+
 def without_qualifiers(hint: Any) -> Any:
     """*hint* without Required, NotRequired and ReadOnly; Annotated stays."""
     while typing.get_origin(hint) in _QUALIFIERS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import Enum
 from typing import Any
 
@@ -132,6 +131,8 @@ def _field(field: Field) -> dict[str, Any]:
 
 def to_json(plan: Plan) -> str:
     """The topology as JSON text."""
+    import json  # only who draws pays for it
+
     return json.dumps(topology(plan), indent=2, ensure_ascii=False)
 
 
@@ -144,6 +145,8 @@ def fingerprint(plan: Plan) -> str:
 
     data = topology(plan)
     _forget_what_may_change(data)
+    import json
+
     text = json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 

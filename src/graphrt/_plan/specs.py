@@ -124,6 +124,8 @@ def show(ref: Ref) -> str:
         return ref.name
     if isinstance(ref, Enum):
         return f"{type(ref).__name__}.{ref.name}"
-    if isinstance(ref, str) or not callable(ref):
+    if isinstance(ref, str):
+        return repr(ref)
+    if not callable(ref):
         return re.sub(" at 0x[0-9a-fA-F]+", "", short(ref))
     return f"{getattr(ref, '__name__', None) or type(ref).__name__}()"

@@ -9,21 +9,23 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NoReturn, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final
 
 import pydantic
 import typing_extensions as te
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from graphrt._plan import hints
-from graphrt._plan.checks import Checks
+from graphrt._plan.checks import Checks, is_marker
 from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, own, read_marks
 from graphrt._plan.views import EXTRA, Values, dataclass_view, pydantic_view
 from graphrt.errors import InputError, Problem, closest, names
 from graphrt.reducers import ReducedBy
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo  # loads a good part of pydantic that nothing here needs
 
 __all__ = ["EXTRA", "StateSchema", "Values", "explain", "field_hint", "short"]
 
@@ -156,13 +158,13 @@ class StateSchema:
         self.view = dataclass_view(self.cls, tuple(self.fields))
 
     def _read_typeddict(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        required: frozenset[str] = self.cls.__required_keys__
         checks = Checks(self.cls, localns, self.problems, "bad-state")
         for name, hint in (self._hints(cls, localns) or {}).items():
             field = Field(name, hints.without_qualifiers(hint))
+            required = hints.is_required(hint, otherwise=name in self.cls.__required_keys__)
             self._add(field, hints.metadata_of(hint), checks)
-            field.required = name in required and field.identity is None and not field.ephemeral
-            if field.untracked and name not in required:
+            field.required = required and field.identity is None and not field.ephemeral
+            if field.untracked and not required:
                 field.has_default = True
 
     def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -229,6 +231,8 @@ class StateSchema:
             raise self._refused(error, where) from error
         found: dict[str, Any] = made.__dict__
         values = {name: own(value) for name, value in found.items() if name in self.fields}
+        if any(map(is_marker, values.values())):  # in a field that takes anything
+            self._check_all({name: value for name, value in values.items() if is_marker(value)}, where)
         if made.__pydantic_extra__:
             values[EXTRA] = own(made.__pydantic_extra__)
         return values

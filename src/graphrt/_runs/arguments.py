@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
+
+import typing_extensions as te
 
 from graphrt._engine.engine import Engine
 from graphrt._plan.fields import is_mapping
 from graphrt.commands import UNSET
 from graphrt.errors import InputError, names
+from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.stores import MemoryStore, open_store
 
@@ -16,6 +19,20 @@ Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
 LIVE = frozenset({"custom", "messages"})
 """Modes whose items come while a node still runs."""
+
+
+class RuntimeOptions(te.TypedDict, total=False):
+    """The keyword arguments of `Runtime`; `CompiledGraph.run` takes them too."""
+
+    store: MemoryStore | str | None
+    harness: Any
+    deps: Any
+    limits: Limits | None
+    sinks: Sequence[Callable[[Entry], Any]]
+    clock: Callable[[], float] | None
+    ids: Callable[[], str] | None
+    seed: int | None
+    check_state: bool
 
 
 def new_id() -> str:

@@ -11,6 +11,7 @@ from graphrt._drivers.scope import Scope
 from graphrt._engine import log
 from graphrt._engine.engine import Engine
 from graphrt._engine.fold import FoldError, fold
+from graphrt._engine.grow import applied
 from graphrt._engine.task import DONE, Task
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
@@ -285,7 +286,7 @@ def _updated(engine: Engine, given: Any) -> dict[str, Any]:
     except FoldError as error:
         raise error.error from error.error.__cause__
     engine.values = dict(engine.values)  # a list is not ours alone while the old values hold it
-    return engine.apply(folded)[0]
+    return applied(engine.values, engine.fields, folded)[0]
 
 
 def continued(

@@ -1,0 +1,173 @@
+"""What a node may have said: words for what is no update, pauses with several questions, states that were assigned to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic
+import pytest
+
+from graphrt import START, Context, GraphBuilder, Interrupt, NodeError, Send
+from graphrt._engine.engine import Engine
+from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Asked, Failed, OpenInterrupt
+from graphrt._flows.verbs import Decision, drive
+from graphrt.errors import GraphrtError, UpdateError
+
+from .support import engine, never
+
+
+class Model(pydantic.BaseModel):
+    n: int = 0
+
+
+def refused(run: Engine, reply: Any) -> UpdateError:
+    (task,) = drive(run).tasks
+    assert run.report(task, 1, reply)
+    with pytest.raises(UpdateError) as caught:
+        drive(run)
+    return caught.value
+
+
+class Later:
+    def __await__(self) -> Any:
+        yield
+
+
+@pytest.mark.parametrize(
+    ("reply", "what", "how"),
+    [
+        (Later(), "a coroutine that nobody awaited", "async def"),
+        (Send("a"), "a Send", "goto=[Send"),
+        ([Send("a")], "a list", "goto=[Send"),
+        ([], "a list", "Return a mapping"),
+        (7, "a int", "Return a mapping"),
+        (Model(), "a Model", "Return only what changes"),
+    ],
+    ids=["awaitable", "send", "sends", "list", "number", "state"],
+)
+def test_what_is_no_update_is_refused_with_a_way_out(reply: Any, what: str, how: str) -> None:
+    error = refused(engine("a", [(START, "a")], state=Model), reply)
+
+    assert error.code == "bad-update"
+    assert what in str(error)
+    assert how in str(error)
+
+
+def test_a_graph_of_whole_states_says_so() -> None:
+    g: GraphBuilder[Any, Any] = GraphBuilder.overwrite(Model)
+    plan = g.add_node("a", never).add_edge(START, "a").compile().__graphrt_plan__
+    run = Engine(plan, plan.limits)
+    run.start({"n": 1})
+
+    assert "Return the full next state" in str(refused(run, 7))
+
+
+def test_a_task_with_several_questions_waits_for_all_answers() -> None:
+    run = engine("a", [(START, "a")], thread="t")
+    (task,) = drive(run).tasks
+    questions = [OpenInterrupt(f"t/1.0:a#{key}", key, "a", key) for key in ("x", "y")]
+    run.report(task, 1, Asked(questions))
+    assert [question.key for question in run.open_interrupts()] == ["x", "y"]
+    run.answer({"t/1.0:a#x": 1})
+    assert (task.status, drive(run)) == (PAUSED, Decision("interrupted"))
+    run.answer({"t/1.0:a#x": 3, "t/1.0:a#y": 2})
+
+    assert task.status == DUE
+    run.report(task, task.execution, Asked(questions[:1]))
+    assert len(task.more().interrupts) == 2
+    assert [question.answer for question in questions] == [1, 2]
+
+
+def test_an_interrupt_without_a_thread_fails_for_good_whatever_the_policies_say() -> None:
+    run = engine("ab", [(START, "a")], a={"on_error": "b"})
+    (task,) = drive(run).tasks
+    run.report(task, 1, Interrupt("?"))
+
+    assert task.status == FAILED
+    assert run.failed() is task
+    with pytest.raises(GraphrtError) as caught:
+        drive(run)
+    assert caught.value.code == "interrupt-needs-thread"
+
+
+def test_an_error_that_is_no_exception_is_raised_as_it_is() -> None:
+    run = engine("a", [(START, "a")])
+    (task,) = drive(run).tasks
+    run.report(task, 1, Failed(KeyboardInterrupt()))
+
+    with pytest.raises(KeyboardInterrupt):
+        drive(run)
+
+
+def test_the_error_of_a_task_says_where_and_what_to_do() -> None:
+    run = engine("a", [(START, "a")], thread="t")
+    run.run_id = "r"
+    (task,) = drive(run).tasks
+    run.report(task, 1, Failed(ValueError("bad")))
+
+    with pytest.raises(NodeError) as caught:
+        drive(run)
+    assert "graph 'test', task 1.0:a, thread 't', run r" in str(caught.value)
+    assert "retry('t')" in str(caught.value)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("state", [None, Model])
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_node_that_assigned_to_its_state_is_told_and_may_run_again(state: Any, beside: bool) -> None:
+    options = {} if state is None else {"state": state}
+    run = engine("ab", [(START, "a"), *([(START, "b")] if beside else [])], given={"n": 1}, check_state=True, **options)
+    tasks = drive(run).tasks
+    if state is None:
+        tasks[0].state["n"] = 5
+    else:
+        tasks[0].state.n = 5
+    for task in tasks:
+        run.report(task, 1, None)
+
+    with pytest.raises(UpdateError) as caught:
+        drive(run)
+    assert (caught.value.code, caught.value.field) == ("mutated-state", "n")
+    run.retry()
+    for task in drive(run).tasks:
+        run.report(task, task.execution, None)
+    assert (drive(run).status, run.values["n"]) == ("completed", 1)
+
+
+def test_pending_names_what_is_open_or_due() -> None:
+    run = engine("ab", [(START, "a"), (START, "b"), ("b", "a")])
+    a, b = drive(run).tasks
+    assert run.pending() == ("a", "b")
+    run.report(a, 1, None)
+    assert (a.status, run.pending()) == (DONE, ("b",))
+    run.report(b, 1, None)
+    run.commit()
+
+    assert run.pending() == ("a",)
+
+
+def test_steps_and_diffs_show_themselves() -> None:
+    run = engine("a", [(START, "a")], given={"n": 1})
+    run.watch(tape=True)
+    run.begin()
+    run.report(run.tasks[0], 1, {"n": 1, "last": 2})
+    run.commit()
+    (step,) = run.tape.take()
+
+    assert repr(step) == "Step(0, 'a', 'success', superstep=1)"
+    assert repr(step.diff) == "Diff(added={'last': 2}, removed={}, updated={'n': 2})"
+    assert step.diff == step.diff
+    assert step.diff == {"added": {"last": 2}, "removed": {}, "updated": {"n": 2}}
+    assert step.to_dict()["state_after"]["n"] == 2
+
+
+def test_a_command_that_names_a_function_is_told_so() -> None:
+    from graphrt import Command
+
+    def other(state: Any, ctx: Context) -> None: ...
+
+    run = engine("a", [(START, "a")])
+    (task,) = drive(run).tasks
+    run.report(task, 1, Command(goto=other))  # type: ignore[arg-type]
+    with pytest.raises(GraphrtError, match="names the function other"):
+        drive(run)

@@ -1,0 +1,447 @@
+"""State classes of all three kinds: how their fields are read, what an input becomes, and what nodes see."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import sys
+import typing
+from collections import deque
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+
+import pydantic
+import pytest
+import typing_extensions as te
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr
+
+from graphrt import InputError
+from graphrt._plan.fields import ABSENT
+from graphrt._plan.owning import own
+from graphrt._plan.state import EXTRA, StateSchema
+from graphrt.reducers import add, append, ephemeral, first, max, merge, messages, overwrite, reduced, union, untracked
+
+T = TypeVar("T")
+
+
+def read(cls: Any, **localns: Any) -> StateSchema:
+    schema = StateSchema(cls, localns)
+    assert [problem.message for problem in schema.problems] == []
+    return schema
+
+
+def initial(cls: Any, given: Any, **localns: Any) -> Any:
+    return read(cls, **localns).initial(given, where="here")
+
+
+def view_of(cls: Any, given: Any) -> Any:
+    schema = read(cls)
+    return schema.view(schema.initial(given, where="here"))
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+class Model(BaseModel):
+    text: str
+    notes: Annotated[list[str], append] = []
+    calls: Annotated[int, add] = 0
+    flash: Annotated[str, ephemeral] = ""
+    client: Annotated[Any, untracked] = None
+
+
+@dataclasses.dataclass
+class Data:
+    text: str
+    notes: Annotated[list[str], append] = dataclasses.field(default_factory=list)
+    calls: Annotated[int, add] = 0
+    flash: Annotated[str, ephemeral] = ""
+    client: Annotated[Any, untracked] = None
+
+
+class Dict(typing.TypedDict):
+    text: str
+    notes: Annotated[list[str], append]
+    calls: Annotated[int, add]
+    flash: typing.NotRequired[Annotated[str, ephemeral]]
+    client: typing.NotRequired[Annotated[Any, untracked]]
+
+
+class Reduced(BaseModel):
+    text: str
+    notes: list[str] = reduced(append, default_factory=list)
+    calls: int = reduced(add, default=0)
+    flash: str = reduced(overwrite, ephemeral, default="")
+    client: Any = reduced(overwrite, untracked, default=None)
+
+
+@dataclasses.dataclass
+class ReducedData:
+    text: str
+    notes: list[str] = reduced(append, default_factory=list)
+    calls: int = reduced(add, default=0)
+    flash: str = reduced(overwrite, ephemeral, default="")
+    client: Any = reduced(overwrite, untracked, default=None)
+
+
+@pytest.mark.parametrize("cls", [Model, Data, Dict, Reduced, ReducedData])
+def test_fields_are_read_alike_from_all_kinds(cls: Any) -> None:
+    fields = read(cls).fields
+
+    assert {name: field.reducer_name for name, field in fields.items()} == {
+        "text": "overwrite",
+        "notes": "append",
+        "calls": "add",
+        "flash": "overwrite",
+        "client": "overwrite",
+    }
+    assert [name for name, field in fields.items() if field.required] == ["text"]
+    assert [name for name, field in fields.items() if field.aggregates] == ["notes", "calls"]
+    assert [name for name, field in fields.items() if field.ephemeral] == ["flash"]
+    assert [name for name, field in fields.items() if field.untracked] == ["client"]
+
+
+@pytest.mark.parametrize("cls", [Model, Data, Reduced, ReducedData])
+def test_defaults_are_fresh_each_time(cls: Any) -> None:
+    field = read(cls).fields["notes"]
+
+    field.default().append("x")
+
+    assert field.default() == []
+
+
+def test_a_default_that_needs_the_other_fields_is_nothing_to_return_to() -> None:
+    class Derived(BaseModel):
+        one: int = 1
+        two: int = Field(default_factory=lambda data: data["one"] + 1)
+
+    schema = read(Derived)
+
+    assert schema.initial({"one": 4}, where="") == {"one": 4, "two": 5}
+    assert (schema.fields["two"].has_default, schema.fields["two"].default()) == (False, ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("hint", "start"),
+    [
+        (Annotated[list[str], append], []),
+        (Annotated[tuple[str, ...], append], ()),
+        (Annotated[int, add], 0),
+        (Annotated[float, add], 0.0),
+        (Annotated[str, add], ""),
+        (Annotated[set[int], union], set()),
+        (Annotated[dict[str, int], merge], {}),
+        (Annotated[list[dict[str, str]], messages], []),
+        (Annotated[typing.Sequence[str], append], []),
+    ],
+)
+def test_a_reducer_with_an_identity_starts_from_the_empty_value_of_its_type(hint: Any, start: Any) -> None:
+    cls: Any = te.TypedDict("cls", {"field": hint})  # type: ignore[operator]
+
+    assert initial(cls, {}) == {"field": start}
+
+
+@pytest.mark.parametrize("hint", [Annotated[int, max], Annotated[int, first], Annotated[Any, add], int])
+def test_a_reducer_without_an_identity_wants_a_value(hint: Any) -> None:
+    cls: Any = te.TypedDict("cls", {"field": hint})  # type: ignore[operator]
+
+    with pytest.raises(InputError):
+        initial(cls, {})
+
+
+def test_the_plus_of_the_operator_module_is_known() -> None:
+    import operator
+
+    cls: Any = te.TypedDict("cls", {"notes": Annotated[list[str], operator.add], "n": Annotated[int, operator.add]})  # type: ignore[operator]
+
+    assert initial(cls, {}) == {"notes": [], "n": 0}
+
+
+# -- odd classes -------------------------------------------------------------------------------------------------
+
+
+def test_slots_frozen_and_mixed_dataclasses_are_seen_whole() -> None:
+    @dataclasses.dataclass(slots=True, frozen=True)
+    class Slots:
+        one: int = 1
+
+    @dataclasses.dataclass
+    class SlotsBase:
+        __slots__ = ("one",)
+        one: int
+
+    @dataclasses.dataclass
+    class Mixed(SlotsBase):
+        two: int = 2
+
+    assert view_of(Slots, {"one": 3}) == Slots(3)
+    assert view_of(Mixed, {"one": 3}) == Mixed(3, 2)
+
+
+def test_fields_that_init_does_not_take_are_computed_once() -> None:
+    @dataclasses.dataclass
+    class Computed:
+        one: int
+        factor: dataclasses.InitVar[int] = 2
+        two: int = dataclasses.field(init=False)
+
+        def __post_init__(self, factor: int) -> None:
+            self.two = self.one * factor
+
+    assert initial(Computed, {"one": 3}) == {"one": 3, "two": 6}
+    assert initial(Computed, {"one": 3, "factor": 5}) == {"one": 3, "two": 15}
+    assert initial(Computed, {"one": 3, "two": 1}) == {"one": 3, "two": 1}
+
+
+def test_a_pydantic_dataclass_keeps_its_constraints_and_defaults() -> None:
+    @pydantic.dataclasses.dataclass
+    class Strict:
+        notes: Annotated[list[str], append] = Field(default_factory=list)
+        level: int = Field(default=3, gt=0)
+
+    assert initial(Strict, {}) == {"notes": [], "level": 3}
+    with pytest.raises(InputError, match="greater than 0"):
+        initial(Strict, {"level": 0})
+    with pytest.raises(ValueError, match="greater than 0"):
+        read(Strict).fields["level"].check(0)
+
+
+def test_aliases_are_names_of_the_input_only() -> None:
+    class Aliased(BaseModel):
+        text: str = Field(alias="Text")
+        other: int = Field(0, validation_alias=AliasChoices("o", "O"))
+
+    assert initial(Aliased, {"Text": "a", "O": 3}) == {"text": "a", "other": 3}
+    assert initial(Aliased, {"text": "a", "other": 3}) == {"text": "a", "other": 3}
+    assert list(read(Aliased).fields) == ["text", "other"]
+    with pytest.raises(InputError) as caught:
+        initial(Aliased, {"Text": "a", "o2": 3})
+    assert caught.value.code == "unknown-key"
+
+
+def test_extra_fields_travel_beside_the_others() -> None:
+    class Open(BaseModel, extra="allow"):
+        one: int = 1
+
+    assert initial(Open, {"two": [2]}) == {"one": 1, EXTRA: {"two": [2]}}
+    assert view_of(Open, {"two": 2}) == Open.model_validate({"two": 2})
+    assert view_of(Open, Open.model_validate({"two": 2})).two == 2
+
+
+def test_private_attributes_and_post_init_are_there() -> None:
+    class Private(BaseModel):
+        one: int = 1
+        _cache: dict[str, int] = PrivateAttr(default_factory=dict)
+        _double: int = 0
+
+        def model_post_init(self, context: Any) -> None:
+            self._double = self.one * 2
+
+    seen, again = view_of(Private, {"one": 4}), view_of(Private, {"one": 4})
+
+    assert (seen._cache, seen._double) == ({}, 8)
+    assert seen._cache is not again._cache
+
+
+def test_a_view_is_a_full_instance() -> None:
+    seen = view_of(Model, {"text": "a"})
+
+    assert seen == Model(text="a")
+    assert seen.model_fields_set == set(Model.model_fields)
+    assert seen.model_dump() == Model(text="a").model_dump()
+    assert seen.model_copy(update={"text": "b"}).text == "b"
+
+
+class Box(BaseModel, Generic[T]):
+    content: T
+    more: list[T] = []
+
+
+class BoxDict(te.TypedDict, Generic[T]):
+    content: T
+    more: te.NotRequired[list[T]]
+
+
+@dataclasses.dataclass
+class BoxData(Generic[T]):
+    content: T
+    more: list[T] = dataclasses.field(default_factory=list)
+
+
+@pytest.mark.parametrize("cls", [Box[int], BoxDict[int], BoxData[int]])
+def test_generic_states_are_checked_with_their_arguments(cls: Any) -> None:
+    assert initial(cls, {"content": "3", "more": ["4"]}) == {"content": 3, "more": [4]}
+    with pytest.raises(InputError):
+        initial(cls, {"content": "x"})
+
+
+def test_forward_references_are_found_in_the_function_that_defines_them() -> None:
+    class Item(BaseModel):
+        n: int
+
+    class Later(BaseModel):
+        items: list[Item] = []
+        inner: Late | None = None
+
+    class Late(BaseModel):
+        n: int
+
+    class Typed(te.TypedDict, total=False):
+        inner: Late
+
+    @dataclasses.dataclass
+    class Classed:
+        inner: Late | None = None
+
+    for cls in (Later, Typed, Classed):
+        assert initial(cls, {"inner": {"n": "3"}}, Late=Late, Item=Item)["inner"] == Late(n=3)
+
+
+def test_a_class_in_the_body_of_the_state_is_found() -> None:
+    class Outer:
+        class Kind(enum.Enum):
+            ONE = 1
+
+        kind: Kind
+
+    cls = dataclasses.dataclass(Outer)
+
+    assert initial(cls, {"kind": 1}) == {"kind": Outer.Kind.ONE}
+
+
+def test_an_annotation_that_names_nothing_is_one_problem() -> None:
+    @dataclasses.dataclass
+    class Broken:
+        one: Missing  # type: ignore[name-defined]  # noqa: F821
+        two: int = 0
+
+    schema = StateSchema(Broken, {})
+
+    assert [problem.code for problem in schema.problems] == ["bad-state"]
+    assert schema.fields == {}
+
+
+class Nested(typing.TypedDict):
+    n: int
+    deeper: typing.NotRequired["Deeper"]
+
+
+class Deeper(typing.TypedDict, total=False):
+    nested: Nested
+    x: Literal["a", "b"]
+
+
+class WithNested(typing.TypedDict):
+    nested: Nested
+    several: list[Nested]
+
+
+def test_typeddicts_inside_typeddicts_are_checked_and_closed() -> None:
+    """pydantic refuses typing.TypedDict below 3.12, and drops unknown keys."""
+    good = {"nested": {"n": "1", "deeper": {"x": "a"}}, "several": [{"n": 2}]}
+
+    assert initial(WithNested, good) == {"nested": {"n": 1, "deeper": {"x": "a"}}, "several": [{"n": 2}]}
+    for bad in ({"n": 1, "m": 2}, {"n": 1, "deeper": {"x": "c"}}, {}):
+        with pytest.raises(InputError):
+            initial(WithNested, {"nested": bad, "several": []})
+
+
+def test_an_arbitrary_class_inside_a_typeddict_is_checked_by_isinstance() -> None:
+    class Client:
+        pass
+
+    class Inner(te.TypedDict):
+        client: Client
+
+    class State(te.TypedDict):
+        inner: Inner
+
+    client = Client()
+
+    assert initial(State, {"inner": {"client": client}}, Client=Client, Inner=Inner)["inner"]["client"] is client
+    with pytest.raises(InputError):
+        initial(State, {"inner": {"client": 3}}, Client=Client, Inner=Inner)
+
+
+# -- owning ------------------------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    items: list[int]
+    n: int
+
+
+class Inner(BaseModel):
+    items: list[int]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda items: items,
+        lambda items: {"a": items},
+        lambda items: (items, 1),
+        lambda items: [(items,), {"b": [items]}],
+        lambda items: Pair(items, 1),
+        lambda items: deque([items]),
+        lambda items: Inner.model_construct(items=items),
+        lambda items: BoxData(items),
+        lambda items: [Inner.model_construct(items=items)],
+    ],
+)
+def test_no_container_is_shared_with_the_copy(make: Any) -> None:
+    items = [1]
+    value = make(items)
+
+    copied = own(value)
+    items.append(2)
+
+    assert copied == make([1])
+    assert copied.__class__ is value.__class__
+
+
+def test_what_cannot_be_copied_is_kept_and_cycles_end() -> None:
+    import threading
+
+    lock = threading.Lock()
+    cycle: list[Any] = [1]
+    cycle.append(cycle)
+    deep: Any = []
+    for _ in range(sys.getrecursionlimit() * 2):
+        deep = [deep]
+
+    copied = own(cycle)
+
+    assert own({"lock": lock})["lock"] is lock
+    assert copied is not cycle
+    assert copied[1] is copied
+    assert own(deep) is not None
+
+
+def test_a_strict_model_converts_nothing() -> None:
+    class Strict(BaseModel):
+        model_config = ConfigDict(strict=True)
+        n: int = 0
+
+    with pytest.raises(InputError):
+        initial(Strict, {"n": "3"})
+    with pytest.raises(ValueError, match="valid integer"):
+        read(Strict).fields["n"].check("3")
+
+
+def test_an_instance_without_all_attributes_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        initial(Model, Model.model_construct(text="a", calls=3).model_copy(update={}).__class__.__new__(Model))
+    assert caught.value.code in ("missing-field", "bad-input")
+
+
+def test_a_validator_that_raises_something_else_is_an_input_error() -> None:
+    class Fussy(BaseModel):
+        n: int = 0
+
+        @pydantic.model_validator(mode="before")
+        @classmethod
+        def look(cls, data: Any) -> Any:
+            return data["missing"]
+
+    with pytest.raises(InputError, match="Fussy refused the input: KeyError"):
+        initial(Fussy, {"n": 1})
