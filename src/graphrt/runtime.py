@@ -338,10 +338,9 @@ class Runtime(Generic[S]):
     def cancel(self, thread: str) -> bool:
         """Ask the run that drives *thread* to halt: its caller gets `cancelled`. False if nothing drives it here."""
         control = self._active.get(thread)
-        if control is None:
-            return False
-        control.cancel("cancel() was called")
-        return True
+        if control is not None:
+            control.cancel("cancel() was called")
+        return control is not None
 
     async def acancel(self, thread: str) -> bool:
         """Ask the run that drives *thread* to halt; see `cancel`."""

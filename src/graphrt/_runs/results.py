@@ -22,10 +22,10 @@ class InterruptInfo:
     __slots__ = ("id", "node", "payload")
 
     def __init__(self, question: OpenInterrupt) -> None:
-        self.id = question.id
+        self.id: str = question.id
         """Derived and stable; what `resume` takes as a key."""
-        self.node = question.node
-        self.payload = own(question.payload)
+        self.node: str = question.node
+        self.payload: Any = own(question.payload)
 
     def __repr__(self) -> str:
         return f"InterruptInfo(id={self.id!r}, node={self.node!r}, payload={self.payload!r})"
