@@ -35,6 +35,9 @@ def _may_leave(plan: Plan, paths: Paths, at: int) -> bool:
 
 
 def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
+    waiting = {join for at in inside for join in plan.nodes[at].arrives if plan.joins[join].dst.index in inside}
+    if any(len(plan.joins[join].sources & inside) < plan.joins[join].need for join in waiting):
+        return True  # it waits for a node outside, which the loop does not run
     for at in inside:
         if at in paths.open or at in paths.stops:
             return True
@@ -43,10 +46,6 @@ def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
         for choice in paths.choices[at]:
             if choice.names == SOME or any(target == OUT or target not in inside for target in choice.targets):
                 return True
-        for join in plan.nodes[at].arrives:
-            waits = plan.joins[join]
-            if waits.dst.index in inside and len(waits.sources & inside) < waits.need:
-                return True  # it waits for a node outside, which the loop does not run
     return False
 
 

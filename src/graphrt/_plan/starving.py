@@ -11,8 +11,8 @@ reached.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from graphrt._plan.paths import ALL, OUT, SOME, Choice, Paths
@@ -37,15 +37,17 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
         return
     origin = _origins(plan, paths)
     scenarios = [scenario for join in waiting for scenario in _scenarios(join, origin)]
-    before = paths.before() if scenarios else []
+    if not scenarios:
+        return
+    order = _Order(paths)
     told: set[int] = set()
     for start in range(0, len(scenarios), _AT_ONCE):
-        some = scenarios[start : start + _AT_ONCE]
-        runs = _Executions(plan, paths, before, some).runs()
+        some = [scenario for scenario in scenarios[start : start + _AT_ONCE] if scenario.join.index not in told]
+        runs = _Executions(plan, paths, order, some).runs() if some else []
         for bit, (join, missing) in enumerate(some):
             if join.index in told:
                 continue
-            other = next((at for at in sorted(join.sources) if at not in missing and runs[at] >> bit & 1), None)
+            other = next((at for at in sorted(join.sources) if runs[at] >> bit & 1 and at not in missing), None)
             if other is not None:
                 told.add(join.index)
                 yield _problem(plan, join, other, missing[0])
@@ -72,10 +74,10 @@ def _scenarios(join: JoinPlan, origin: Callable[[int], int]) -> Iterator[_Scenar
     too_many = len(join.sources) - join.need + 1
     for first in range(len(ordered)):
         missing: list[int] = []
-        for group in ordered[first:]:
-            if len(missing) >= too_many:
-                break
-            missing += group
+        at = first
+        while at < len(ordered) and len(missing) < too_many:
+            missing += ordered[at]
+            at += 1
         if too_many <= len(missing) < len(join.sources):
             yield _Scenario(join, tuple(missing))
 
@@ -123,13 +125,54 @@ def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
 _BUSY: Final = -3
 
 
+class _Order:
+    """The nodes in an order in which most edges lead forward, so that few are looked at twice."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.before = paths.before()
+        place = [0] * (paths.count + 1)
+        last = 0
+        seen = bytearray(paths.count + 1)
+        for root in range(-1, paths.count):
+            if seen[root]:
+                continue
+            seen[root] = 1
+            work = [(root, iter(paths.after[root]))]
+            while work:
+                at, rest = work[-1]
+                following = next((target for target in rest if not seen[target]), None)
+                if following is None:
+                    last -= 1
+                    place[at] = last  # after all that follows it
+                    work.pop()
+                else:
+                    seen[following] = 1
+                    work.append((following, iter(paths.after[following])))
+        self.place = place
+
+    def settle(self, wanted: Iterable[int], look: Callable[[int], Iterable[int]], *, backward: bool) -> None:
+        """Call *look* on each node, and again on those that it returns, until it returns none."""
+        sign = -1 if backward else 1
+        place = self.place
+        work = [(sign * place[at], at) for at in wanted]
+        heapify(work)
+        waiting = {at for _, at in work}
+        while work:
+            _, at = heappop(work)
+            waiting.discard(at)
+            for other in look(at):
+                if other not in waiting:
+                    waiting.add(other)
+                    heappush(work, (sign * place[other], other))
+
+
 class _Executions:
     """What can happen in each scenario; bit n of a number is scenario n."""
 
-    def __init__(self, plan: Plan, paths: Paths, before: list[list[int]], scenarios: list[_Scenario]) -> None:
+    def __init__(self, plan: Plan, paths: Paths, order: _Order, scenarios: list[_Scenario]) -> None:
         self.plan = plan
         self.paths = paths
-        self.before = before
+        self.order = order
         self.all = (1 << len(scenarios)) - 1
         self.barred: dict[int, int] = {}
         self.begins: dict[int, int] = {-1: self.all}
@@ -138,64 +181,33 @@ class _Executions:
             for source in missing:
                 self.barred[source] = self.barred.get(source, 0) | 1 << bit
             at = join.dst.index
-            if join.need == len(join.sources) and all(source in join.sources for source in before[at]):
+            if join.need == len(join.sources) and all(source in join.sources for source in order.before[at]):
                 self.begins[at] = self.begins.get(at, 0) | 1 << bit
+        self.safe = [0] * (paths.count + 1)
+        """For each node the scenarios in which it can run and everything after it end: the least fixpoint."""
+        self.found = [0] * (paths.count + 1)
+        """For each node the scenarios in which it can run."""
+        self.joins: dict[int, list[JoinPlan]] = {}
+        for join in plan.joins:
+            self.joins.setdefault(join.dst.index, []).append(join)
 
     def runs(self) -> list[int]:
         """For each node the scenarios in which it can run."""
-        safe = self._safe()
-        paths, joins = self.paths, self.plan.joins
-        found = [0] * (paths.count + 1)
-        work: deque[int] = deque()
-        for at, bits in self.begins.items():
-            found[at] = bits & safe[at]
-            work.append(at)
-        while work:
-            at = work.popleft()
-            node = self.plan.nodes[at] if at >= 0 else None
-            fires = {joins[join].dst.index: joins[join] for join in node.arrives} if node is not None else {}
-            together = {t: choice for choice in paths.choices[at] if choice.names == ALL for t in choice.targets}
-            for target in paths.after[at]:
-                bits = found[at]
-                join = fires.get(target)
-                if join is not None and join.need == len(join.sources) and target not in paths.sure[at]:
-                    for source in join.sources:
-                        bits &= found[source]
-                if target in together:
-                    bits &= self._all_safe(together[target], safe)
-                bits &= safe[target] & ~found[target]
-                if bits:
-                    found[target] |= bits
-                    work.append(target)
-        return found
+        self.order.settle(range(-1, self.paths.count), self._look_back, backward=True)
+        self.order.settle(self.begins, self._look_on, backward=False)
+        return self.found
 
-    def _all_safe(self, choice: Choice, safe: list[int]) -> int:
-        bits = self.all
-        for target in choice.targets:
-            if target != OUT:
-                bits &= safe[target]
-        return bits
+    def _look_back(self, at: int) -> Iterable[int]:
+        bits = self._ends(at)
+        if bits == self.safe[at]:
+            return ()
+        self.safe[at] = bits
+        return self.order.before[at]
 
-    def _safe(self) -> list[int]:
-        """For each node the scenarios in which it can run and everything after it end: the least fixpoint."""
-        paths = self.paths
-        safe = [0] * (paths.count + 1)
-        queued = bytearray(b"\1" * (paths.count + 1))
-        work = deque([*range(paths.count - 1, -1, -1), -1])
-        while work:
-            at = work.popleft()
-            queued[at] = 0
-            bits = self._holds(at, safe)
-            if bits != safe[at]:
-                safe[at] = bits
-                for source in self.before[at]:
-                    if not queued[source]:
-                        queued[source] = 1
-                        work.append(source)
-        return safe
-
-    def _holds(self, at: int, safe: list[int]) -> int:
-        paths = self.paths
+    def _ends(self, at: int) -> int:
+        paths, safe = self.paths, self.safe
+        if at in paths.stops:
+            return self.all
         bits = self.all & ~self.barred.get(at, 0)
         for target in paths.sure[at]:
             bits &= safe[target]
@@ -205,15 +217,58 @@ class _Executions:
         for choice in paths.choices[at]:
             if choice.names == SOME or OUT in choice.targets:
                 continue  # it may name none
-            if choice.names == ALL:
-                bits &= self._all_safe(choice, safe)
-            else:
-                some = 0
-                for target in choice.targets:
-                    some |= safe[target]
-                bits &= some
-        if at in paths.stops:
-            return self.all
+            bits &= self._all_end(choice) if choice.names == ALL else self._one_ends(choice)
         for target in paths.instead[at]:
             bits |= safe[target]
         return bits
+
+    def _all_end(self, choice: Choice) -> int:
+        bits = self.all
+        for target in choice.targets:
+            if target != OUT:
+                bits &= self.safe[target]
+        return bits
+
+    def _one_ends(self, choice: Choice) -> int:
+        bits = 0
+        for target in choice.targets:
+            bits |= self.safe[target]
+        return bits
+
+    def _look_on(self, at: int) -> Iterable[int]:
+        bits = self.begins.get(at, 0) | self._incoming(at) if at >= 0 else self.all
+        bits &= self.safe[at]
+        if not bits & ~self.found[at]:
+            return ()
+        self.found[at] |= bits
+        return self.paths.after[at]
+
+    def _incoming(self, at: int) -> int:
+        paths, found = self.paths, self.found
+        bits = 0
+        waits: set[int] = set()
+        for join in self.joins.get(at, ()):
+            waits |= join.sources
+            if join.need == len(join.sources):
+                some = self.all
+                for source in join.sources:
+                    some &= found[source]
+            else:
+                some = 0
+                for source in join.sources:
+                    some |= found[source]
+            bits |= some
+        for source in self.order.before[at]:
+            if source not in waits or at in self._otherwise(source):
+                some = found[source]
+                for choice in paths.choices[source]:
+                    if choice.names == ALL and at in choice.targets:
+                        some &= self._all_end(choice)
+                bits |= some
+        return bits
+
+    def _otherwise(self, at: int) -> tuple[int, ...]:
+        """What follows a node by other edges than those into joins."""
+        paths = self.paths
+        chosen = tuple(target for choice in paths.choices[at] for target in choice.targets)
+        return (*paths.sure[at], *chosen, *paths.instead[at], *paths.tired[at])
