@@ -310,8 +310,8 @@ class Crew:
             with self.lock:
                 self.ended.append((task, execution, reply))  # kept first, then not busy any more
                 self.busy -= 1
-                if reply.__class__ in _ODD:
-                    self.stopping = True  # what is queued waits until the flow has seen this
+                if reply.__class__ in _ODD and task.node.policy.retry is None and task.node.on_error is None:
+                    self.stopping = True  # the superstep fails: what is queued must not start
             del task, reply
             self.bell.set()
 

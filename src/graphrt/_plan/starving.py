@@ -36,7 +36,7 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
     if not waiting:
         return
     origin = _origins(plan, paths)
-    scenarios = [scenario for join in waiting for scenario in _scenarios(join, origin)]
+    scenarios = [scenario for join in waiting for scenario in _scenarios(paths, join, origin)]
     if not scenarios:
         return
     order = _Order(paths)
@@ -64,10 +64,11 @@ def _problem(plan: Plan, join: JoinPlan, runs: int, skipped: int) -> Problem:
     )
 
 
-def _scenarios(join: JoinPlan, origin: Callable[[int], int]) -> Iterator[_Scenario]:
+def _scenarios(paths: Paths, join: JoinPlan, origin: Callable[[int], int]) -> Iterator[_Scenario]:
     groups: dict[int, list[int]] = {}
     for source in sorted(join.sources):
-        groups.setdefault(origin(source), []).append(source)
+        otherwise = paths.instead[source] or source in paths.stops  # it may run and not arrive
+        groups.setdefault(source if otherwise else origin(source), []).append(source)
     if len(groups) == 1:
         return  # all sources follow from one node: they run together
     ordered = list(groups.values())
@@ -177,11 +178,14 @@ class _Executions:
         self.barred: dict[int, int] = {}
         self.begins: dict[int, int] = {-1: self.all}
         """Where an execution may begin: at START, and for a join of all its sources once more after it fired."""
+        again: dict[int, bool] = {}
         for bit, (join, missing) in enumerate(scenarios):
             for source in missing:
                 self.barred[source] = self.barred.get(source, 0) | 1 << bit
             at = join.dst.index
-            if join.need == len(join.sources) and all(source in join.sources for source in order.before[at]):
+            if join.index not in again:
+                again[join.index] = join.need == len(join.sources) and join.sources.issuperset(order.before[at])
+            if again[join.index]:
                 self.begins[at] = self.begins.get(at, 0) | 1 << bit
         self.safe = [0] * (paths.count + 1)
         """For each node the scenarios in which it can run and everything after it end: the least fixpoint."""
