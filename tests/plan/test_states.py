@@ -74,7 +74,7 @@ class Reduced(BaseModel):
 @dataclasses.dataclass
 class ReducedData:
     text: str
-    notes: list[str] = reduced(append, default_factory=list)
+    notes: list[str] = reduced(append, default_factory=list)  # noqa: RUF009 - likewise
     calls: int = reduced(add, default=0)
     flash: str = reduced(overwrite, ephemeral, default="")
     client: Any = reduced(overwrite, untracked, default=None)  # noqa: RUF009 - likewise

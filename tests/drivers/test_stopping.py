@@ -1,0 +1,92 @@
+"""The narrow moments of stopping: a task that is stopped before its first step, a halt just before the wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from graphrt import NodeError, RetryPolicy, Runtime
+
+from .support import Beside, call, parallel
+
+
+@pytest.mark.parametrize("retry_first", [True, False])
+def test_a_retry_that_is_stopped_before_its_first_step_does_not_hang_the_run(face: str, retry_first: bool) -> None:
+    """Both fail at the same moment: one is to run again, and the other stops the superstep."""
+
+    async def again(state: Any) -> Any:
+        await asyncio.sleep(0)
+        raise ConnectionError
+
+    async def bad(state: Any) -> Any:
+        await asyncio.sleep(0)
+        raise ValueError
+
+    policy = {"retry": RetryPolicy(3, wait_initial_s=0)}
+    nodes = [("again", again), ("bad", bad)]
+    graph = parallel(*(nodes if retry_first else nodes[::-1]), again=policy)
+
+    with pytest.raises(NodeError):
+        Beside(lambda: call(face, graph, "run", {})).result()
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_tasks_that_are_cancelled_before_their_first_step_do_not_hang_the_run(face: str, count: int) -> None:
+    """A router is the last user code before the tasks start: it cancels the run."""
+
+    async def never(state: Any) -> Any:
+        raise AssertionError("it was cancelled before")
+
+    names = [f"n{n}" for n in range(count)]
+    from graphrt import END, START, GraphBuilder
+
+    from .support import State, note
+
+    g: Any = GraphBuilder(State)
+    g.add_node("first", note("first")).add_edge(START, "first")
+    for name in names:
+        g.add_node(name, never).add_edge(name, END)
+
+    def router(state: Any) -> list[str]:
+        runtime.cancel("t")
+        return names
+
+    g.add_conditional_edges("first", router, names)
+    runtime = Runtime(g.compile(), store="memory:")
+
+    result = Beside(lambda: call(face, runtime, "run", {}, thread="t")).result()
+
+    assert result.status == "cancelled"
+    assert runtime.state("t").next == tuple(names)
+
+
+def test_a_cancel_just_before_the_wait_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver looks whether the run halts, then clears its bell and waits: what rings in between must count."""
+    started = threading.Event()
+    cancelled: list[bool] = []
+
+    async def slow(state: Any) -> Any:
+        started.set()
+        await asyncio.sleep(3)
+
+    runtime = Runtime(parallel(("a", slow), ("b", slow)), store="memory:")
+    clear = threading.Event.clear
+
+    def late(event: threading.Event) -> None:
+        if threading.current_thread() is caller and started.wait(5) and not cancelled:
+            cancelled.append(runtime.cancel("t"))
+        clear(event)
+
+    caller = threading.current_thread()
+    monkeypatch.setattr(threading.Event, "clear", late)
+    began = time.monotonic()
+
+    result = runtime.run({}, thread="t")
+
+    assert cancelled == [True]
+    assert result.status == "cancelled"
+    assert time.monotonic() - began < 2
