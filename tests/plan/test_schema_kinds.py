@@ -166,7 +166,7 @@ class FrozenData:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenSlotted:
     text: str = ""
-    notes: list[str] = reduced(append, default_factory=list)  # noqa: RUF009 - it makes a field
+    notes: list[str] = reduced(append, default_factory=list)
 
 
 @dataclasses.dataclass

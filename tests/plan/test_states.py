@@ -74,10 +74,10 @@ class Reduced(BaseModel):
 @dataclasses.dataclass
 class ReducedData:
     text: str
-    notes: list[str] = reduced(append, default_factory=list)  # noqa: RUF009 - likewise
+    notes: list[str] = reduced(append, default_factory=list)
     calls: int = reduced(add, default=0)
     flash: str = reduced(overwrite, ephemeral, default="")
-    client: Any = reduced(overwrite, untracked, default=None)  # noqa: RUF009 - likewise
+    client: Any = reduced(overwrite, untracked, default=None)
 
 
 @pytest.mark.parametrize("cls", [Model, Data, Dict, Reduced, ReducedData])
