@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from graphrt import DELETE, START, Overwrite
 from graphrt._engine.engine import Engine
+from graphrt._engine.fold import combined
 from graphrt._engine.task import FAILED, Failed, Nested, Stopped
 from graphrt._flows.verbs import drive
 from graphrt.commands import Replacement
@@ -189,3 +190,28 @@ def test_stopped_is_no_outcome() -> None:
     run.report(task, 1, Stopped())
 
     assert drive(run).tasks == (task,)
+
+
+@pytest.mark.parametrize(
+    ("updates", "one"),
+    [
+        ([], None),
+        ([{"n": 1}], {"n": 1}),
+        ([{"n": 1, "last": 1}, {"n": 2, "last": 2}], {"n": 3, "last": 2}),
+        ([{"log": [1]}, {"log": DELETE}], {"log": DELETE}),
+        ([{"log": [1]}, {"log": Overwrite([7])}, {"log": [8]}], {"log": Overwrite([7, 8])}),
+    ],
+)
+def test_several_updates_of_one_task_are_shown_as_one(updates: list[Update], one: Update | None) -> None:
+    assert combined(wide(1, {}).fields, updates) == one
+
+
+def test_the_trail_keeps_the_newest_of_last_values_and_all_of_the_rest() -> None:
+    run = wide(1, {})
+    run.follow({"last": 0})
+    assert run.trail is None
+    run.leave_trail(frozenset({"last", "other"}))
+    for update in ({"last": 1}, {}, {"last": 2}, {"other": 3}, {"n": 1}, {"last": 4}, {"n": 2, "last": 5}):
+        run.follow(update)
+
+    assert run.trail == [{"last": 2, "other": 3}, {"n": 1, "last": 4}, {"n": 2, "last": 5}]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pydantic
 import pytest
 
-from graphrt import START, Context, GraphBuilder, Interrupt, NodeError, Send
+from graphrt import END, START, Context, GraphBuilder, Interrupt, NodeError, Send
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Asked, Failed, OpenInterrupt
 from graphrt._flows.verbs import Decision, drive
 from graphrt.errors import GraphrtError, UpdateError
+from graphrt.reducers import add, append, untracked
 
 from .support import engine, never
 
@@ -171,3 +172,39 @@ def test_a_command_that_names_a_function_is_told_so() -> None:
     run.report(task, 1, Command(goto=other))  # type: ignore[arg-type]
     with pytest.raises(GraphrtError, match="names the function other"):
         drive(run)
+
+
+def test_a_failure_may_be_routed_to_the_end() -> None:
+    run = engine("ab", [(START, "a"), ("a", "b")], a={"on_error": END})
+    (task,) = drive(run).tasks
+    run.report(task, 1, Failed(ValueError()))
+
+    assert drive(run) == Decision("completed")
+
+
+def test_a_nested_graph_goes_on_when_one_of_its_own_tasks_can() -> None:
+    inner = engine("a", [(START, "a")], thread="t")
+    (asking,) = drive(inner).tasks
+    inner.report(asking, 1, Interrupt("?"))
+    run = engine("ab", [(START, "a"), (START, "b")], thread="t")
+    outer, other = drive(run).tasks
+    run.report(outer, 1, Asked(inner.open_interrupts(), inner))
+    run.report(other, 1, Interrupt("!"))
+    run.answer({"t/1.1:b#returned0": 1})
+    assert (outer.status, other.status) == (PAUSED, DUE)
+    run.answer({"t/1.0:a#returned0": 2})
+
+    assert (outer.status, asking.status) == (DUE, DUE)
+
+
+class Untracked(TypedDict, total=False):
+    kept: Annotated[int, add]
+    cache: Annotated[list[int], append, untracked]
+    gone: Annotated[int, untracked]
+
+
+def test_a_kept_engine_resets_what_is_never_stored() -> None:
+    run = engine("a", [(START, "a")], given={"kept": 1, "cache": [1], "gone": 2}, state=Untracked)
+    run.keep()
+
+    assert run.values == {"kept": 1, "cache": []}

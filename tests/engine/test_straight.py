@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -15,6 +15,7 @@ from graphrt._engine.straight import advance, park, straight
 from graphrt._engine.task import DUE, Failed
 from graphrt._flows.verbs import drive
 from graphrt.errors import GraphrtError, RouteError
+from graphrt.reducers import append
 
 from .support import engine
 
@@ -264,3 +265,16 @@ def test_lists_that_are_no_longer_lists_are_no_longer_measured() -> None:
     advance(run, {"last": 5})
     assert "last" not in run.sizes
     assert log.take(run) == []
+
+
+def test_several_lists_grow_at_once() -> None:
+    class Lists(TypedDict):
+        one: Annotated[list[int], append]
+        two: Annotated[list[int], append]
+
+    run = engine("a", [(START, "a")], given={"one": [1]}, state=Lists)
+    straight(run)
+    advance(run, {"one": [2], "two": [3]})
+
+    assert run.values == {"one": [1, 2], "two": [3]}
+    assert run.sizes == {"one": 2, "two": 1}

@@ -12,6 +12,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, final
 
 from graphrt import events
@@ -89,7 +90,8 @@ class AioCrew:
             task = self._waiting.popleft()
             if task.node.is_async or task.node.child is not None:
                 key = (task, task.execution)
-                self._flying[key] = self._loop.create_task(self._body(key))
+                running = self._flying[key] = self._loop.create_task(self._body(key))
+                running.add_done_callback(partial(self._unrun, key))
             elif self._threads < MOST_HELPERS:
                 self._on_thread(task)
             else:
@@ -135,6 +137,10 @@ class AioCrew:
         """The attempt took too long: the run goes on, its worker thread is abandoned."""
         del self._timers[key]
         self._post(key, TimedOut(key[0].timeout_s or 0.0))
+
+    def _unrun(self, key: tuple[Task, int], _task: asyncio.Task[None]) -> None:
+        """A task that was cancelled before its first step never ran its body: its end is posted here."""
+        self._post(key, STOPPED)
 
     def _post(self, key: tuple[Task, int], reply: Any) -> None:
         if self._flying.pop(key, self) is self:

@@ -127,6 +127,8 @@ class Crew:
                 self.bell.clear()
                 if self._take(batch) or len(batch) >= self.open:
                     break
+                if control.halt is not None:  # set before the bell was cleared: it would not ring again
+                    continue
                 if not (self.queue and self._may_run()):
                     self.bell.wait(self._patience())
                 self._expire()
@@ -248,7 +250,7 @@ class Crew:
             with self.lock:
                 if not self.queue or not self._may_run():
                     return None
-                if not caller and (self.stopping or self.scope.control.halt is not None):
+                if self.stopping or self.scope.control.halt is not None:
                     return None
                 task = self.queue.popleft()
                 if task.node.is_async or (task.timeout_s is not None and task.node.child is None):
