@@ -69,7 +69,10 @@ def test_leaving_a_live_async_stream_ends_the_node_that_runs(context: bool, besi
     """The item comes from one node, and the reader leaves while the next one sleeps."""
     ended: list[str] = []
 
+    running = threading.Event()
+
     async def sleep() -> None:
+        running.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -93,7 +96,8 @@ def test_leaving_a_live_async_stream_ends_the_node_that_runs(context: bool, besi
         before = asyncio.all_tasks()
         async with aclosing(graph.astream({}, modes=modes)) as items:
             async for _ in items:
-                await asyncio.sleep(0.005)
+                while not running.is_set():  # noqa: ASYNC110 - set from another task, perhaps of another loop
+                    await asyncio.sleep(0.001)
                 break
         assert asyncio.all_tasks() == before
 
@@ -104,9 +108,10 @@ def test_leaving_a_live_async_stream_ends_the_node_that_runs(context: bool, besi
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_leaving_a_live_sync_stream_ends_the_async_node_that_runs(beside: bool) -> None:
-    ended = threading.Event()
+    running, ended = threading.Event(), threading.Event()
 
     async def slow(state: Any) -> Any:
+        running.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -122,7 +127,7 @@ def test_leaving_a_live_sync_stream_ends_the_async_node_that_runs(beside: bool) 
     started = time.monotonic()
     with closing(graph.stream({}, modes="custom")) as items:
         assert next(items) == "hello"
-        time.sleep(0.01)
+        assert running.wait(PATIENCE_S)
 
     assert time.monotonic() - started < 4
     assert ended.is_set()

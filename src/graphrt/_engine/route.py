@@ -88,9 +88,9 @@ class Router:
                 handler = node.on_error
                 if isinstance(handler, NodePlan):
                     plain[handler.index] = handler
-                    failure = task.extra.failure if task.extra else None
-                    if failure is not None:
-                        result.errors.setdefault(handler.index, []).append(failure)
+                    failure = task.more().failure
+                    assert failure is not None  # noqa: S101 - a HANDLED task has one
+                    result.errors.setdefault(handler.index, []).append(failure)
             elif task.goto is not None:
                 for target in task.goto:
                     if target.__class__ is NodePlan:
