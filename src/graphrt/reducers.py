@@ -62,7 +62,7 @@ def add(current: T | None, incoming: T) -> T:
 
 
 def union(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
-    """*current*, then the items of *incoming* that are new, in first-seen order; a set where *current* is one."""
+    """Each item of *current* and then of *incoming* once, in first-seen order; a set where *current* is one."""
     held: Any = current  # a list, or whatever else the field holds
     if held is None:
         held = type(incoming)() if isinstance(incoming, (list, tuple, set, frozenset)) else []

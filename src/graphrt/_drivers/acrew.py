@@ -125,8 +125,8 @@ class AioCrew:
         threading.Thread(target=work, name=f"graphrt-{task.node.name}", daemon=True).start()
 
     def _off_thread(self, key: tuple[Task, int], reply: Any) -> None:
-        self._threads -= 1
         if key in self._flying:
+            self._threads -= 1
             self._post(key, reply)
             return
         task = key[0]
@@ -136,6 +136,7 @@ class AioCrew:
     def _expire(self, key: tuple[Task, int]) -> None:
         """The attempt took too long: the run goes on, its worker thread is abandoned."""
         del self._timers[key]
+        self._threads -= 1  # an abandoned one takes no place from those that wait
         self._post(key, TimedOut(key[0].timeout_s or 0.0))
 
     def _unrun(self, key: tuple[Task, int], _task: asyncio.Task[None]) -> None:
