@@ -187,10 +187,21 @@ class Command(Generic[U_co]):
 class Interrupt:
     """What a node returns to pause its task and ask the outside; the node runs again with `ctx.answer`."""
 
-    __slots__ = ("payload",)
+    __slots__ = ("answer_type", "expires_at", "expires_s", "payload")
 
-    def __init__(self, payload: Any = None) -> None:
+    def __init__(self, payload: Any = None, *, answer_type: Any = None, expires_s: float | None = None) -> None:
+        """Ask *payload*.
+
+        Args:
+            payload: What is asked.
+            answer_type: What the answer must be, for instance `bool` or a pydantic model; None takes anything.
+            expires_s: Seconds after which no answer is taken any more; None waits for ever.
+        """
         self.payload: Any = payload
+        self.answer_type: Any = answer_type
+        self.expires_s: float | None = expires_s
+        self.expires_at: float | None = None
+        """Seconds since the epoch; set when the question is asked."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Interrupt) and other.payload == self.payload

@@ -13,25 +13,31 @@ from graphrt._drivers.sync import SyncDriver
 from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
 from graphrt._flows.run import Watch
+from graphrt._journal.modes import Durability
 from graphrt._runs import opening
+from graphrt._runs.answers import answers_by_id
 from graphrt._runs.arguments import (
     LIVE,
     MODES,
     Mode,
     RuntimeOptions,
-    answers_by_id,
     checked,
+    checked_durability,
+    checked_lease,
     new_id,
     opened_store,
     stream_modes,
 )
-from graphrt._runs.opening import Run
-from graphrt._runs.results import InterruptInfo, RunResult, Snapshot
+from graphrt._runs.driving import adrive, aiterate, drive, iterate, opened
+from graphrt._runs.flight import Run, system_clock
+from graphrt._runs.results import InterruptInfo, RunResult, Snapshot, ThreadInfo
+from graphrt._runs.verbs import ThreadVerbs
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.limits import Limits
-from graphrt.stores import MemoryStore
+from graphrt.migrations import Migration
+from graphrt.stores import Store
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
@@ -48,18 +54,25 @@ __all__ = [
     "RuntimeOptions",
     "Snapshot",
     "Step",
+    "ThreadInfo",
 ]
 
 S = TypeVar("S")
 
 
 @final
-class Runtime(Generic[S]):
+class Runtime(ThreadVerbs[S], Generic[S]):
     """Drives a compiled graph. May be used from several asyncio tasks and worker threads at once.
 
     Args:
         graph: What to drive.
-        store: Where threads are kept: a store or a URL such as "memory:"; None keeps none.
+        store: Where threads are kept: a store, or a URL such as "memory:", "sqlite:///runs.db" or "postgresql://...";
+            None keeps none. A store that is passed is not closed.
+        durability: "sync" stores each commit before anyone may see it; "async" may lose the last 256 entries when the
+            process dies, "exit" everything since the start or the last interrupt.
+        chain: Chain the journal of new threads by hash; by default where the store is durable.
+        lease_s: Seconds after which a thread is free whose owner is neither heard of nor known to be dead.
+        migrations: For threads that were started with an older graph.
         harness: What nodes reach as `ctx.harness`.
         deps: What nodes reach as `ctx.deps`.
         limits: Override those of the graph, field by field.
@@ -77,7 +90,11 @@ class Runtime(Generic[S]):
         self,
         graph: CompiledGraph[S, Any],
         *,
-        store: MemoryStore | str | None = None,
+        store: Store | str | None = None,
+        durability: Literal["sync", "async", "exit"] = "sync",
+        chain: bool | None = None,
+        lease_s: float = 30.0,
+        migrations: Sequence[Migration] = (),
         harness: Any = None,
         deps: Any = None,
         limits: Limits | None = None,
@@ -97,12 +114,16 @@ class Runtime(Generic[S]):
         self.limits: Limits = graph.limits
         if limits is not None:
             self.limits = checked(limits).over(graph.limits)
+        self.durability: Durability = checked_durability(durability)
+        self.chain = chain
+        self.lease_s = checked_lease(lease_s)
+        self.migrations: tuple[Migration, ...] = tuple(migrations)
         self._owns_store = isinstance(store, str)
-        self.store: MemoryStore | None = opened_store(store)
+        self.store: Store | None = opened_store(store)
         self.harness = harness
         self.deps = deps
         self.sinks: tuple[Callable[[Entry], Any], ...] = tuple(sinks) if sinks else ()
-        self.clock: Callable[[], float] = clock if clock is not None else opening.system_clock
+        self.clock: Callable[[], float] = clock if clock is not None else system_clock
         self.ids: Callable[[], str] = ids if ids is not None else new_id
         self.seed = seed
         self.check_state = check_state
@@ -126,59 +147,51 @@ class Runtime(Generic[S]):
         Raises:
             GraphrtError: The run failed. On a thread it can be retried.
         """
-        return self._drive(opening.begin(self, input, thread, listen=False, watch=None))
+        return drive(opening.begin(self, input, thread, listen=False, watch=None))
 
     async def arun(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> RunResult[S]:
         """Run the graph to its end on the running loop; see `run`."""
-        return await self._adrive(opening.begin(self, input, thread, listen=False, watch=None))
+        if self.store is None:
+            return await adrive(opening.begin(self, input, thread, listen=False, watch=None))
+        return await adrive(await self._aopen(lambda: opening.begin(self, input, thread, listen=False, watch=None)))
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and drive it on.
 
         Args:
-            thread: The paused thread.
+            thread: The paused thread, or one whose owner died while it ran: that takes no answers.
             answers: A mapping is always one of interrupt id to answer; anything else answers the only open interrupt.
             answer: The answer to the only open interrupt, whatever it is.
 
         Raises:
-            InputError: An id that is not open (the open ones are listed), or no answer, or another verb is right.
+            InputError: An id that is not open (the open ones are listed), no answer, one of a wrong type or too late,
+                or another verb is right. Nothing was changed.
+            ConflictError: Another run has the thread.
         """
-        return self._drive(self._resumed(thread, answers, answer))
+        return drive(self._resumed(thread, answers, answer))
 
     async def aresume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and drive it on; see `resume`."""
-        return await self._adrive(self._resumed(thread, answers, answer))
+        return await adrive(await self._aopen(lambda: self._resumed(thread, answers, answer)))
 
     def retry(self, thread: str) -> RunResult[S]:
-        """Drive a failed or cancelled thread on: what finished does not run again."""
-        return self._drive(opening.continued(self, thread, "retry", lambda _engine: {}))
+        """Drive a failed or cancelled thread on, or one whose owner died: what finished does not run again.
+
+        An interrupted thread can be retried once one of its interrupts has expired: the node asks again.
+        """
+        return drive(opening.continued(self, thread, "retry", lambda _engine: {}))
 
     async def aretry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on; see `retry`."""
-        return await self._adrive(opening.continued(self, thread, "retry", lambda _engine: {}))
+        return await adrive(await self._aopen(lambda: opening.continued(self, thread, "retry", lambda _engine: {})))
 
     def _resumed(self, thread: str, answers: Any, answer: Any) -> Run:
-        return opening.continued(self, thread, "resume", lambda engine: answers_by_id(engine, answers, answer))
+        return opening.continued(
+            self, thread, "resume", lambda engine: answers_by_id(engine, answers, answer, self.clock)
+        )
 
-    def _drive(self, run: Run) -> RunResult[S]:
-        driver = SyncDriver(run.scope, run.engine.limits)
-        try:
-            status = driver.drive(run.flow())
-        except BaseException as error:
-            run.broke(error)
-            raise
-        return run.ended(status)
-
-    async def _adrive(self, run: Run) -> RunResult[S]:
-        from graphrt._drivers.aio import AioDriver
-
-        driver = AioDriver(run.scope, run.engine.limits)
-        try:
-            status = await driver.drive(run.flow())
-        except BaseException as error:
-            run.broke(error)
-            raise
-        return run.ended(status)
+    async def _aopen(self, make: Callable[[], Run]) -> Run:
+        return await opened(self.store, make)
 
     # -- watching ------------------------------------------------------------------------------------------------
 
@@ -265,31 +278,17 @@ class Runtime(Generic[S]):
 
     def _iterate(self, input: Any, thread: str | None, watch: Watch, *, events: bool) -> Generator[Any, None, None]:
         run = opening.begin(self, input, thread, listen=events, watch=watch)
-        driver = SyncDriver(run.scope, run.engine.limits)
-        try:
-            status = yield from driver.iterate(run.flow(), entries=events)
-        except BaseException as error:
-            run.broke(error)
-            raise
-        run.ended(status)
+        yield from iterate(run, entries=events)
 
     async def _aiterate(
         self, input: Any, thread: str | None, watch: Watch, *, events: bool
     ) -> AsyncGenerator[Any, None]:
         from contextlib import aclosing
 
-        from graphrt._drivers.aio import AioDriver
-
-        run = opening.begin(self, input, thread, listen=events, watch=watch)
-        driver = AioDriver(run.scope, run.engine.limits)
-        try:
-            async with aclosing(driver.iterate(run.flow(), entries=events)) as items:
-                async for item in items:
-                    yield item
-        except BaseException as error:
-            run.broke(error)
-            raise
-        run.ended(driver.status)
+        run = await self._aopen(lambda: opening.begin(self, input, thread, listen=events, watch=watch))
+        async with aclosing(aiterate(run, entries=events)) as items:
+            async for item in items:
+                yield item
 
     def _iterate_live(
         self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]
@@ -307,53 +306,11 @@ class Runtime(Generic[S]):
         from graphrt._drivers.aio import AioDriver
         from graphrt._drivers.live import aiterate_live
 
-        run = opening.begin(self, input, thread, listen="events" in wanted, watch=watch)
+        run = await self._aopen(lambda: opening.begin(self, input, thread, listen="events" in wanted, watch=watch))
         items = aiterate_live(run, lambda watcher: AioDriver(run.scope, run.engine.limits, watcher))
         async with aclosing(items):
             async for item in items:
                 yield item
-
-    # -- threads -------------------------------------------------------------------------------------------------
-
-    def state(self, thread: str) -> Snapshot[S]:
-        """The thread as it stands: last committed state, what is next, open interrupts, status.
-
-        Raises:
-            InputError: There is no store, or no such thread.
-        """
-        return Snapshot(self._store().get(thread))
-
-    async def astate(self, thread: str) -> Snapshot[S]:
-        """The thread as it stands; see `state`."""
-        return self.state(thread)
-
-    def threads(self) -> tuple[Snapshot[S], ...]:
-        """All threads of the store, in the order in which they were made."""
-        return tuple(Snapshot[S](thread) for thread in self._store().threads() if thread.engine is not None)
-
-    def delete_thread(self, thread: str) -> None:
-        """Forget the thread; a ConflictError if it is being driven."""
-        self._store().delete(thread)
-
-    def cancel(self, thread: str) -> bool:
-        """Ask the run that drives *thread* to halt: its caller gets `cancelled`. False if nothing drives it here."""
-        control = self._active.get(thread)
-        if control is not None:
-            control.cancel("cancel() was called")
-        return control is not None
-
-    async def acancel(self, thread: str) -> bool:
-        """Ask the run that drives *thread* to halt; see `cancel`."""
-        return self.cancel(thread)
-
-    def _store(self) -> MemoryStore:
-        if self.store is None:
-            raise InputError(
-                "This runtime has no store, and so no threads.",
-                code="thread-without-store",
-                fix='Make it with one: Runtime(graph, store="memory:").',
-            )
-        return self.store
 
     # -- the runtime itself --------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import pydantic
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, Interrupt, NodeError, Send
+from graphrt._engine.evolve import with_untracked
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Asked, Failed, OpenInterrupt
 from graphrt._flows.verbs import Decision, drive
@@ -203,8 +204,7 @@ class Untracked(TypedDict, total=False):
     gone: Annotated[int, untracked]
 
 
-def test_a_kept_engine_resets_what_is_never_stored() -> None:
+def test_values_that_come_from_a_store_have_defaults_for_what_is_never_stored() -> None:
     run = engine("a", [(START, "a")], given={"kept": 1, "cache": [1], "gone": 2}, state=Untracked)
-    run.keep()
 
-    assert run.values == {"kept": 1, "cache": []}
+    assert with_untracked(run, dict(run.values)) == {"kept": 1, "cache": []}

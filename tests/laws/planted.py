@@ -158,7 +158,7 @@ GENERAL = [
     ),
     Bug("a fired join starves", "_engine.joins:JoinState.starved", "and not self.fired", "", "joins"),
     Bug("one visit more", "_engine.bounds:rest", ">= limits[item[0].index]", "> limits[item[0].index]", "reference"),
-    Bug("visits of tasks", "_engine.engine:Engine.begin", "seen.add(node.index)", "pass", "reference"),
+    Bug("visits of tasks", "_engine.engine:Engine.open", "seen.add(node.index)", "pass", "reference"),
     Bug(
         "one superstep more",
         "_engine.bounds:check_limits",

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, final
 
-from graphrt import events
 from graphrt._drivers.crew import MOST_HELPERS, Ended, Escaped
 from graphrt._drivers.invoke import ainvoke, invoke
 from graphrt._drivers.scope import Scope, monotonic
@@ -130,7 +129,7 @@ class AioCrew:
             self._post(key, reply)
             return
         task = key[0]
-        self._scope.write([(task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.name))])
+        self._scope.dropped(task)
         self._launch()
 
     def _expire(self, key: tuple[Task, int]) -> None:
@@ -152,7 +151,7 @@ class AioCrew:
         self._ended.append((*key, reply))
         if reply.__class__ not in ODD:
             self._launch()
-        if reply.__class__ in ODD or not self._flying:
+        if reply.__class__ in ODD or not self._flying or self._scope.eager:
             self.ring()
 
     def ring(self) -> None:
@@ -176,14 +175,19 @@ class AioCrew:
             self._bell = None
 
     async def collect(self) -> list[Ended]:
-        """Wait until all started tasks have ended, one failed, or the run is to halt."""
+        """Wait until all started tasks have ended, one failed, or the run is to halt.
+
+        An eager run waits for the first that ends; others that ended meanwhile come along.
+        """
         control = self._scope.control
+        eager = self._scope.eager
         control.on_halt.append(self._ring_from_anywhere)
         self._launch()
         try:
             while (
                 (self._flying or self._timers or self._waiting)
                 and control.halt is None
+                and not (eager and self._ended)
                 and not any(one[2].__class__ in ODD for one in self._ended)
             ):
                 await self._wait()

@@ -13,11 +13,12 @@ from typing import Any, final
 from graphrt._drivers.acrew import AioCrew
 from graphrt._drivers.crew import Crew, Ended
 from graphrt._drivers.invoke import afinish, ainvoke, failed, invoke
+from graphrt._drivers.patience import unhurried
 from graphrt._drivers.scope import Scope, monotonic
 from graphrt._drivers.sync import _SHOWN, SyncDriver, Watcher
 from graphrt._engine.task import STOPPED, Failed, Task
 from graphrt._engine.trace import Step
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Time
 from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC
 from graphrt.limits import Limits
 
@@ -91,7 +92,7 @@ class AioDriver:
                     elif kind is Publish:
                         yield effect.mode, effect.item
                     elif kind is Record:
-                        for entry in self.scope.write(effect.logged):
+                        for entry in await unhurried(self.scope, self.scope.written, effect):
                             if entries:
                                 yield "events", entry
                     elif kind is Task:
@@ -140,10 +141,19 @@ class AioDriver:
                     self.watcher(effect.mode, effect.item)
                 return None
             case Record():
-                self._written(effect)
+                if effect.last and self._acrew is not None:
+                    await asyncio.sleep(0)  # what came too late is heard of before the run is over
+                for entry in await unhurried(self.scope, self.scope.written, effect):
+                    if self.watcher is not None:
+                        self.watcher("events", entry)
+                return None
+            case Stage():
+                await unhurried(self.scope, self.scope.keep, effect.staged)
                 return None
             case Now():
                 return monotonic()
+            case Time():
+                return self.scope.clock()
             case Await():
                 return await afinish(effect.coroutine)
             case Sleep():
@@ -241,11 +251,6 @@ class AioDriver:
                 await asyncio.wait([woken], timeout=seconds)
         finally:
             control.on_halt.remove(halt)
-
-    def _written(self, effect: Record) -> None:
-        for entry in self.scope.write(effect.logged):
-            if self.watcher is not None:
-                self.watcher("events", entry)
 
     def _the_crew(self) -> Crew:
         if self._crew is None:

@@ -5,13 +5,15 @@ It reads the task and the run's scope. Questions and effects are kept on the tas
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 import typing_extensions as te
 
+from graphrt._drivers.once import EffectKind, perform
 from graphrt._drivers.scope import Scope
+from graphrt._engine.outcome import answer_type as described_answer
+from graphrt._engine.stored import check_storable
 from graphrt._engine.task import RUNNING, OpenInterrupt, Task
 from graphrt._plan.fields import own
 from graphrt.errors import InputError, NodeError, ReplayDivergedError
@@ -162,7 +164,14 @@ class Context(Generic[D]):
 
     # -- what a node asks for ------------------------------------------------------------------------------------
 
-    def interrupt(self, payload: Any = None, *, key: str | None = None) -> Any:
+    def interrupt(
+        self,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        answer_type: Any = None,
+        expires_s: float | None = None,
+    ) -> Any:
         """Pause, ask the outside, and return the answer once there is one.
 
         The node runs again from its start when it is resumed, and gets the answer here. A plain call, in sync and
@@ -171,19 +180,25 @@ class Context(Generic[D]):
         Args:
             payload: What is asked.
             key: Names the question where the order of calls may change; by default their ordinal does.
+            answer_type: What the answer must be, for instance `bool`, `Literal["yes", "no"]` or a pydantic model;
+                an answer that does not fit is refused by `resume`. None takes anything.
+            expires_s: Seconds after which no answer is taken any more: `retry` lets the node ask anew then.
 
         Raises:
             ReplayDivergedError: The same question has another payload than before.
         """
         name = f"key={key}" if key is not None else str(self._count("interrupt"))
+        return self._ask(name, payload, answer_type, expires_s)
+
+    def _ask(self, name: str, payload: Any, answer_type: Any = None, expires_s: float | None = None) -> Any:
         task = self._task
-        extra = task.more()
+        engine, extra = task.engine, task.more()
         for question in extra.interrupts:
             if question.key == name and not question.static:
                 if question.payload != payload:
                     raise ReplayDivergedError(
                         f"Node {self.node!r} asked {payload!r} where it asked {question.payload!r} before.",
-                        where=task.engine.where(task),
+                        where=engine.where(task),
                         known=f"interrupt {question.id}",
                         fix="Ask the same on every execution, or name each question with key=.",
                         node=self.node,
@@ -193,34 +208,43 @@ class Context(Generic[D]):
                     return own(question.answer)
                 break
         else:
-            if task.engine.thread is not None:
-                prefix = task.engine.interrupt_prefix(task)
-                extra.interrupts.append(OpenInterrupt(f"{prefix}{name}", name, self.node, own(payload)))
+            if engine.thread is not None:
+                check_storable(engine, task, payload, "asks with a payload")
+                prefix = engine.interrupt_prefix(task)
+                question = OpenInterrupt(f"{prefix}{name}", name, self.node, own(payload))
+                question.answer_type = described_answer(engine, task, answer_type)
+                question.expires_at = None if expires_s is None else self._scope.clock() + expires_s
+                extra.interrupts.append(question)
         self.suspended = True
         raise Suspended(name, payload)
 
     @overload
-    def effect(self, name: str, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Awaitable[T]: ...
+    def effect(
+        self, name: str, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, kind: EffectKind = ...
+    ) -> Awaitable[T]: ...
     @overload
-    def effect(self, name: str, fn: Callable[..., T], *args: Any) -> T: ...
-    def effect(self, name: str, fn: Callable[..., Any], *args: Any) -> Any:
+    def effect(self, name: str, fn: Callable[..., T], *args: Any, kind: EffectKind = ...) -> T: ...
+    def effect(self, name: str, fn: Callable[..., Any], *args: Any, kind: EffectKind = "idempotent") -> Any:
         """Run `fn(*args)` once, keep its result, and return that on every later execution of this task.
 
         The first call of a name in an execution matches the first of the execution before, and so on.
         Awaitable if *fn* is async.
-        """
-        key = f"{name}#{self._count(f'effect {name}')}"
-        results = self._task.more().effects
-        if inspect.iscoroutinefunction(fn):
-            return self._effect_async(key, results, fn, args)
-        if key not in results:
-            results[key] = own(fn(*args))
-        return own(results[key])
 
-    async def _effect_async(self, key: str, results: dict[str, Any], fn: Callable[..., Any], args: Any) -> Any:
-        if key not in results:
-            results[key] = own(await fn(*args))
-        return own(results[key])
+        Args:
+            name: Names the effect inside the task.
+            fn: What is done.
+            args: Its arguments.
+            kind: What may happen if the process dies, or *fn* raises, before the result is stored. "pure" and
+                "idempotent" effects run again (give the world `ctx.idempotency_key`); the result of a pure one is not
+                stored before the task ends. A "once" effect is never repeated silently: that it starts is stored
+                before it runs, and if no result is known the run stops with an interrupt "outcome unknown". Answer it
+                with "run" (do it again), {"result": value} (it has happened, with this result) or "fail".
+
+        Raises:
+            UpdateError: The result cannot be stored.
+            NodeError: The outcome of a "once" effect is unknown, and it is not to be run again.
+        """
+        return perform(self, self._scope, self._task, f"{name}#{self._count(f'effect {name}')}", fn, args, kind)
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run an async function from a sync node and return its result, for instance `ctx.call(ctx.harness.run, q)`.

@@ -1,7 +1,8 @@
 """Worker threads that help the caller with several sync tasks (rule R19), and the tasks it runs on the private loop.
 
 The caller drains a shared queue; helpers join it as they get the interpreter, each waking the next, so that short
-tasks cost no switch of worker threads and blocking ones overlap. Helpers end with the run.
+tasks cost no switch of worker threads and blocking ones overlap. Helpers end with the run. Where outcomes are to be
+stored the moment their tasks end (rule R9), helpers run everything, and the caller is free to store.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
-from graphrt import events
 from graphrt._drivers.ignite import ignite
 from graphrt._drivers.invoke import ainvoke, failed, invoke
 from graphrt._drivers.scope import Scope, monotonic
@@ -106,12 +106,16 @@ class Crew:
             self.queue.append(task)
 
     def collect(self) -> list[Ended]:
-        """Run and wait until all started tasks have ended, one failed, or the run is to halt."""
+        """Run and wait until all started tasks have ended, one failed, or the run is to halt.
+
+        An eager run waits for the first that ends; others that ended meanwhile come along.
+        """
         batch: list[Ended] = []
         control = self.scope.control
+        eager = self.scope.eager
         self.stopping = False
         try:
-            if self.limit is None:
+            if self.limit is None and not eager:
                 self._drain(batch)
             while True:
                 if batch and batch[-1][2].__class__ in _ODD:
@@ -120,16 +124,18 @@ class Crew:
                 if control.halt is not None:
                     self._take(batch)
                     break
-                task = self._pop(caller=True)
+                task = None if eager else self._pop(caller=True)
                 if task is not None:
                     batch.append(self._run(task))
                     continue
                 self.bell.clear()
-                if self._take(batch) or len(batch) >= self.open:
+                if self._take(batch) or len(batch) >= self.open or (eager and batch):
                     break
                 if control.halt is not None:  # set before the bell was cleared: it would not ring again
                     continue
-                if not (self.queue and self._may_run()):
+                if eager and self.queue:
+                    ignite(self)
+                if eager or not (self.queue and self._may_run()):
                     self.bell.wait(self._patience())
                 self._expire()
         except BaseException:
@@ -361,7 +367,7 @@ class Crew:
             if not late:
                 self.bell.set()
             elif self.scope.record is not None and not self.closing:
-                self.scope.record([(task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.name))])
+                self.scope.dropped(task)
 
         threading.Thread(target=work, name=f"graphrt-{task.node.name}", daemon=True).start()
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
+from graphrt._drivers.patience import unhurried
+
 if TYPE_CHECKING:
     from graphrt._drivers.scope import Scope
     from graphrt._flows.effects import Control, Flow
@@ -84,9 +86,10 @@ async def aiterate_live(
 
     async def work() -> None:
         try:
-            run.ended(await driver.drive(run.flow()))
+            status = await driver.drive(run.flow())
+            await unhurried(run.scope, run.ended, status)
         except BaseException as error:  # noqa: BLE001 - the reader raises it
-            run.broke(error)
+            await unhurried(run.scope, run.broke, error)
             loop.call_soon(items.put_nowait, error)  # after what worker threads have put
         else:
             loop.call_soon(items.put_nowait, _END)

@@ -5,13 +5,17 @@ Set up by the runtime, read by drivers and contexts. Nothing of the graph's rule
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from graphrt._engine.log import Logged
-from graphrt._flows.effects import Control
+from graphrt._engine.task import Task
+from graphrt._flows.effects import Control, Record, Staged
+from graphrt.errors import StoreError
+from graphrt.events import OutcomeDropped
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
@@ -20,6 +24,20 @@ if TYPE_CHECKING:
 monotonic = time.monotonic
 _lock = Lock()
 """Guards what is made at first need: rare and short, so that all runs share it."""
+
+
+class Recorder(Protocol):
+    """Writes entries, and returns those that somebody watches."""
+
+    def __call__(
+        self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, release: bool = False
+    ) -> Sequence[Entry]: ...
+
+
+class Stager(Protocol):
+    """Keeps events of the open superstep beside the journal."""
+
+    def __call__(self, staged: Sequence[Staged], *, now: bool = False) -> None: ...
 
 
 @final
@@ -31,13 +49,16 @@ class Scope:
         "_own_loop",
         "_run_id",
         "_seed",
+        "blocking",
         "clock",
         "control",
         "deps",
+        "eager",
         "emit",
         "harness",
         "loop_source",
         "record",
+        "stage",
         "thread",
         "timed",
     )
@@ -66,14 +87,34 @@ class Scope:
         self._own_loop: LoopThread | None = None
         self.emit: Callable[[str, Any], None] | None = None
         """Takes (mode, item) of custom and message streams; None if nobody watches them."""
-        self.record: Callable[[Sequence[Logged]], Sequence[Entry]] | None = None
-        """Writes entries; None if nobody keeps any."""
+        self.record: Recorder | None = None
+        """Writes entries, and what is staged with them; None if nobody keeps any."""
+        self.stage: Stager | None = None
+        """Keeps events of the open superstep; None without a store."""
+        self.blocking: bool = False
+        """Whether `record` and `stage` may wait for a disk or a network."""
+        self.eager: bool = False
+        """Whether an outcome is to be staged the moment its task ends: a store keeps it durably."""
         self.timed: bool = False
         """Whether durations of tasks are wanted."""
 
     def write(self, logged: Sequence[Logged]) -> Sequence[Entry]:
-        """Write what happened as entries, and return them."""
+        """Write what happened as entries, and return those that somebody watches."""
         return self.record(logged) if self.record is not None else ()
+
+    def dropped(self, task: Task) -> None:
+        """Write that an outcome came too late; after the end of the run there is nobody to tell."""
+        with contextlib.suppress(StoreError):
+            self.write([(task.engine.path, OutcomeDropped(task=task.id, node=task.node.name))])
+
+    def written(self, effect: Record) -> Sequence[Entry]:
+        """Perform a Record: as `write`, with what is staged."""
+        return self.record(effect.logged, effect.staged, release=effect.last) if self.record is not None else ()
+
+    def keep(self, staged: Sequence[Staged], *, now: bool = False) -> None:
+        """Keep events of the open superstep; *now* whatever the durability is."""
+        if self.stage is not None:
+            self.stage(staged, now=now)
 
     @property
     def run_id(self) -> str:

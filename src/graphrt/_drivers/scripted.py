@@ -16,7 +16,7 @@ from graphrt._drivers.scope import Scope
 from graphrt._engine.task import Task
 from graphrt._engine.trace import Step
 from graphrt._flows.child import nested
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Time
 
 Choose = Callable[[Sequence[Task]], int]
 
@@ -65,7 +65,7 @@ class ScriptedDriver:
         except StopIteration as stop:
             return stop.value
 
-    def _perform(self, effect: Any) -> Any:
+    def _perform(self, effect: Any) -> Any:  # noqa: C901 - one case for each effect
         match effect:
             case Task():
                 return self._call(effect)
@@ -79,13 +79,17 @@ class ScriptedDriver:
                 self._open.clear()
                 return []
             case Record():
-                self.scope.write(effect.logged)
+                self.scope.written(effect)
+            case Stage():
+                self.scope.keep(effect.staged)
             case Publish():
                 self.published.append((effect.mode, effect.item))
             case Step():
                 self.published.append(effect)
             case Sleep():
                 self._now += effect.seconds
+            case Time():
+                return self.scope.clock()
             case Now():
                 return self._now
             case Await():

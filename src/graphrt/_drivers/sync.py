@@ -11,7 +11,7 @@ from graphrt._drivers.invoke import failed, finish, invoke
 from graphrt._drivers.scope import Scope, monotonic
 from graphrt._engine.task import Task
 from graphrt._engine.trace import Step
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Start, Stop
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Time
 from graphrt.limits import Limits
 
 Watcher = Callable[[str, Any], None]
@@ -80,7 +80,7 @@ class SyncDriver:
                     elif kind is Publish:
                         yield effect.mode, effect.item
                     elif kind is Record:
-                        for entry in self.scope.write(effect.logged):
+                        for entry in self.scope.written(effect):
                             if entries:
                                 yield "events", entry
                     else:
@@ -130,10 +130,15 @@ class SyncDriver:
         if kind is Record:
             self._written(effect)
             return None
+        if kind is Stage:
+            self.scope.keep(effect.staged)
+            return None
         if kind is Stop:
             return self._crew.stop() if self._crew is not None else []
         if kind is Now:
             return monotonic()
+        if kind is Time:
+            return self.scope.clock()
         if kind is Sleep:
             return self._sleep(effect.seconds)
         if kind is Await:
@@ -141,7 +146,7 @@ class SyncDriver:
         raise AssertionError(effect)
 
     def _written(self, effect: Record) -> None:
-        for entry in self.scope.write(effect.logged):
+        for entry in self.scope.written(effect):
             if self.watcher is not None:
                 self.watcher("events", entry)
 

@@ -72,6 +72,7 @@ def rest(engine: Engine) -> None:
     if engine.log is not None:
         for node in tired.values():
             log.fatigued(engine, node)
+        log.routed(engine, "fatigue")
 
 
 def _fatigue(engine: Engine, node: NodePlan) -> NodeFatigueError:

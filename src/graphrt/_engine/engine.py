@@ -6,21 +6,25 @@ simply asks again. The order of a superstep: `begin`, a `report` for each task, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt._engine import bounds, log, outcome, untouched
+from graphrt._engine import bounds, joins, log, outcome, pausing, untouched
 from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
 from graphrt._engine.grow import applied
-from graphrt._engine.joins import JoinState, starved_error
+from graphrt._engine.joins import JoinState
 from graphrt._engine.route import Due, Routed, Router
+from graphrt._engine.stored import check_sends
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
 from graphrt._engine.trace import Tape
-from graphrt._plan.fields import ABSENT, Field, own
+from graphrt._plan.fields import Field
 from graphrt._plan.state import Values
-from graphrt._plan.tables import Plan
+from graphrt._plan.tables import NodePlan, Plan
 from graphrt.events import Usage
 from graphrt.limits import Limits
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
 
 _NO_LIMIT: Final = 1 << 62
 _NO_VIEW: Final = object()
@@ -30,57 +34,35 @@ _NO_VIEW: Final = object()
 class Engine:
     """One run of one plan: values, open superstep, joins, counters."""
 
+    # fmt: off
     __slots__ = (
-        "asked",
-        "call",
-        "check_state",
-        "depth",
-        "due",
-        "entering",
-        "ephemeral",
-        "fast",
-        "fields",
-        "guard",
-        "joins",
-        "limits",
-        "log",
-        "make_view",
-        "max_steps",
-        "path",
-        "plan",
-        "run_id",
-        "sizes",
-        "steps",
-        "superstep",
-        "tape",
-        "tasks",
-        "thread",
-        "trail",
-        "trail_last",
-        "usage",
-        "values",
-        "view",
-        "visit_limits",
-        "visits",
-        "watched",
-        "writable",
+        "aliases", "asked", "batches", "call", "check_state", "codec", "depth", "dirty", "due", "entering", "ephemeral", "fast",
+        "fields", "guard", "joins", "limits", "log", "make_view", "max_steps", "opened", "path", "plan", "quick",
+        "run_id", "settled", "sizes", "staging", "steps", "superstep", "tape", "tasks", "thread", "trail",
+        "trail_last", "usage", "values", "view", "visit_limits", "visits", "waiting", "watched", "writable",
     )
+    # fmt: on
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one statement for each thing that a run knows
         self, plan: Plan, limits: Limits, *, thread: str | None = None, path: str = "", check_state: bool = False
     ) -> None:
         self.plan: Plan = plan
+        self.aliases: dict[str, NodePlan] = {}
+        """Nodes of an older graph, by name: renamed ones, and stand-ins for those that are gone."""
         self.fields: dict[str, Field] = plan.state.fields
         self.writable: dict[str, Field] = plan.update.fields
         self.make_view: Callable[[Values], Any] = plan.state.view
-        self.ephemeral: list[Field] = (
-            [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
-        )
+        ephemeral = [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
+        self.ephemeral: list[Field] = ephemeral
         self.thread: str | None = thread
         self.path: str = path
         """Task id of the nested graph's node, with a slash; empty at the top."""
         self.run_id: str | None = None
         self.check_state: bool = check_state
+        self.codec: Codec | None = None
+        """Makes values storable, where entries are bytes."""
+        self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
+        """Takes commits of the fast path that need no events."""
         self.values: Values = {}
         self.sizes: dict[str, int] = {}
         """Length of every container among the values, to find a node that changed one."""
@@ -94,8 +76,12 @@ class Engine:
         self.visits: list[int] = []
         self.joins: list[JoinState] = [JoinState(join) for join in plan.joins]
         self.due: list[Due] = []
+        self.waiting: list[Due] = []
+        """Due with the next commit beside what it routes to: an edit from outside put them there."""
         self.tasks: list[Task] = []
         """The open superstep."""
+        self.opened: list[Due] = []
+        """What was due when the open superstep was opened."""
         self.entering: bool = False
         """START's router is still to be asked."""
         self.asked: Any = None
@@ -103,6 +89,14 @@ class Engine:
         self.call: Task | None = None
         self.log: list[Any] | None = None
         """Events that became true and were not taken yet; None if nobody listens."""
+        self.staging: bool = False
+        """Whether outcomes of the open superstep are to be kept before it commits."""
+        self.dirty: dict[Task, None] = {}
+        """Tasks of the open superstep with something that is not staged yet."""
+        self.settled: list[Any] = []
+        """Events of a nested graph that are staged, for the parent's journal."""
+        self.batches: int = 0
+        """How often events of a nested graph were staged."""
         self.trail: list[dict[str, Any]] | None = None
         """Updates in commit order, for the parent of a nested graph."""
         self.trail_last: frozenset[str] = frozenset()
@@ -130,11 +124,24 @@ class Engine:
     def watch(self, *, tape: bool) -> None:
         """Keep what a step generator needs, or do not."""
         self.tape = Tape(self) if tape else None
-        self.watched = tape or self.trail is not None
+        self._look()
 
     def leave_trail(self, last: frozenset[str]) -> None:
         """Keep the updates for a parent graph; of the fields *last* only the newest write counts there."""
-        self.trail, self.trail_last, self.watched = [], last, True
+        self.trail, self.trail_last = [], last
+        self._look()
+
+    def listen(self, codec: Codec | None = None, *, staging: bool = False) -> None:
+        """Keep events from now on, for a journal or a sink; *staging* keeps outcomes of an open superstep as well."""
+        self.log, self.codec, self.staging = [], codec, staging
+        self._look()
+        for task in self.tasks:
+            if task.extra is not None and task.extra.child is not None:
+                task.extra.child.listen(codec, staging=staging)
+                task.extra.child.run_id = self.run_id
+
+    def _look(self) -> None:
+        self.watched = self.tape is not None or self.trail is not None or self.log is not None
 
     def follow(self, update: dict[str, Any]) -> None:
         """Add a committed update to the trail. Bounded for a loop that writes last-value fields."""
@@ -154,12 +161,16 @@ class Engine:
         self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
         self.view = self.make_view(values)
         self.steps = 0
-        self.visits = [0] * len(self.plan.nodes)
+        self.visits = [0] * (len(self.plan.nodes) + len(self.aliases))
         for join in self.joins:
             join.arrived, join.fired = set(), False
         start = self.plan.start
         self.due = [Due(start.next)] if start.simple and start.next is not None else []
         self.entering = not self.due
+
+    def forget_view(self) -> None:
+        """Drop the snapshot: the values changed."""
+        self.view = _NO_VIEW
 
     def router(self) -> Router:
         """Asks the routers of the plan."""
@@ -185,15 +196,26 @@ class Engine:
         if self.entering:
             view = self.view = self.take_view()
             self.due = self.router().ask(self.plan.start, view).due()
+            check_sends(self, self.due)
             self.entering = False
+            log.routed(self, "entry")
         if self.due:
             bounds.rest(self)
         due = self.due
         if not due:
             return False
         bounds.check_limits(self, due)
-        view = self.take_view()
-        self.due = []
+        for task in self.open():
+            if task.node.pauses and task.node.policy.interrupt_before:
+                pausing.pause_before(self, task)
+        if self.check_state:
+            self.guard = self.plan.state.own_all(self.values)
+        return True
+
+    def open(self) -> list[Task]:
+        """Open the superstep of what is due: count it and make its tasks. No limit is asked."""
+        due, view = self.due, self.take_view()
+        self.due, self.opened = [], due
         self.superstep += 1
         self.steps += 1
         seen: set[int] = set()
@@ -206,13 +228,9 @@ class Engine:
             task = Task(node, index, superstep, arg, view, self)
             if error is not None:
                 task.more().activation_error = error
-            if node.pauses and node.policy.interrupt_before:
-                outcome.pause_before(self, task)
             tasks.append(task)
         self.tasks = tasks
-        if self.check_state:
-            self.guard = self.plan.state.own_all(self.values)
-        return True
+        return tasks
 
     # -- ending a superstep --------------------------------------------------------------------------------------
 
@@ -259,29 +277,44 @@ class Engine:
         view = self.make_view(values)
         try:
             routed = self.router().follow(tasks, view, asked)
+            check_sends(self, routed.sends)
         except Exception:
             for name, length in grown.items():  # what looked at the longer list keeps it; the state goes back
                 self.values[name] = self.values[name][:length]
             raise
         # Nothing can fail any more: the commit.
-        for join, source in routed.arrivals:
-            if self.joins[join].arrive(source):
-                target = self.joins[join].plan.dst
-                routed.plain[target.index] = target
+        moved = self.arrive(routed)
         self._watch_commit(tasks, folded)
+        self.take(values, (*folded.values, *folded.grown))
+        self.view = view
+        self.due = [*self.waiting, *routed.due()] if self.waiting else routed.due()
+        self.waiting = []
+        self.tasks = []
+        self.guard = None
+        self.dirty.clear()
+        if self.log is not None:
+            log.committed(self, tasks, folded, moved)
+
+    def arrive(self, routed: Routed) -> list[JoinState]:
+        """Count the arrivals of *routed*, and let it lead to the joins that fire; returns the joins that changed."""
+        moved: list[JoinState] = []
+        for join, source in routed.arrivals:
+            state = self.joins[join]
+            if state.arrive(source):
+                routed.plain[state.plan.dst.index] = state.plan.dst
+            if state not in moved:
+                moved.append(state)
+        return moved
+
+    def take(self, values: Values, written: Iterable[str]) -> None:
+        """Take *values* as the committed ones; *written* are the fields that changed."""
         self.values = values
-        for name in (*folded.values, *folded.grown):
+        for name in written:
             value: Any = values.get(name)
             if value.__class__ in CONTAINERS:
                 self.sizes[name] = len(value)
             else:
                 self.sizes.pop(name, None)
-        self.view = view
-        self.due = routed.due()
-        self.tasks = []
-        self.guard = None
-        if self.log is not None:
-            log.committed(self, tasks, folded)
 
     def count(self, task: Task) -> None:
         """Add what the model calls of a committed task used."""
@@ -307,38 +340,24 @@ class Engine:
         Raises:
             StarvedJoinError: A join with starved="error" waits.
         """
-        starved = [join for join in self.joins if join.starved]
-        if not starved:
-            return False
-        bad = [join for join in starved if join.plan.starved == "error"]
-        if bad:
-            raise starved_error(self, bad)
-        routed = Routed()
-        for join in starved:
-            if join.plan.starved == "run":
-                join.fired = True
-                routed.plain[join.plan.dst.index] = join.plan.dst
-        self.due = routed.due()
+        fired = joins.fire_starved(self)
+        if fired:
+            log.routed(self, "starved", fired)
         return bool(self.due)
 
     # -- going on ------------------------------------------------------------------------------------------------
 
     def answer(self, answers: Mapping[str, Any]) -> None:
         """Take answers by interrupt id; tasks whose questions are all answered are due again."""
-        for task in self.tasks:
-            if task.status != PAUSED or task.extra is None:
-                continue
-            for question in task.extra.interrupts:
-                if question.id in answers and not question.answered:
-                    question.answered, question.answer = True, own(answers[question.id])
-            outcome.unpause(task)
+        pausing.answer(self, answers)
+
+    def expire(self, ids: Collection[str]) -> None:
+        """Drop questions that no answer is taken for any more; their tasks run again."""
+        pausing.expire(self, ids)
 
     def take_answers(self) -> bool:
         """Let tasks go on whose questions were answered through the parent graph; True if there are any."""
-        for task in self.tasks:
-            if task.status == PAUSED:
-                outcome.unpause(task)
-        return any(task.status != PAUSED for task in self.tasks)
+        return pausing.take_answers(self)
 
     def retry(self) -> None:
         """Make what is left of the open superstep due: tasks that failed, with all their attempts again."""
@@ -352,23 +371,6 @@ class Engine:
         """Nodes that are due or open, in task order."""
         open_ = tuple(task.node.name for task in self.tasks if task.status not in (DONE, HANDLED))
         return open_ or tuple(item.node.name for item in self.due)
-
-    def keep(self) -> None:
-        """Make ready to be kept: the values are the engine's alone, untracked fields are not kept."""
-        self.view = _NO_VIEW
-        self.values = self.plan.state.own_all(self.values)
-        for name, field in self.fields.items():
-            if field.untracked:
-                value = field.reset()
-                if value is ABSENT:
-                    self.values.pop(name, None)
-                else:
-                    self.values[name] = value
-        self.sizes = {name: len(value) for name, value in self.values.items() if value.__class__ in CONTAINERS}
-        for task in self.tasks:
-            task.state = None
-            if task.extra is not None and task.extra.child is not None:
-                task.extra.child.keep()
 
     def snapshot_for(self, task: Task) -> Any:
         """The state that *task* sees; made again for a re-execution."""

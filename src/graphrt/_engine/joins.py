@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
+from graphrt._engine.route import Routed
 from graphrt._plan.tables import JoinPlan
 from graphrt.errors import StarvedJoinError, names
 
@@ -69,3 +70,22 @@ def starved_error(engine: Engine, joins: Sequence[JoinState]) -> StarvedJoinErro
         node=first.plan.dst.name,
         nodes=tuple(missing),
     )
+
+
+def fire_starved(engine: Engine) -> list[JoinState]:
+    """Nothing is due: the joins that fire with those that arrived, which are due now.
+
+    Raises:
+        StarvedJoinError: A join with starved="error" waits.
+    """
+    starved = [join for join in engine.joins if join.starved]
+    bad = [join for join in starved if join.plan.starved == "error"]
+    if bad:
+        raise starved_error(engine, bad)
+    fired = [join for join in starved if join.plan.starved == "run"]
+    routed = Routed()
+    for join in fired:
+        join.fired = True
+        routed.plain[join.plan.dst.index] = join.plan.dst
+    engine.due = routed.due()
+    return fired

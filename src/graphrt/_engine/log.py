@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphrt import events
-from graphrt._engine.fold import Folded, combined
-from graphrt._engine.task import FAILED, HANDLED, Task
+from graphrt._engine.fold import Folded
+from graphrt._engine.joins import JoinState
+from graphrt._engine.route import Due
+from graphrt._engine.standing import NO_ITEMS, due_parts, join_standings
+from graphrt._engine.stored import tracked
+from graphrt._engine.task import DONE, FAILED, HANDLED, OpenInterrupt, Task
 from graphrt._engine.trace import goto_names
 from graphrt._plan.tables import NodePlan
 
@@ -32,68 +36,148 @@ def take(engine: Engine) -> list[Logged]:
     return logged
 
 
-def committed(engine: Engine, tasks: Sequence[Task], folded: Folded) -> None:
-    """The outcomes of *tasks* and their commit."""
+def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
+    """The outcomes of *tasks* and their commit; *moved* are the joins that it changed."""
     for task in tasks:
         outcome(engine, task)
     wrote = {*folded.values, *folded.grown}
+    names, sends, errors = due_parts(engine.due)
     note(
         engine,
         events.SuperstepCommitted(
             superstep=engine.superstep,
             wrote=tuple(name for name in engine.fields if name in wrote),
-            next=tuple(item.node.name for item in engine.due),
+            next=names,
+            sends=sends,
+            errors=errors,
+            joins=join_standings(engine, moved) if moved else (),
         ),
     )
 
 
+def straight(engine: Engine, task: Task, update: dict[str, Any] | None) -> None:
+    """The outcome and the commit of a superstep of the fast path, whose next tasks are in `engine.due`."""
+    log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller looked
+    names, sends, errors = due_parts(engine.due)
+    done = events.TaskSucceeded(
+        task=task.id,
+        node=task.node.name,
+        updates=(tracked(engine, update),) if update else (),
+        usage=task.extra.usage if task.extra else None,
+    )
+    wrote = () if not update else tuple(update) if len(update) == 1 else tuple(n for n in engine.fields if n in update)
+    path = engine.path
+    if task.extra is not None:
+        effects(engine, task)
+    log.append((path, done))
+    log.append(
+        (
+            path,
+            events.SuperstepCommitted(superstep=engine.superstep, wrote=wrote, next=names, sends=sends, errors=errors),
+        )
+    )
+
+
+def routed(engine: Engine, reason: str, moved: Sequence[JoinState] = ()) -> None:
+    """What is due was chosen without a commit."""
+    if engine.log is not None:
+        names, sends, errors = due_parts(engine.due)
+        standings = join_standings(engine, moved)
+        note(
+            engine,
+            events.TasksRouted(reason=reason, next=names, sends=sends, errors=errors, joins=standings),
+        )
+
+
+def effects(engine: Engine, task: Task) -> None:
+    """The retries and effects of *task*."""
+    extra, task_id = task.more(), task.id
+    for attempt, delay_s, error in extra.retries:
+        note(
+            engine,
+            events.TaskRetried(
+                task=task_id,
+                node=task.node.name,
+                attempt=attempt,
+                delay_s=delay_s,
+                error=error_name(error),
+                message=first_line(error),
+                usage=extra.usage,
+            ),
+        )
+    for key in extra.intents:
+        note(engine, events.EffectStarted(task=task_id, key=key))
+    for key, result in extra.effects.items():
+        note(engine, events.EffectRecorded(task=task_id, key=key, result=result))
+
+
 def outcome(engine: Engine, task: Task) -> None:
-    """What *task* came to, its retries and effects before it."""
-    extra, name, task_id = task.extra, task.node.name, task.id
+    """What *task* came to, its retries, effects and the commits of its nested graph before it."""
+    extra = task.extra
     if extra is not None:
-        for attempt, delay_s, error in extra.retries:
-            note(
-                engine,
-                events.TaskRetried(
-                    task=task_id,
-                    node=name,
-                    attempt=attempt,
-                    delay_s=delay_s,
-                    error=type(error).__name__,
-                    message=first_line(error),
-                ),
-            )
+        effects(engine, task)
         extra.retries = []
-        for key, result in extra.effects.items():
-            note(engine, events.EffectRecorded(task=task_id, key=key, result=result))
         child = extra.child
         if child is not None and engine.log is not None:
-            engine.log += take(child)
+            engine.log.extend(child.settled)
+            engine.log.extend(take(child))
+            child.settled = []
+    ended(engine, task)
+
+
+def ended(engine: Engine, task: Task) -> None:
+    """How *task* ended."""
+    extra = task.extra
+    usage = extra.usage if extra else None
     if task.status in (HANDLED, FAILED):
         failure = extra.failure if extra else None
         handler = task.node.on_error
         note(
             engine,
             events.TaskFailed(
-                task=task_id,
-                node=name,
-                error=type(failure).__name__,
+                task=task.id,
+                node=task.node.name,
+                error=error_name(failure),
                 message=first_line(failure),
                 handler=str(handler.name) if handler is not None and task.status == HANDLED else None,
+                exception=failure,
+                usage=usage,
             ),
         )
         return
-    update = combined(engine.fields, task.updates)
+    sends = NO_ITEMS
+    if task.goto is not None:
+        _, sends, _ = due_parts([target for target in task.goto if target.__class__ is Due])
+        if sends:
+            sends = {at: target.arg for at, target in enumerate(task.goto) if target.__class__ is Due}
     note(
         engine,
         events.TaskSucceeded(
-            task=task_id,
-            node=name,
-            update=update,
+            task=task.id,
+            node=task.node.name,
+            updates=tuple(tracked(engine, update) for update in task.updates),
             goto=goto_names(task),
-            usage=extra.usage if extra else None,
+            sends=sends,
+            usage=usage,
         ),
     )
+
+
+def standing(engine: Engine, task: Task) -> list[Logged]:
+    """All that is known of *task* while its superstep is open: what a restart needs to go on with it."""
+    kept, engine.log = engine.log, []
+    if task.extra is not None:
+        effects(engine, task)
+        if any(question.key == "after" for question in task.extra.interrupts):
+            ended(engine, task)  # it ended first, and asked then
+        for question in task.extra.interrupts:
+            question_raised(engine, task, question)
+            if question.answered:
+                note(engine, events.InterruptAnswered(id=question.id, answer=question.answer))
+    if task.status in (DONE, HANDLED):
+        ended(engine, task)
+    found, engine.log = engine.log, kept
+    return found
 
 
 def failures(engine: Engine) -> None:
@@ -109,16 +193,35 @@ def raised(engine: Engine, task: Task) -> None:
     for question in task.open_interrupts():
         if not question.logged:
             question.logged = True
-            note(
-                engine,
-                events.InterruptRaised(id=question.id, task=task.id, node=question.node, payload=question.payload),
-            )
+            question_raised(engine, task, question)
+
+
+def question_raised(engine: Engine, task: Task, question: OpenInterrupt) -> None:
+    """*task* asked *question*."""
+    note(
+        engine,
+        events.InterruptRaised(
+            id=question.id,
+            task=task.id,
+            node=question.node,
+            payload=question.payload,
+            key=question.key,
+            answer_type=question.answer_type,
+            expires_at=question.expires_at,
+            usage=task.extra.usage if task.extra else None,
+        ),
+    )
 
 
 def fatigued(engine: Engine, node: NodePlan) -> None:
     """The on_fatigue route of *node* was taken."""
     route = getattr(node.on_fatigue, "name", "END")
     note(engine, events.NodeFatigued(node=node.name, visits=engine.visits[node.index], route=str(route)))
+
+
+def error_name(error: BaseException | None) -> str:
+    """The name of the error's class, also of one that stands for what was raised before a restart."""
+    return str(getattr(error, "type_name", None) or type(error).__name__)
 
 
 def first_line(error: BaseException | None) -> str:
@@ -128,6 +231,9 @@ def first_line(error: BaseException | None) -> str:
 
 def said(error: BaseException) -> str:
     """The error's text, also of one whose `__str__` is broken."""
+    recorded: str | None = getattr(error, "message", None) if hasattr(error, "type_name") else None
+    if recorded is not None:
+        return recorded
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - user code, while another error is being told

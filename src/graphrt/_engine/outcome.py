@@ -9,7 +9,10 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphrt._codec import NotStorable
 from graphrt._engine import log, retry
+from graphrt._engine.route import Due
+from graphrt._engine.stored import check_storable, stamped
 from graphrt._engine.task import (
     DONE,
     DUE,
@@ -27,7 +30,7 @@ from graphrt._engine.task import (
 )
 from graphrt._plan.state import short
 from graphrt._plan.tables import NodePlan
-from graphrt.commands import Command, Interrupt, Send
+from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import GraphrtError, InputError, NodeError, UpdateError
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     """
     if task.execution != execution or task.status not in (DUE, RUNNING):
         return False
+    if engine.staging:
+        engine.dirty[task] = None
     kind = reply.__class__
     if kind is dict:
         fields = engine.writable
@@ -53,7 +58,10 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
         except Exception:  # noqa: BLE001 - whatever it is, the long way meets it again and names it
             _try(engine, task, reply)
         else:
-            task.updates = (checked,)
+            if engine.codec is not None and not _stamp(engine, task, (checked,)):
+                return True
+            if engine.codec is None:
+                task.updates = (checked,)
             if task.node.pauses:
                 _done(engine, task)
             else:
@@ -65,21 +73,68 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     elif kind is TimedOut:
         _fail(task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
     elif kind is Asked:
-        _pause(engine, task, reply.questions, reply.child)
+        pause(engine, task, reply.questions, reply.child)
     elif kind is Stopped:
         again(task)
     elif kind is Nested:
-        task.updates = reply.updates
-        _done(engine, task)
+        if _stamp(engine, task, reply.updates):
+            _done(engine, task)
     elif kind is Interrupt:
-        asked = [i for i in task.more().interrupts if i.key.startswith("returned")]
-        key = f"returned{len(asked)}"
-        _pause(
-            engine, task, [OpenInterrupt(f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, reply.payload)]
-        )
+        _returned(engine, task, reply)
     else:
         _try(engine, task, reply)
     return True
+
+
+MARKERS = frozenset({Sentinel, Replacement})
+"""Classes of the markers that may stand in an update."""
+
+
+def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
+    """Stage *updates*; False if one cannot be stored, and the task has failed."""
+    try:
+        task.updates = tuple(stamped(engine, task, update) for update in updates)
+    except GraphrtError as error:
+        _fail(task, error, None, at_boundary=True)
+        return False
+    return True
+
+
+def _returned(engine: Engine, task: Task, reply: Interrupt) -> None:
+    """Pause for a returned Interrupt."""
+    asked = [i for i in task.more().interrupts if i.key.startswith("returned")]
+    key = f"returned{len(asked)}"
+    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, reply.payload)
+    question.expires_at = reply.expires_at
+    try:
+        question.answer_type = answer_type(engine, task, reply.answer_type)
+        check_storable(engine, task, reply.payload, "asks with a payload")
+    except GraphrtError as error:
+        _fail(task, error, None, at_boundary=True)
+        return
+    pause(engine, task, [question])
+
+
+def answer_type(engine: Engine, task: Task, annotation: Any) -> Any:
+    """The type that an answer must have, as plain data.
+
+    Raises:
+        InputError: It is none that an answer may be asked to have.
+    """
+    if annotation is None:
+        return None
+    try:
+        return engine.plan.codec.describe(annotation)
+    except NotStorable as error:
+        raise InputError(
+            f"Node {task.node.name!r} asks for an answer of a type that cannot be kept: {error.why}",
+            code="bad-answer-type",
+            where=engine.where(task),
+            fix="Use plain types, Literal, unions and containers of them, or a class that the state declares or that "
+            "graphrt.stores.register_type() was told.",
+            node=task.node.name,
+            boundary=True,
+        ) from error
 
 
 def _try(engine: Engine, task: Task, reply: Any) -> None:
@@ -90,8 +145,11 @@ def _try(engine: Engine, task: Task, reply: Any) -> None:
             goto = reply.goto
             update = reply.update
         if update is not None:
-            task.updates = (_checked(engine, task, update),)
+            task.updates = (stamped(engine, task, _checked(engine, task, update)),)
         task.goto = None if goto is None else engine.router().targets(goto, task.node)
+        for target in task.goto or ():
+            if target.__class__ is Due and target.is_send:
+                check_storable(engine, task, target.arg, "sends a value")
     except GraphrtError as error:
         _fail(task, error, None, at_boundary=True)
         return
@@ -138,12 +196,12 @@ def _done(engine: Engine, task: Task) -> None:
         question = OpenInterrupt(
             f"{engine.interrupt_prefix(task)}after", "after", task.node.name, {"after": task.node.name}, static=True
         )
-        _pause(engine, task, [question])
+        pause(engine, task, [question])
         return
     task.status = DONE
 
 
-def _pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
+def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
     if engine.thread is None:
         error = InputError(
             f"Node {task.node.name!r} asked for an interrupt, but this run has no thread that could wait.",
@@ -160,27 +218,6 @@ def _pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: An
     if child is not None:
         extra.child = child
     task.status = PAUSED
-
-
-def pause_before(engine: Engine, task: Task) -> None:
-    """Ask before *task* may start: the node has interrupt_before."""
-    node = task.node.name
-    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, static=True)
-    _pause(engine, task, [question])
-
-
-def unpause(task: Task) -> None:
-    """Let a paused task go on, if all its questions are answered."""
-    extra = task.more()
-    if extra.child is not None:
-        if extra.child.take_answers():
-            extra.interrupts = [question for question in extra.interrupts if not question.answered]
-            again(task)
-    elif all(question.answered for question in extra.interrupts):
-        if extra.interrupts[-1].key == "after":
-            task.status = DONE
-        else:
-            again(task)
 
 
 def again(task: Task) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from graphrt._engine import log
 from graphrt._engine.fold import CONTAINERS, Prefix
 from graphrt._engine.ownership import SOLE, getrefcount
 from graphrt._engine.route import Due, Routed
+from graphrt._engine.stored import stamped
 from graphrt._engine.task import DONE, DUE, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 def straight(engine: Engine) -> Task | None:
     """The one plain task that is due, counted and ready to call; None if this is not the fast path's shape."""
     due = engine.due
-    if len(due) != 1 or not engine.fast or engine.log is not None or engine.tasks:
+    if len(due) != 1 or not engine.fast or engine.tasks:
         return None
     node, _, error, is_send = due[0]
     if is_send or error is not None or not node.straight:
@@ -64,7 +66,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     if reply.__class__ is dict:
         call.state = None  # our own view must not count as another owner
         if engine.watched:
-            checked, undo = {}, {}
+            checked = {}
+        taping = engine.tape is not None
         fields = engine.writable
         try:
             for name in reply:
@@ -75,7 +78,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                 kind = field.kind
                 if checked is not None:
                     checked[name] = value
-                    undo[name] = _before(values, name, kind)
+                    if taping:
+                        undo[name] = _before(values, name, kind)
                 if kind == LAST:
                     out[name] = value
                 elif kind == ADD:
@@ -92,6 +96,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                     out[name] = field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
                 if field.boxed:
                     boxed = True
+            if checked and engine.codec is not None:
+                checked = stamped(engine, call, checked)
         except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and names it
             _leave(engine, call)
             return None
@@ -129,13 +135,16 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         return None
 
     # Nothing can fail any more: commit.
-    if engine.watched:
-        _note(engine, call, checked, undo)
-    if call.extra is not None:
-        engine.count(call)
     if boxed:
         _measure(sizes, out, grown)
     engine.values = new
+    if engine.watched:
+        if engine.quick is not None and routed is None and call.extra is None:
+            engine.quick(call, checked, target)
+        else:
+            _note(engine, call, checked, undo, [Due(target)] if target is not None else routed.due() if routed else [])
+    if call.extra is not None:
+        engine.count(call)
     if target is not None:
         at = target.index
         visits = engine.visits[at]
@@ -177,10 +186,15 @@ def _leave(engine: Engine, call: Task) -> None:
     engine.tasks = [call]
 
 
-def _note(engine: Engine, call: Task, checked: dict[str, Any] | None, undo: dict[str, Any]) -> None:
-    """Tell the parent's trail and the tape what this superstep did."""
+def _note(engine: Engine, call: Task, checked: dict[str, Any] | None, undo: dict[str, Any], due: list[Due]) -> None:
+    """Tell the parent's trail, the tape and the log what this superstep did, and what is *due* after it."""
     if checked:
         engine.follow(checked)
+    if engine.log is not None:
+        call.superstep = engine.superstep
+        engine.due = due
+        log.straight(engine, call, checked)
+        engine.due = []
     if engine.tape is not None:
         call.state = None
         call.status = DONE
@@ -188,7 +202,7 @@ def _note(engine: Engine, call: Task, checked: dict[str, Any] | None, undo: dict
         plain = call.plain != 0
         engine.tape.record(call, undo, plain=plain)
         if plain:  # the object is used again
-            call.status = DUE
+            call.status, call.updates = DUE, ()
 
 
 def _before(values: dict[str, Any], name: str, kind: int) -> Any:

@@ -23,7 +23,7 @@ it waits for answers; it failed for good."""
 class OpenInterrupt:
     """A question that a task asked; it stands until it is answered."""
 
-    __slots__ = ("answer", "answered", "id", "key", "logged", "node", "payload", "static")
+    __slots__ = ("answer", "answer_type", "answered", "expires_at", "id", "key", "logged", "node", "payload", "static")
 
     def __init__(self, id: str, key: str, node: str, payload: Any, *, static: bool = False) -> None:
         self.id: str = id
@@ -33,6 +33,10 @@ class OpenInterrupt:
         self.payload: Any = payload
         self.static: bool = static
         """Asked by interrupt_before or interrupt_after: any answer lets the task go on."""
+        self.answer_type: Any = None
+        """What the answer must be, as the codec describes types; None if anything will do."""
+        self.expires_at: float | None = None
+        """Seconds since the epoch; None if it waits for ever."""
         self.answered: bool = False
         self.answer: Any = None
         self.logged: bool = False
@@ -49,6 +53,7 @@ class Extra:
         "delay_s",
         "effects",
         "failure",
+        "intents",
         "interrupts",
         "retries",
         "usage",
@@ -61,6 +66,8 @@ class Extra:
         """The failure is graphrt's own word about the task, to be raised as it is."""
         self.interrupts: list[OpenInterrupt] = []
         self.effects: dict[str, Any] = {}
+        self.intents: list[str] = []
+        """Keys of effects of the class `once` that were started."""
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
         self.retries: list[tuple[int, float, BaseException]] = []
@@ -131,6 +138,15 @@ class Task:
     def open_interrupts(self) -> list[OpenInterrupt]:
         """Questions without an answer, in the order asked."""
         return [i for i in self.extra.interrupts if not i.answered] if self.extra else []
+
+
+class Recalled(Exception):  # noqa: N818 - stands for what was raised before a restart
+    """An error of which an entry tells the name and the first line."""
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(message)
+        self.type_name = type_name
+        self.message = message
 
 
 @final

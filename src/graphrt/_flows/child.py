@@ -56,6 +56,19 @@ def nested(task: Task, control: Control) -> Flow:
         return Failed(error, at_boundary=True)
 
 
+def child_again(task: Task) -> Engine:
+    """The engine of the nested graph of *task* as it stood before its first superstep.
+
+    Raises:
+        GraphrtError: The graph's input cannot be made any more: what maps it has changed.
+    """
+    plan = task.node.child
+    assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
+    parent: Engine = task.engine
+    parent.snapshot_for(task)
+    return _begin(task, parent, plan, _limits(plan, task))
+
+
 def _limits(plan: Plan, task: Task) -> Limits:
     if task.timeout_s is None:
         return plan.limits
@@ -82,7 +95,8 @@ def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
     engine.depth = parent.depth + 1
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))
-    engine.log = [] if parent.log is not None else None
+    if parent.log is not None:
+        engine.listen(parent.codec, staging=parent.staging)
     shared = {
         name
         for name, field in plan.state.fields.items()

@@ -13,6 +13,9 @@ from typing import Any, TypeAlias, final
 from graphrt._engine.log import Logged
 from graphrt._engine.task import Task
 
+Staged: TypeAlias = tuple[str, list[Logged]]
+"""A key (a task's id, or the path and number of a superstep of a nested graph) and the events that it stands for."""
+
 Flow: TypeAlias = Generator[Any, Any, Any]
 """Yields effects and Tasks, is sent their answers, returns its result."""
 
@@ -78,12 +81,25 @@ class Now:
 
 @final
 class Record:
-    """Write entries; answered with None once they are stored."""
+    """Write entries, and stage what is left of the open superstep; answered with None once they are stored."""
 
-    __slots__ = ("logged",)
+    __slots__ = ("last", "logged", "staged")
 
-    def __init__(self, logged: Sequence[Logged]) -> None:
+    def __init__(self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, last: bool = False) -> None:
         self.logged = logged
+        self.staged = staged
+        self.last = last
+        """Nothing more will be written by this run."""
+
+
+@final
+class Stage:
+    """Keep events of the open superstep beside the journal; answered with None once they are stored."""
+
+    __slots__ = ("staged",)
+
+    def __init__(self, staged: Sequence[Staged]) -> None:
+        self.staged = staged
 
 
 @final
@@ -97,7 +113,14 @@ class Publish:
         self.item = item
 
 
-COLLECT, STOP, NOW = Collect(), Stop(), Now()
+@final
+class Time:
+    """Read the runtime's clock; answered with seconds since the epoch."""
+
+    __slots__ = ()
+
+
+COLLECT, STOP, NOW, TIME = Collect(), Stop(), Now(), Time()
 
 
 @final

@@ -13,8 +13,9 @@ from graphrt import events
 from graphrt._engine import log, outcome, straight
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
-from graphrt._flows.effects import COLLECT, NOW, STOP, Await, Control, Flow, Publish, Record, Sleep, Start
-from graphrt.errors import DeadlineError
+from graphrt._flows.effects import COLLECT, NOW, STOP, TIME, Await, Control, Flow, Publish, Record, Sleep, Stage, Start
+from graphrt.commands import Interrupt
+from graphrt.errors import DeadlineError, StoreError
 
 COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "cancelled", "failed"
 
@@ -52,9 +53,11 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     """
     try:
         status = yield from _drive(engine, control, watch)
+    except StoreError:
+        raise  # what could not be stored did not happen; the store has nothing to say that it could
     except Exception as error:
         log.note(engine, events.RunFailed(error=type(error).__name__, message=log.first_line(error), node=_node(error)))
-        yield from _flush(engine, watch)
+        yield from _flush(engine, watch, last=True)
         raise
     except GeneratorExit:
         raise  # the driver is gone: nothing can be asked any more
@@ -63,7 +66,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         control.cancel(type(error).__name__)  # what still runs sees ctx.cancelled
         yield from _stop(engine)
         log.note(engine, events.RunCancelled(reason=type(error).__name__))
-        yield from _flush(engine, watch)
+        yield from _flush(engine, watch, last=True)
         raise
     if status == CANCELLED:
         log.note(engine, events.RunCancelled(reason=control.halt or "cancelled"))
@@ -71,7 +74,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         log.note(engine, events.RunInterrupted(interrupts=tuple(q.id for q in engine.open_interrupts())))
     else:
         log.note(engine, events.RunCompleted(steps=engine.steps))
-    yield from _flush(engine, watch)
+    yield from _flush(engine, watch, last=True)
     return status
 
 
@@ -80,9 +83,37 @@ def _node(error: Exception) -> str | None:
     return node
 
 
-def _flush(engine: Engine, watch: Watch) -> Flow:
-    if engine.log and watch.records:
-        yield Record(log.take(engine))
+def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
+    """Write what became true; with *last* also what is known of the tasks of a superstep that stays open."""
+    if watch.records:
+        if engine.log:
+            yield Record(log.take(engine), _standing(engine) if last and engine.dirty else (), last=last)
+    elif engine.staging:
+        staged = _standing(engine) if last and engine.dirty else []
+        if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):  # its parent tells that it ended
+            logged = log.take(engine)
+            engine.settled += logged
+            staged.append((f"{engine.path}+{engine.batches}", logged))
+            engine.batches += 1
+        if staged:
+            yield Stage(staged)
+
+
+def _standing(engine: Engine) -> list[tuple[str, list[log.Logged]]]:
+    """What is known of the tasks that were not staged yet."""
+    tasks = sorted(engine.dirty, key=_index)
+    engine.dirty.clear()
+    return [(task.id, log.standing(engine, task)) for task in tasks]
+
+
+def _index(task: Task) -> int:
+    return task.index
+
+
+def _stage(engine: Engine) -> Flow:
+    """Stage what became known of tasks, while others of the superstep go on."""
+    if engine.dirty:
+        yield Stage(_standing(engine))
 
 
 def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
@@ -101,6 +132,8 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
             while call is not None:
                 reply = yield call
                 call = advance(engine, reply)
+                if engine.log:
+                    yield from _flush(engine, watch)
                 if watched:
                     if only_steps:
                         yield from engine.tape.take()  # type: ignore[union-attr]  # steps have a tape
@@ -112,6 +145,8 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
             if engine.tasks and call is None:  # the reply was odd: the general path takes it
                 if reply.__class__ is CoroutineType:
                     reply = yield Await(engine.tasks[0], reply)
+                if reply.__class__ is Interrupt:
+                    yield from _date(reply)
                 engine.report(engine.tasks[0], 1, reply)
         elif not engine.begin() and not engine.quiesce():
             return COMPLETED
@@ -170,12 +205,16 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
         reply = yield task
         if reply.__class__ is CoroutineType:
             reply = yield Await(task, reply)
+        if reply.__class__ is Interrupt:
+            yield from _date(reply)
         if by_deadline and reply.__class__ is TimedOut:
             engine.report(task, task.execution, STOPPED)
             raise _deadline(engine)
         engine.report(task, task.execution, reply)
         if reply is STOPPED:
             return
+        if task.status == DUE:
+            yield from _stage(engine)
 
 
 def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
@@ -200,6 +239,8 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
         for task, execution, reply in (yield COLLECT):
             if reply.__class__ is CoroutineType:
                 reply = yield Await(task, reply)
+            if reply.__class__ is Interrupt:
+                yield from _date(reply)
             if reply.__class__ is TimedOut and task.index in timed:
                 reply, late = STOPPED, True
             if not outcome.report(engine, task, execution, reply):
@@ -216,8 +257,16 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
         if failed or late:
             yield from _stop(engine)
             break
+        if left and engine.dirty:
+            yield from _stage(engine)
     if late and engine.failed() is None:
         raise _deadline(engine)
+
+
+def _date(question: Interrupt) -> Flow:
+    """Set when a returned question expires."""
+    if question.expires_s is not None:
+        question.expires_at = (yield TIME) + question.expires_s
 
 
 def _stop(engine: Engine) -> Flow:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-_SCALARS: Final = frozenset({int, str, float, bool, type(None), bytes, complex})
+SCALARS: Final = frozenset({int, str, float, bool, type(None), bytes, complex})
 
 
 def own(value: Any) -> Any:
@@ -17,7 +17,7 @@ def own(value: Any) -> Any:
     Lists, dicts, sets and tuples are copied at every depth, models and dataclass instances deeply. Anything else, and
     whatever cannot be copied (a lock, a client), is kept by reference.
     """
-    if value.__class__ in _SCALARS:
+    if value.__class__ in SCALARS:
         return value
     try:
         return _own(value)
@@ -27,7 +27,7 @@ def own(value: Any) -> Any:
 
 def _own(value: Any) -> Any:
     kind = value.__class__
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return value
     if kind is list:
         return [_own(item) for item in value]

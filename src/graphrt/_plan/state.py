@@ -55,7 +55,7 @@ def explain(error: Exception, name: str) -> str:
 class StateSchema:
     """The fields of a state class, and what is done with all of them at once."""
 
-    __slots__ = ("_also", "cls", "fields", "has_ephemeral", "kind", "problems", "view")
+    __slots__ = ("_also", "cls", "fields", "has_ephemeral", "kind", "problems", "untracked", "view")
 
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None = None) -> None:
         self.cls: Any = typing.get_origin(cls) or cls
@@ -84,6 +84,7 @@ class StateSchema:
         for field in self.fields.values():
             self._require_default(field)
         self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
+        self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
 
     # -- reading the class ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._plan import specs
 from graphrt._plan.cache import DEFAULT_SIZE, NodeCache
@@ -13,6 +13,9 @@ from graphrt._plan.state import StateSchema, Values
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
 from graphrt.limits import Limits
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
 
 CALL_SYNC, CALL_ASYNC, CALL_WITH_CONTEXT = 1, 2, 0
 """How a node is called: `fn(state)`, `await fn(state)`, or by the driver's long way (context, timeout, child)."""
@@ -136,6 +139,7 @@ class Plan:
     """A whole graph, frozen: what the engine, the drivers and the renderers read."""
 
     __slots__ = (
+        "_codec",
         "_ends",
         "_node_specs",
         "_visit_limits",
@@ -164,6 +168,7 @@ class Plan:
         self._node_specs: list[NodeSpec] = []
         self._ends: set[int] = set()
         self._visit_limits: tuple[int, list[int]] | None = None
+        self._codec: Codec | None = None
         self._build()
         self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
 
@@ -238,6 +243,22 @@ class Plan:
             limits = [general if m == "graph" else unlimited if m is None else int(m) for m in mine]
             self._visit_limits = known = (general, limits)
         return known[1]
+
+    @property
+    def codec(self) -> Codec:
+        """Makes values of this graph storable; made at first need."""
+        if self._codec is None:
+            from graphrt._codec import Codec
+
+            self._codec = Codec(self._types())
+        return self._codec
+
+    def _types(self) -> list[Any]:
+        types: list[Any] = [self.state.cls, self.update.cls, self.spec.input, self.spec.output]
+        for node in self.nodes:
+            if node.child is not None:
+                types += node.child._types()
+        return [cls for cls in types if cls is not None]
 
     def spec_hint(self, index: int) -> Any:
         """The return annotation of the node, UNRESOLVED if unknown."""

@@ -1,19 +1,19 @@
-"""What a caller passes to the Runtime's verbs, checked: limits, stream modes, answers. Nothing is run here."""
+"""What a caller passes to the Runtime, checked: store, durability, limits, stream modes. Nothing is run here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import typing_extensions as te
 
-from graphrt._engine.engine import Engine
-from graphrt._plan.fields import is_mapping
-from graphrt.commands import UNSET
+from graphrt._journal.modes import DURABILITIES, Durability
 from graphrt.errors import InputError, names
 from graphrt.events import Entry
 from graphrt.limits import Limits
-from graphrt.stores import MemoryStore, open_store
+from graphrt.migrations import Migration
+from graphrt.stores import Store, open_store
+from graphrt.stores.protocol import METHODS
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
@@ -24,7 +24,11 @@ LIVE = frozenset({"custom", "messages"})
 class RuntimeOptions(te.TypedDict, total=False):
     """The keyword arguments of `Runtime`; `CompiledGraph.run` takes them too."""
 
-    store: MemoryStore | str | None
+    store: Store | str | None
+    durability: Durability
+    chain: bool | None
+    lease_s: float
+    migrations: Sequence[Migration]
     harness: Any
     deps: Any
     limits: Limits | None
@@ -42,18 +46,44 @@ def new_id() -> str:
     return uuid4().hex
 
 
-def opened_store(store: Any) -> MemoryStore | None:
+def opened_store(store: Any) -> Store | None:
     """The store that *store* is, or names by its URL."""
     if isinstance(store, str):
         return open_store(store)
-    if store is not None and not hasattr(store, "claim"):
+    missing = [name for name in METHODS if store is not None and not hasattr(store, name)]
+    if missing:
         raise InputError(
             f"store= must be a store or a URL, not a {type(store).__name__}.",
             code="unknown-store",
-            fix='Use store="memory:", or open_store(...).',
+            known=f"it has no {names(missing, most=3)}",
+            fix='Use store="sqlite:///runs.db", store="memory:", or open_store(...).',
         )
-    opened: MemoryStore | None = store
+    opened: Store | None = store
     return opened
+
+
+def checked_durability(durability: Any) -> Durability:
+    """*durability*, if there is such a one."""
+    if durability not in DURABILITIES:
+        raise InputError(
+            f"There is no durability {durability!r}.",
+            code="bad-durability",
+            known=names(DURABILITIES),
+            fix="Use 'sync' unless losing the last entries in a crash is worth the time.",
+        )
+    chosen: Durability = durability
+    return chosen
+
+
+def checked_lease(lease_s: Any) -> float:
+    """*lease_s*, if it is a number of seconds above 0."""
+    if isinstance(lease_s, bool) or not isinstance(lease_s, (int, float)) or not 0 < lease_s < 86_400 * 365:
+        raise InputError(
+            f"lease_s= must be a number of seconds above 0, not {lease_s!r}.",
+            code="bad-lease",
+            fix="Pass seconds: how long a thread stays taken when its owner cannot be asked.",
+        )
+    return float(lease_s)
 
 
 def checked(limits: Any) -> Limits:
@@ -78,37 +108,3 @@ def stream_modes(modes: Iterable[str] | str) -> frozenset[str]:
             fix="Choose one or several of the known modes.",
         )
     return frozenset(wanted)
-
-
-def answers_by_id(engine: Engine, answers: Any, answer: Any) -> Mapping[str, Any]:
-    """The answers by interrupt id."""
-    questions = engine.open_interrupts()
-    where = engine.where()
-    known = "; ".join(f"{q.id} asked by {q.node!r}: {q.payload!r}" for q in questions)
-    if answer is not UNSET or not is_mapping(answers):
-        single = answer if answer is not UNSET else answers
-        if single is UNSET:
-            raise InputError(
-                "resume() was given no answer.", code="no-answer", where=where, known=known, fix="Pass answers."
-            )
-        if len(questions) != 1:
-            raise InputError(
-                f"One answer was given, but {len(questions)} interrupts are open.",
-                code="ambiguous-answer",
-                where=where,
-                known=known,
-                fix="Pass a mapping of interrupt id to answer.",
-            )
-        return {questions[0].id: single}
-    unknown = [id_ for id_ in answers if id_ not in {q.id for q in questions}]
-    if unknown:
-        raise InputError(
-            f"No open interrupt has the id {unknown[0]!r}.",
-            code="unknown-interrupt",
-            where=where,
-            known=known,
-            fix="Use the ids of result.interrupts; to give a mapping as the only answer, use answer=.",
-        )
-    if not answers:
-        raise InputError("resume() was given no answer.", code="no-answer", where=where, known=known, fix="Pass one.")
-    return dict(answers)

@@ -1,16 +1,18 @@
-"""How a run ended, and how a thread stands: what the Runtime's verbs give back. Values only."""
+"""How a run ended, and how a thread stood: what the Runtime's verbs give back. Values only."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 
 from graphrt import events
 from graphrt._engine.task import OpenInterrupt
 from graphrt._plan.fields import own
-from graphrt.stores import Status, Thread
+from graphrt.stores.protocol import Head, Status
 
 if TYPE_CHECKING:
-    from graphrt._runs.opening import Run
+    from graphrt._journal.reader import Fold
+    from graphrt._runs.flight import Run
 
 S = TypeVar("S")
 
@@ -19,13 +21,17 @@ S = TypeVar("S")
 class InterruptInfo:
     """An open question of a paused thread."""
 
-    __slots__ = ("id", "node", "payload")
+    __slots__ = ("answer_type", "expires_at", "id", "node", "payload")
 
     def __init__(self, question: OpenInterrupt) -> None:
         self.id: str = question.id
         """Derived and stable; what `resume` takes as a key."""
         self.node: str = question.node
         self.payload: Any = own(question.payload)
+        self.answer_type: Any = own(question.answer_type)
+        """What the answer must be, as plain data; None if anything will do."""
+        self.expires_at: float | None = question.expires_at
+        """Seconds since the epoch after which no answer is taken; None if it waits for ever."""
 
     def __repr__(self) -> str:
         return f"InterruptInfo(id={self.id!r}, node={self.node!r}, payload={self.payload!r})"
@@ -77,24 +83,64 @@ class RunResult(Generic[S]):
 
 @final
 class Snapshot(Generic[S]):
-    """A thread as it stands between supersteps."""
+    """A thread as it stood between two supersteps, after one of its entries."""
 
-    __slots__ = ("interrupts", "next", "seq", "status", "thread", "values")
+    __slots__ = ("_make", "_values", "at", "interrupts", "next", "run_id", "seq", "status", "step", "thread", "usage")
 
-    def __init__(self, thread: Thread) -> None:
-        engine = thread.engine
-        assert engine is not None  # noqa: S101 - a thread without one is not shown
-        self.thread: str = thread.id
-        self.status: Status = thread.status
-        self.values: S = engine.make_view(engine.plan.state.own_all(engine.values))
-        """The last committed state; a copy."""
+    def __init__(
+        self, fold: Fold, *, seq: int, at: float, status: Status, values: Callable[[], S] | None = None
+    ) -> None:
+        engine = fold.engine
+        self.thread: str = fold.reader.thread
+        self.status: Status = status
         self.next: tuple[str, ...] = engine.pending()
         """Nodes that run next, in task order."""
         self.interrupts: tuple[InterruptInfo, ...] = tuple(
             InterruptInfo(question) for question in engine.open_interrupts()
         )
-        self.seq: int = thread.journal.seq
-        """Number of the thread's last journal entry."""
+        self.seq: int = seq
+        """Number of the journal entry that it is after: `fork(at=)` and `state(at=)` take it."""
+        self.at: float = at
+        """When that entry was written, in seconds since the epoch."""
+        self.step: int = engine.superstep
+        """Number of the last superstep, 0 before the first."""
+        self.run_id: str = fold.run
+        self.usage: events.Usage = engine.usage or events.Usage()
+        """What the model calls of committed tasks of that run used."""
+        self._make: Callable[[], S] | None = values
+        self._values: Any = None if values is not None else engine.make_view(engine.values)
+
+    @property
+    def values(self) -> S:
+        """The last committed state; a copy. In a history it is read from the store when it is asked for."""
+        if self._make is not None:
+            self._values, self._make = self._make(), None
+        found: S = self._values
+        return found
 
     def __repr__(self) -> str:
-        return f"Snapshot({self.thread!r}, status={self.status!r}, next={self.next!r}, values={self.values!r})"
+        return f"Snapshot({self.thread!r}, seq={self.seq}, status={self.status!r}, next={self.next!r})"
+
+
+@final
+class ThreadInfo:
+    """A thread in a listing: what is known of it without reading its journal."""
+
+    __slots__ = ("created_at", "graph", "owned", "seq", "status", "thread", "updated_at")
+
+    def __init__(self, head: Head) -> None:
+        self.thread: str = head.thread
+        self.status: Status = head.status
+        self.seq: int = head.seq
+        """Number of its last journal entry."""
+        self.graph: str = head.graph
+        """Name of its graph."""
+        self.created_at: float = head.created_at
+        """Seconds since the epoch."""
+        self.updated_at: float = head.updated_at
+        """Seconds since the epoch."""
+        self.owned: bool = head.owned
+        """Whether a living run drives it now."""
+
+    def __repr__(self) -> str:
+        return f"ThreadInfo({self.thread!r}, status={self.status!r}, seq={self.seq})"

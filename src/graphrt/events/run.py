@@ -1,20 +1,19 @@
-"""What can be true: frozen values in the past tense, and the journal entry that carries one.
-
-Events, `Usage` and `Entry` live here, and how they become plain JSON-ready data. What follows from an event
-does not (that is the engine's), and neither does where entries are kept (that is the stores').
-"""
+"""What can be true of a run: its beginning and end, its tasks, interrupts, effects and commits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphrt.events.thread import JoinStanding
+from graphrt.events.usage import Usage
 
 __all__ = [
     "EffectRecorded",
-    "Entry",
-    "Event",
+    "EffectStarted",
     "InterruptAnswered",
+    "InterruptExpired",
     "InterruptRaised",
     "NodeFatigued",
     "OutcomeDropped",
@@ -28,40 +27,7 @@ __all__ = [
     "TaskFailed",
     "TaskRetried",
     "TaskSucceeded",
-    "Usage",
-    "event_kind",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What model calls used. Tokens are counts; `cost_usd` is None where no price is known."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    """Part of `input_tokens` that the provider read from its cache."""
-    reasoning_tokens: int = 0
-    """Part of `output_tokens` that the model spent on thinking."""
-    calls: int = 0
-    """Model calls, those without a reported usage included."""
-    cost_usd: float | None = None
-
-    @property
-    def total_tokens(self) -> int:
-        """Input and output tokens together."""
-        return self.input_tokens + self.output_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            calls=self.calls + other.calls,
-            cost_usd=sum(costs) if costs else None,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +39,9 @@ class RunStarted:
     thread: str | None
     seed: int
     input: Mapping[str, Any]
+    """Without untracked fields, which are never stored."""
+    fresh: bool = True
+    """Whether *input* is the whole state; else it is an update of the state that the thread had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +62,13 @@ class InterruptAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptExpired:
+    """Nobody answered an interrupt in time, and its thread was retried: the task runs again and may ask anew."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptRaised:
     """A task paused and asked the outside."""
 
@@ -100,6 +76,14 @@ class InterruptRaised:
     task: str
     node: str
     payload: Any
+    key: str = ""
+    """Ordinal or user's key of the question inside its task."""
+    answer_type: Any = None
+    """What the answer must be, as plain data; None if anything will do."""
+    expires_at: float | None = None
+    """Seconds since the epoch after which no answer is taken; None if it waits for ever."""
+    usage: Usage | None = None
+    """What the task's model calls used so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +97,16 @@ class TaskRetried:
     delay_s: float
     error: str
     message: str
+    usage: Usage | None = None
+    """What the task's model calls used so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectStarted:
+    """`ctx.effect` of the class `once` is about to run: without an `EffectRecorded` its outcome is unknown."""
+
+    task: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +124,18 @@ class TaskSucceeded:
 
     task: str
     node: str
-    update: Mapping[str, Any] | None
-    """The validated update: what was checked is what counts."""
-    goto: tuple[str, ...] | None
+    updates: tuple[Mapping[str, Any], ...] = ()
+    """The validated updates, without untracked fields: 0 or 1; of a nested graph one for each of its commits."""
+    goto: tuple[str, ...] | None = None
     """Targets of the task's Command in order, None if the edges of the node apply."""
-    usage: Usage | None
+    sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """Arguments of those targets that are Sends, by their position in *goto*."""
+    usage: Usage | None = None
+
+    @property
+    def update(self) -> Mapping[str, Any] | None:
+        """The only update; None if there is none or a nested graph made several."""
+        return self.updates[0] if len(self.updates) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,9 @@ class TaskFailed:
     error: str
     message: str
     handler: str | None
+    exception: BaseException | None = None
+    """What the node raised: `ctx.error` of the handler."""
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +178,12 @@ class SuperstepCommitted:
     """Fields that the superstep wrote, in schema order."""
     next: tuple[str, ...]
     """Nodes of the next tasks, in task order; a Send appears once for each of its tasks."""
+    sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """Arguments of the next tasks that are Sends, by their position in *next*."""
+    errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
+    """What failed before the next tasks that handle it, by their position in *next*."""
+    joins: tuple[JoinStanding, ...] = ()
+    """Joins whose open generation changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,62 +214,3 @@ class RunCancelled:
     """The run was cancelled from outside; the thread can be retried."""
 
     reason: str
-
-
-Event: TypeAlias = (
-    RunStarted
-    | RunResumed
-    | InterruptAnswered
-    | InterruptRaised
-    | TaskRetried
-    | EffectRecorded
-    | TaskSucceeded
-    | TaskFailed
-    | OutcomeDropped
-    | NodeFatigued
-    | SuperstepCommitted
-    | RunInterrupted
-    | RunCompleted
-    | RunFailed
-    | RunCancelled
-)
-
-
-def event_kind(event: Event) -> str:
-    """The stable name of the event's type, for instance `task-succeeded`."""
-    name = type(event).__name__
-    return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One line of the journal: an event, and when, where and why it became true."""
-
-    seq: int
-    """Position in the thread's journal, from 1, without gaps."""
-    at: float
-    """Seconds since the epoch by the runtime's clock, read once per commit."""
-    run: str
-    cause: int
-    """`seq` of the entry that led to this one, 0 for a first one."""
-    event: Event
-    path: str = field(default="")
-    """Task id of the nested graph's node that the entry belongs to, empty at the top."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The entry as JSON-ready data; values that JSON lacks are shown by their `repr`."""
-        from pydantic_core import to_jsonable_python
-
-        event = self.event
-        body = {f.name: getattr(event, f.name) for f in fields(event)}
-        data: dict[str, Any] = {
-            "seq": self.seq,
-            "at": self.at,
-            "run": self.run,
-            "cause": self.cause,
-            "path": self.path,
-            "event": event_kind(event),
-            **body,
-        }
-        plain: dict[str, Any] = to_jsonable_python(data, fallback=repr)
-        return plain

@@ -1,0 +1,242 @@
+"""Answer types as plain data: a small closed grammar, written by `describe` and read by `adapter`.
+
+    "int"                                       a name from the list below, "none" or "any"
+    {"list": T} {"set": T} {"frozenset": T}     collections
+    {"dict": [K, V]} {"tuple": [T, ...]} {"tuple...": T}
+    {"union": [T, ...]}                         Optional as well
+    {"literal": [value, ...]}                   text, integers, booleans, null; {"enum": [tag, name]}
+    {"class": tag}                              a class that the codec knows
+
+Only the grammar lives here; which classes have tags is the tables' business. Data chooses from lists, and never names code.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import types
+import typing
+import uuid
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Union
+
+import typing_extensions as te
+from pydantic import InstanceOf, TypeAdapter
+
+from graphrt._codec.discovery import ALIASES
+from graphrt._codec.refusal import MAX_DEPTH, DamagedError, NotStorable
+from graphrt._codec.walk import UnknownTagError
+
+if TYPE_CHECKING:
+    from graphrt._codec.tables import Tables
+
+__all__ = ["adapter", "describe"]
+
+_NAMES: Final[dict[str, Any]] = {
+    "none": None,
+    "any": Any,
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "bytes": bytes,
+    "date": dt.date,
+    "datetime": dt.datetime,
+    "time": dt.time,
+    "timedelta": dt.timedelta,
+    "decimal": Decimal,
+    "uuid": uuid.UUID,
+}
+_TYPES: Final[dict[Any, str]] = {annotation: name for name, annotation in _NAMES.items()} | {type(None): "none"}
+_ONE: Final[dict[str, Any]] = {"list": list, "set": set, "frozenset": frozenset}
+_TUPLE: Final[Any] = tuple
+_DICT: Final[Any] = dict
+_UNION: Final[Any] = Union
+_LITERAL: Final[Any] = Literal
+_INSTANCE_OF: Final[Any] = InstanceOf
+_LITERALS: Final = frozenset({Literal, te.Literal})
+
+
+def describe(annotation: Any, tables: Tables, depth: int = 0) -> Any:
+    """*annotation* in the grammar.
+
+    Raises:
+        NotStorable: It is outside the grammar.
+    """
+    if depth > MAX_DEPTH:
+        raise NotStorable(f"is nested more than {MAX_DEPTH} levels deep")
+    annotation = _plain(annotation)
+    if not _is_hashable(annotation):
+        raise NotStorable(f"is {annotation!r}, which is no type")
+    name = _TYPES.get(annotation)
+    if name is not None:
+        return name
+    origin = typing.get_origin(annotation) or annotation
+    args = typing.get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return {"union": [describe(arg, tables, depth + 1) for arg in args]}
+    if origin in _LITERALS:
+        return {"literal": [_describe_literal(value, tables) for value in args]}
+    collection = _describe_collection(annotation, origin, args, tables, depth + 1)
+    if collection is not None:
+        return collection
+    if isinstance(annotation, type):
+        tag = _tag_of(origin, tables)
+        if tag is not None:
+            return {"class": tag}
+    raise NotStorable(f"is the type {_shown(annotation)}, which cannot be an answer type that survives a restart")
+
+
+def _describe_collection(annotation: Any, origin: Any, args: Any, tables: Tables, depth: int) -> Any:
+    if origin is tuple and args[1:] != (Ellipsis,) and annotation is not tuple:
+        return {"tuple": [describe(arg, tables, depth) for arg in args]}
+    if origin is tuple:
+        return {"tuple...": describe(args[0] if args else Any, tables, depth)}
+    if origin is dict:
+        return {"dict": [describe(arg, tables, depth) for arg in args or (Any, Any)]}
+    key = next((key for key, cls in _ONE.items() if origin is cls), None)
+    return None if key is None else {key: describe(args[0] if args else Any, tables, depth)}
+
+
+def _plain(annotation: Any) -> Any:
+    """*annotation* without aliases and NewTypes around it."""
+    for _ in range(MAX_DEPTH):
+        if isinstance(annotation, typing.NewType):
+            annotation = annotation.__supertype__
+        elif isinstance(annotation, ALIASES):
+            try:
+                annotation = annotation.__value__
+            except NameError as error:  # PEP 695: computed when asked for
+                raise NotStorable(f"is the alias {annotation}, in which {error}") from None
+        else:
+            break
+    return annotation
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _tag_of(cls: Any, tables: Tables) -> str | None:
+    return next((tag for tag, entry in tables.classes.items() if entry.cls is cls), None)
+
+
+def _shown(annotation: Any) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+
+
+def _describe_literal(value: Any, tables: Tables) -> Any:
+    if isinstance(value, Enum):
+        tag = _tag_of(type(value), tables)
+        if tag is None:
+            raise NotStorable(
+                f"names a member of {type(value).__qualname__}, which is not known: declare it in the state"
+            )
+        return {"enum": [tag, value.name]}
+    if type(value) in (str, int, bool, type(None)):
+        return value
+    raise NotStorable(f"names the literal {value!r}, which cannot be part of an answer type")
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def adapter(plain: Any, tables: Tables) -> TypeAdapter[Any]:
+    """The adapter for a type in the grammar.
+
+    Raises:
+        DamagedError: It is not in the grammar.
+        UnknownTagError: It names a class that is not known.
+    """
+    return TypeAdapter(_annotation(plain, tables, 0))
+
+
+def _annotation(plain: Any, tables: Tables, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise DamagedError(f"it is nested more than {MAX_DEPTH} levels deep")
+    if type(plain) is str:
+        if plain not in _NAMES:
+            raise DamagedError(f"{plain!r} is no name of an answer type")
+        return _NAMES[plain]
+    kind, inner = _item(plain)
+    return _collection(kind, inner, tables, depth)
+
+
+def _item(plain: Any) -> tuple[Any, Any]:
+    items = list(_mapping(plain).items())
+    if len(items) != 1:
+        raise DamagedError("it is no answer type")
+    return items[0]
+
+
+def _mapping(plain: Any) -> dict[Any, Any]:
+    if not _is_dict(plain):
+        raise DamagedError("it is no answer type")
+    return plain
+
+
+def _is_dict(plain: Any) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(plain, dict)
+
+
+def _is_list(plain: Any) -> TypeGuard[list[Any]]:
+    return isinstance(plain, list)
+
+
+def _collection(kind: Any, inner: Any, tables: Tables, depth: int) -> Any:
+    if kind in _ONE:
+        return _ONE[kind][_annotation(inner, tables, depth + 1)]
+    if kind == "tuple...":
+        return _TUPLE[_annotation(inner, tables, depth + 1), ...]
+    if kind == "class":
+        return _class(inner, tables.classes)
+    if kind == "literal":
+        return _LITERAL[_some(kind, [_literal(value, tables.classes) for value in _listed(inner)])]
+    return _compound(kind, tuple(_annotation(part, tables, depth + 1) for part in _listed(inner)))
+
+
+def _listed(inner: Any) -> list[Any]:
+    if not _is_list(inner):
+        raise DamagedError(f"a list was expected, not {type(inner).__name__}")
+    return inner
+
+
+def _compound(kind: Any, parts: tuple[Any, ...]) -> Any:
+    if kind == "dict" and len(parts) == 2:
+        return _DICT[parts]
+    if kind == "tuple":
+        return _TUPLE[parts]
+    if kind == "union":
+        return _UNION[_some(kind, parts)]
+    raise DamagedError(f"{kind!r} is no kind of answer type")
+
+
+def _some(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
+    found = tuple(parts)
+    if not found:
+        raise DamagedError(f"{kind!r} is empty")
+    return found
+
+
+def _class(tag: Any, classes: Mapping[str, Any]) -> Any:
+    entry = classes.get(tag) if type(tag) is str else None
+    if entry is None:
+        raise UnknownTagError(tag)
+    return _INSTANCE_OF[entry.cls] if entry.own else entry.cls
+
+
+def _literal(value: Any, classes: Mapping[str, Any]) -> Any:
+    if type(value) is dict:
+        tag, name = _listed(_item(value)[1])
+        cls = _class(tag, classes)
+        if not issubclass(cls, Enum):
+            raise DamagedError(f"{tag!r} is no enum")
+        return cls.__members__[name]
+    if type(value) not in (str, int, bool, type(None)):
+        raise DamagedError(f"{value!r} is no literal")
+    return value

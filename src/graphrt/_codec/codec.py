@@ -1,0 +1,214 @@
+"""The codec: a Python value as one line of JSON and back, exactly or not at all.
+
+The public face of the package to the rooms above; how each type is written is in the files next to this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from graphrt._codec import answers, failures, registry
+from graphrt._codec.refusal import BLOB_BYTES, MAX_BYTES, MAX_DEPTH, TAG, DamagedError, NotStorable
+from graphrt._codec.tables import FetchError, Tables
+from graphrt._codec.walk import Reader, TooDeepError, UnknownTagError, Watching, Writer
+from graphrt.errors import InputError, StoreError, names
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+__all__ = ["Codec"]
+
+_TAG_BYTES: Final = to_json(TAG)
+_TOO_LONG: Final = f"is longer than {MAX_BYTES // 1024**2} MiB when it is encoded"
+_NO_STACK: Final = "is nested too deeply for what is left of Python's stack"
+_ESCAPE: Final = rb"\u"
+
+
+class Codec:
+    """Writes and reads the values of one graph.
+
+    Args:
+        types: Annotations, for instance the class of the state; every class they lead to is known.
+
+    Raises:
+        InputError: Two classes would be stored under one tag (`duplicate-tag`).
+    """
+
+    __slots__ = ("_tables", "_types")
+
+    def __init__(self, types: Iterable[Any] = ()) -> None:
+        self._types = tuple(types)
+        self._tables = Tables(self._types, registry.registered_classes())
+
+    def _current(self) -> Tables:
+        tables = self._tables
+        registered = registry.registered_classes()
+        if tables.registered is not registered:
+            self._tables = tables = Tables(self._types, registered)
+        return tables
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def dump(self, value: Any, path: str = "") -> bytes:
+        """*value* as UTF-8 JSON without a line break; the same value always gives the same bytes.
+
+        Args:
+            path: Where the value stands; the path in a refusal begins with it.
+
+        Raises:
+            NotStorable: Some part of it would not come back exactly.
+        """
+        return self._encoded(value, path, 0)
+
+    def _encoded(self, value: Any, path: str, depth: int) -> bytes:
+        encoders = self._current().encoders
+        try:
+            try:
+                data = to_json(encoders[type(value)](Writer(encoders), value, depth))
+            except PydanticSerializationError:  # a lone surrogate: look where
+                encoders[type(value)](Writer(encoders, strict=True), value, depth)
+                raise
+            except TooDeepError:  # perhaps because it contains itself: look where
+                watching = Watching(encoders)
+                watching[type(value)](Writer(watching), value, depth)
+                raise
+            if len(data) > MAX_BYTES:
+                raise NotStorable(_TOO_LONG)
+        except NotStorable as refusal:
+            refusal.below(path)
+            raise
+        except RecursionError:
+            raise NotStorable(_NO_STACK, path) from None
+        return data
+
+    def load(self, data: bytes, fetch: Callable[[str], bytes] | None = None) -> Any:
+        """The value that `dump` or `dump_fields` wrote.
+
+        Args:
+            fetch: Gives the bytes that `dump_fields` kept apart, by their hash; KeyError if there are none.
+
+        Raises:
+            StoreError: *data* is damaged (`damaged-value`) or holds a class that is not known (`unknown-type`).
+        """
+        tables = self._current()
+        try:
+            node = from_json(data, allow_inf_nan=False)
+            if _TAG_BYTES not in data and _ESCAPE not in data and data.count(b"[") + data.count(b"{") < MAX_DEPTH:
+                return node
+            return Reader(tables.decoders, fetch).value(node, 0)
+        except UnknownTagError as unknown:
+            raise self._unknown(unknown.tag) from None
+        except FetchError as failed:
+            if failed.__cause__ is None:  # pragma: no cover - it carries what was raised
+                raise
+            raise failed.__cause__ from None
+        except (StoreError, InputError):
+            raise
+        except Exception as error:
+            raise _damaged(error, data) from error
+
+    # -- fields ----------------------------------------------------------------------------------------------------
+
+    def dump_fields(self, values: Mapping[str, Any], blobs: dict[str, bytes] | None = None) -> bytes:
+        """The values of fields as one JSON object, long ones kept apart.
+
+        Args:
+            values: By the name of the field; it counts as one level of nesting.
+            blobs: Gets the encoded values of more than 64 KiB, by their SHA-256; None keeps everything together.
+
+        Raises:
+            NotStorable: Some part of a value would not come back exactly; its path begins with the field's name.
+        """
+        fields: dict[str, Any] = dict(values)
+        strange = next((name for name in fields if type(name) is not str), None)
+        if strange is not None:
+            raise NotStorable(f"has a field named {strange!r}, which is no text")
+        if blobs is None:
+            return self._encoded(fields, "", 0)
+        pieces: list[bytes] = []
+        for name, value in fields.items():
+            simple = name.isascii() and name.isidentifier()
+            pieces.append(b'"%b"' % name.encode() if simple else self._encoded(name, "{key}", 1))
+            pieces.append(_apart(self._encoded(value, name, 1), blobs))
+        if TAG in fields:
+            return b'{"$t":"dict","v":[' + b",".join(pieces) + b"]}"
+        pairs = [key + b":" + piece for key, piece in zip(pieces[::2], pieces[1::2], strict=True)]
+        return b"{" + b",".join(pairs) + b"}"
+
+    # -- types -----------------------------------------------------------------------------------------------------
+
+    def knows(self, cls: type) -> bool:
+        """Whether instances of exactly *cls* can be written."""
+        return cls in self._current().encoders
+
+    def describe(self, annotation: Any) -> Any:
+        """An answer type as plain JSON data, for `adapter`.
+
+        Raises:
+            NotStorable: The type is outside the small grammar that can be written.
+        """
+        return answers.describe(annotation, self._current())
+
+    def adapter(self, plain: Any) -> TypeAdapter[Any]:
+        """What validates an answer against the type that `describe` wrote.
+
+        Raises:
+            StoreError: *plain* is damaged (`damaged-value`) or names a class that is not known (`unknown-type`).
+        """
+        try:
+            return answers.adapter(plain, self._current())
+        except UnknownTagError as unknown:
+            raise self._unknown(unknown.tag) from None
+        except Exception as error:
+            raise _damaged(error, repr(plain).encode(errors="replace")) from error
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def dump_error(self, error: BaseException) -> bytes:
+        """An exception, which always can be written: exactly if it is Python's or graphrt's, else as a RecordedError."""
+        return failures.dump_error(self, error)
+
+    def load_error(self, data: bytes) -> BaseException:
+        """The exception that `dump_error` wrote.
+
+        Raises:
+            StoreError: *data* is damaged.
+        """
+        record = self.load(data)
+        try:
+            return failures.from_record(record)
+        except Exception as error:
+            raise _damaged(error, data) from error
+
+    def _unknown(self, tag: Any) -> StoreError:
+        return StoreError(
+            f"The data holds a value of the type {tag!r}, which is not known here.",
+            code="unknown-type",
+            known=names(sorted(self._tables.classes)) or "no classes besides Python's own",
+            fix="declare the class in the state, or call graphrt.stores.register_type(Cls, tag=...) before the data is read",
+            value=tag,
+        )
+
+
+def _apart(data: bytes, blobs: dict[str, bytes]) -> bytes:
+    if len(data) <= BLOB_BYTES:
+        return data
+    from hashlib import sha256  # OpenSSL is loaded when there is a blob
+
+    name = sha256(data).hexdigest()
+    blobs[name] = data
+    return to_json({TAG: "blob", "v": name})
+
+
+def _damaged(error: Exception, data: bytes) -> StoreError:
+    begin = data[:60]
+    why = str(error) if isinstance(error, DamagedError) else f"{type(error).__name__}: {error}"
+    return StoreError(
+        f"Stored data cannot be read: {why[:300]}.",
+        code="damaged-value",
+        where=f"{len(data)} bytes that begin with {begin!r}",
+        fix="restore the data from a backup; if a class changed, give its new fields defaults",
+    )

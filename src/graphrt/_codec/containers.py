@@ -1,0 +1,133 @@
+"""Tagged values that hold others and belong to Python or to graphrt: tuples, sets, deques, and what an update may say.
+
+No type that a user defines.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic_core import to_json
+
+from graphrt._codec.refusal import TAG, DamagedError, NotStorable
+from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
+from graphrt.commands import DELETE, UNSET, Replacement, Send
+
+__all__ = ["CONTAINER_DECODERS", "CONTAINER_ENCODERS"]
+
+
+def _encode_tuple(writer: Writer, value: tuple[Any, ...], depth: int) -> dict[str, Any]:
+    writer.enter(depth, 20 + len(value))
+    return {TAG: "tuple", "v": writer.items(value, depth + 1)}
+
+
+def _decode_tuple(reader: Reader, node: dict[str, Any], depth: int) -> tuple[Any, ...]:
+    return tuple(reader.items(only(node), depth))
+
+
+def _set(tag: str, make: Callable[[list[Any]], Any]) -> tuple[Encoder, Decoder]:
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 20 + len(value))
+        members = writer.members(value, depth + 1)
+        # By their bytes: the order of a set follows the hash seed, and its members need not compare.
+        return {TAG: tag, "v": sorted(members, key=to_json) if len(members) > 1 else members}
+
+    def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
+        return make(reader.items(only(node), depth))
+
+    return encode, decode
+
+
+def _decode_dict(reader: Reader, node: dict[str, Any], depth: int) -> dict[Any, Any]:
+    return dict(reader.pairs(only(node), depth))
+
+
+def _encode_ordered(writer: Writer, value: OrderedDict[Any, Any], depth: int) -> dict[str, Any]:
+    writer.enter(depth, 24 + 4 * len(value))
+    return {TAG: "ordereddict", "v": writer.pairs(value, depth + 1)}
+
+
+def _decode_ordered(reader: Reader, node: dict[str, Any], depth: int) -> OrderedDict[Any, Any]:
+    return OrderedDict(reader.pairs(only(node), depth))
+
+
+def _encode_deque(writer: Writer, value: deque[Any], depth: int) -> dict[str, Any]:
+    writer.enter(depth, 20 + len(value))
+    data: dict[str, Any] = {TAG: "deque", "v": writer.items(value, depth + 1)}
+    if value.maxlen is not None:
+        data["most"] = value.maxlen
+    return data
+
+
+def _decode_deque(reader: Reader, node: dict[str, Any], depth: int) -> deque[Any]:
+    most = node.pop("most", None)
+    items = reader.items(only(node), depth)
+    if most is not None and (most.__class__ is not int or most < len(items)):
+        raise DamagedError("a deque holds more than it may")
+    return deque(items, most)
+
+
+# -- what an update may say --------------------------------------------------------------------------------------
+
+_MARKERS: Final[dict[str, Any]] = {"DELETE": DELETE, "UNSET": UNSET}
+
+
+def _encode_marker(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+    writer.enter(depth, 20)
+    return {TAG: "marker", "v": "DELETE" if value is DELETE else "UNSET"}
+
+
+def _decode_marker(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
+    return _MARKERS[text_of(only(node))]
+
+
+def _encode_overwrite(writer: Writer, value: Replacement, depth: int) -> dict[str, Any]:
+    writer.enter(depth, 20)
+    return {TAG: "overwrite", "v": writer.at("", value.value, depth + 1)}
+
+
+def _decode_overwrite(reader: Reader, node: dict[str, Any], depth: int) -> Replacement:
+    return Replacement(reader.value(only(node), depth + 1))
+
+
+def _encode_send(writer: Writer, value: Send, depth: int) -> dict[str, Any]:
+    writer.enter(depth, 20)
+    if value.node.__class__ is not str:
+        raise NotStorable(f"is a Send to {value.node!r}, which names no node")
+    return {
+        TAG: "send",
+        "v": [writer.at(".node", value.node, depth + 1), writer.at(".arg", value.arg, depth + 1)],
+    }
+
+
+def _decode_send(reader: Reader, node: dict[str, Any], depth: int) -> Send:
+    target, arg = reader.items(only(node), depth)
+    return Send(text_of(target), arg)
+
+
+_SET: Final = _set("set", set)
+_FROZENSET: Final = _set("frozenset", frozenset)
+
+CONTAINER_ENCODERS: Final[dict[type, Encoder]] = {
+    tuple: _encode_tuple,
+    set: _SET[0],
+    frozenset: _FROZENSET[0],
+    OrderedDict: _encode_ordered,
+    deque: _encode_deque,
+    type(DELETE): _encode_marker,
+    Replacement: _encode_overwrite,
+    Send: _encode_send,
+}
+CONTAINER_DECODERS: Final[dict[str, Decoder]] = {
+    "tuple": _decode_tuple,
+    "set": _SET[1],
+    "frozenset": _FROZENSET[1],
+    "dict": _decode_dict,
+    "ordereddict": _decode_ordered,
+    "deque": _decode_deque,
+    "marker": _decode_marker,
+    "overwrite": _decode_overwrite,
+    "send": _decode_send,
+}

@@ -1,0 +1,234 @@
+"""A class that the codec knows: its tag, and how its instances are taken apart and put together again.
+
+Dataclasses, named tuples, enums, and classes with functions of their own; pydantic's models are next door.
+Instances are put together without running any code of the class: what was stored was valid once, and comes back as it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel
+
+from graphrt._codec.refusal import TAG, DamagedError, NotStorable
+from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
+
+__all__ = ["NONE", "Entry", "builtin_base", "custom_entry", "entry_of", "strangers"]
+
+NONE: Final = object()
+"""There is no value, and no default."""
+_TUPLE: Final[Any] = tuple
+_HEAP_TYPE: Final = 1 << 9
+"""CPython's flag of classes that were made by a class statement."""
+
+
+class Entry(NamedTuple):
+    """How the instances of one class are written and read."""
+
+    cls: Any
+    tag: str
+    encode: Encoder
+    decode: Decoder
+    own: bool = False
+    """Whether the two functions were given by the user."""
+
+
+def entry_of(cls: Any, tag: str) -> Entry | None:
+    """The entry of a class whose structure says how; None if it says nothing."""
+    if issubclass(cls, Enum):
+        return _enum_entry(cls, tag)
+    if issubclass(cls, BaseModel):
+        from graphrt._codec.models import model_entry
+
+        return model_entry(cls, tag)
+    if builtin_base(cls) is tuple and hasattr(cls, "_field_defaults"):
+        return _named_tuple_entry(cls, tag)
+    if dataclasses.is_dataclass(cls) and builtin_base(cls) is None:
+        return _dataclass_entry(cls, tag)
+    return None
+
+
+def builtin_base(cls: Any) -> Any:
+    """The class of the interpreter, other than object, that *cls* is a kind of: its content is not in its attributes."""
+    bases: tuple[Any, ...] = cls.__mro__
+    return next((base for base in bases if base is not object and not base.__flags__ & _HEAP_TYPE), None)
+
+
+# -- by attributes -----------------------------------------------------------------------------------------------
+
+
+def strangers(cls: Any, attributes: Iterable[str]) -> str:
+    """What a refusal says about attributes that are no fields; empty if all are cached properties, which compute again."""
+    found = [name for name in attributes if not isinstance(_class_attribute(cls, name), functools.cached_property)]
+    if not found:
+        return ""
+    return (
+        f"is a {cls.__qualname__} with the attribute {found[0]!r}, which is no field of it: "
+        f"declare the field, or give graphrt.stores.register_type({cls.__qualname__}) encode= and decode="
+    )
+
+
+def _class_attribute(cls: Any, name: str) -> Any:
+    return next((own[name] for own in _own_attributes(cls) if name in own), None)
+
+
+def _own_attributes(cls: Any) -> Iterator[Mapping[str, Any]]:
+    """What each class in the order of resolution says itself."""
+    for base in cls.__mro__:
+        yield base.__dict__
+
+
+def _slots_beside(cls: Any, fields: Iterable[str]) -> list[str]:
+    slots: list[str] = []
+    for own in _own_attributes(cls):
+        declared = own.get("__slots__", ())
+        slots += [declared] if isinstance(declared, str) else declared
+    return [name for name in slots if name not in {*fields, "__dict__", "__weakref__"}]
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return NONE
+
+
+def _dataclass_entry(cls: Any, tag: str) -> Entry:
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    names = fields.keys()
+    slots = _slots_beside(cls, names)
+    put = object.__setattr__
+
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 20)
+        values: dict[str, Any] = {}
+        for name, field in fields.items():
+            try:
+                values[name] = getattr(value, name)
+            except AttributeError:
+                if field.init or _default_of(field) is not NONE:
+                    raise NotStorable(f"is a {cls.__qualname__} without a value for its field {name!r}") from None
+        attributes = getattr(value, "__dict__", {})
+        if attributes.keys() - names or slots:
+            others = [name for name in (*attributes, *slots) if name not in names and hasattr(value, name)]
+            if why := strangers(cls, others):
+                raise NotStorable(why)
+        return {TAG: tag, "v": writer.named(values, depth + 1)}
+
+    def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
+        values = reader.named(only(node), depth)
+        complete(cls, values, names, lambda name: _default_of(fields[name]), lambda name: not fields[name].init)
+        made = object.__new__(cls)
+        for name, value in values.items():
+            put(made, name, value)
+        return made
+
+    return Entry(cls, tag, encode, decode)
+
+
+def complete(
+    cls: Any,
+    values: dict[str, Any],
+    names: Iterable[str],
+    default: Callable[[str], Any],
+    optional: Callable[[str], bool],
+) -> None:
+    """Give *values* the defaults of the fields that were added to *cls* after they were stored.
+
+    Raises:
+        DamagedError: A value is no field, or a field without a default has no value.
+    """
+    unknown = [name for name in values if name not in names]
+    if unknown:
+        raise DamagedError(f"{cls.__qualname__} has no field {unknown[0]!r}")
+    for name in names:
+        if name not in values:
+            value = default(name)
+            if value is not NONE:
+                values[name] = value
+            elif not optional(name):
+                raise DamagedError(f"the field {name!r} of {cls.__qualname__} has neither a value nor a default")
+
+
+# -- named tuples ------------------------------------------------------------------------------------------------
+
+
+def _named_tuple_entry(cls: Any, tag: str) -> Entry:
+    fields: tuple[str, ...] = tuple(cls._fields)
+    defaults: Mapping[str, Any] = cls._field_defaults
+
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 20 + len(value))
+        if why := strangers(cls, getattr(value, "__dict__", {})):
+            raise NotStorable(why)
+        if len(value) != len(fields):
+            raise NotStorable(f"is a {cls.__qualname__} of {len(value)} values, not {len(fields)}")
+        items: list[Any] = list(_TUPLE.__iter__(value))
+        done = [writer.at(f".{name}", item, depth + 1) for name, item in zip(fields, items, strict=True)]
+        return {TAG: tag, "v": done}
+
+    def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
+        items = reader.items(only(node), depth)
+        missing = fields[len(items) :]
+        if len(items) > len(fields) or any(name not in defaults for name in missing):
+            raise DamagedError(f"{cls.__qualname__} has {len(fields)} fields, and {len(items)} values were stored")
+        return _TUPLE.__new__(cls, [*items, *(defaults[name] for name in missing)])
+
+    return Entry(cls, tag, encode, decode)
+
+
+# -- enums -------------------------------------------------------------------------------------------------------
+
+
+def _enum_entry(cls: Any, tag: str) -> Entry:
+    members: dict[str, Any] = dict(cls.__members__)
+
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 20)
+        name = value._name_
+        if name is not None and members.get(name) is value:
+            return {TAG: tag, "v": name}
+        number = value._value_  # several flags at once
+        if number.__class__ is not int or cls(number) is not value:
+            raise NotStorable(f"is {value!r}, which is not among the members of {cls.__qualname__}")
+        return {TAG: tag, "v": writer.at("", number, depth)}
+
+    def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
+        name = only(node)
+        if name.__class__ is int:
+            return cls(name)
+        member = members.get(text_of(name))
+        if member is None:
+            raise DamagedError(f"{cls.__qualname__} has no member {name!r}")
+        return member
+
+    return Entry(cls, tag, encode, decode)
+
+
+# -- functions of the user's -------------------------------------------------------------------------------------
+
+
+def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Entry:
+    """The entry of a class with two functions of its own: to something that can be stored, and back."""
+
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 20)
+        try:
+            plain = write(value)
+        except Exception as error:
+            why = f"is a {cls.__qualname__}, whose encode= raised {type(error).__name__}: {error}"
+            raise NotStorable(why) from error
+        return {TAG: tag, "v": writer.at("", plain, depth + 1)}
+
+    def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
+        made = read(reader.value(only(node), depth + 1))
+        if made.__class__ is not cls:
+            raise DamagedError(f"decode= of {cls.__qualname__} gave {type(made).__name__}")
+        return made
+
+    return Entry(cls, tag, encode, decode, own=True)

@@ -1,0 +1,146 @@
+"""Exceptions as records: what a node raised, so that it can be looked at after a restart.
+
+The one lossy form: of classes that are neither Python's nor graphrt's, only the name and the text are kept.
+Causes, tracebacks and notes are never kept.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt import errors
+from graphrt._codec.refusal import DamagedError, NotStorable
+
+if TYPE_CHECKING:
+    from graphrt._codec.codec import Codec
+
+__all__ = ["RecordedError", "dump_error", "from_record"]
+
+_MOST_TEXT: Final = 1_000_000
+"""Characters of a message that are kept."""
+_MOST_LEVELS: Final = 30
+"""Levels of exception groups that are kept as groups."""
+
+
+class RecordedError(Exception):
+    """What is left of an exception of a user's class after a restart: its name and its text."""
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(type_name, message)
+        self.type_name = type_name
+        """The class, as `__qualname__`."""
+        self.message = message
+        """What `str()` gave."""
+
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.message}" if self.message else self.type_name
+
+
+def _exceptions(module: Any, names: Any) -> dict[str, Any]:
+    found = {name: getattr(module, name) for name in names}
+    return {name: cls for name, cls in found.items() if isinstance(cls, type) and issubclass(cls, BaseException)}
+
+
+_GROUPS: Final = frozenset({"BaseExceptionGroup", "ExceptionGroup"})
+_BUILT_IN: Final[dict[str, Any]] = {
+    name: cls
+    for name, cls in _exceptions(builtins, dir(builtins)).items()
+    if cls.__name__ == name and name not in _GROUPS
+}
+_GRAPHRT: Final[dict[str, Any]] = _exceptions(errors, errors.__all__)
+_NAMES_OF: Final[dict[type, str]] = {cls: name for name, cls in (_BUILT_IN | _GRAPHRT).items()}
+_KEPT_STATE: Final = ("name", "path")
+"""Attributes of built-in exceptions that are no arguments: of ImportError, NameError and AttributeError."""
+
+
+def dump_error(codec: Codec, error: BaseException) -> bytes:
+    """*error* as bytes; see `Codec.dump_error`."""
+    try:
+        return codec.dump(_record(codec, error, 0))
+    except NotStorable:  # too large or too deep as a whole
+        return codec.dump(_recorded(error))
+
+
+def _record(codec: Codec, error: BaseException, level: int) -> dict[str, Any]:
+    cls = type(error)
+    if cls in (ExceptionGroup, BaseExceptionGroup) and level < _MOST_LEVELS:
+        group: Any = error
+        members = [_record(codec, member, level + 1) for member in group.exceptions]
+        return {"kind": "group", "message": _clean(group.message), "members": members}
+    name = _NAMES_OF.get(cls)
+    if name is None:
+        return _recorded(error)
+    args: Any
+    state: dict[str, Any]
+    if name in _GRAPHRT:
+        args, state = error.args, vars(error)
+    else:
+        reduced: Any = error.__reduce__()
+        args = reduced[1]
+        state = {key: getattr(error, key) for key in _KEPT_STATE if type(getattr(error, key, None)) is str}
+    kind = "graphrt" if name in _GRAPHRT else "python"
+    if not _is_storable(codec, args):
+        return _recorded(error)
+    kept = {key: item for key, item in state.items() if key != "__notes__" and _is_storable(codec, item)}
+    return {"kind": kind, "name": name, "args": args, "state": kept}
+
+
+def _is_storable(codec: Codec, value: Any) -> bool:
+    try:
+        codec.dump(value)
+    except NotStorable:
+        return False
+    return True
+
+
+def _recorded(error: BaseException) -> dict[str, Any]:
+    if type(error) is RecordedError:
+        name, message = error.type_name, error.message
+    else:
+        name = type(error).__qualname__
+        try:
+            message = str(error)
+        except Exception as broken:  # noqa: BLE001 - the text of a user's exception may do anything
+            message = f"<its text cannot be had: {type(broken).__name__}>"
+    return {"kind": "recorded", "name": _clean(name), "message": _clean(message)}
+
+
+def _clean(text: str) -> str:
+    """*text* without lone surrogates, as an exact str of bounded length."""
+    return str(text)[:_MOST_TEXT].encode(errors="backslashreplace").decode()
+
+
+def from_record(record: Any) -> BaseException:
+    """The exception that a record stands for.
+
+    Raises:
+        DamagedError: It is no record. Constructors may raise other things, which mean the same.
+    """
+    kind = record["kind"]
+    if kind == "recorded":
+        return RecordedError(_text(record["name"]), _text(record["message"]))
+    if kind == "group":
+        return BaseExceptionGroup(_text(record["message"]), [from_record(member) for member in record["members"]])
+    table = _GRAPHRT if kind == "graphrt" else _BUILT_IN if kind == "python" else {}
+    cls = table.get(_text(record["name"]))
+    args, state = record["args"], record["state"]
+    if cls is None or type(args) is not tuple or type(state) is not dict:
+        raise DamagedError("it is no record of an exception")
+    if kind == "graphrt":
+        error = cls.__new__(cls, *args)
+        error.__dict__.update(state)
+        return error  # type: ignore[no-any-return]  # of the closed table
+    error = cls(*args)
+    for key in _KEPT_STATE:
+        if key in state:
+            setattr(error, key, _text(state[key]))
+    if type(error) is not cls:
+        raise DamagedError(f"{record['name']} with these arguments is a {type(error).__name__}")
+    return error  # type: ignore[no-any-return]  # of the closed table
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise DamagedError(f"text was expected, not {type(value).__name__}")
+    return value

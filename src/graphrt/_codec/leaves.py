@@ -1,0 +1,247 @@
+"""Tagged values that hold no others: times, numbers, bytes, paths, addresses. Each has its encoder beside its decoder.
+
+No state, and no type that a user defines.
+"""
+
+from __future__ import annotations
+
+import binascii
+import datetime as dt
+import functools
+import ipaddress
+import math
+import pathlib
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+from graphrt._codec.refusal import TAG, DamagedError, NotStorable
+from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
+
+__all__ = ["LEAF_DECODERS", "LEAF_ENCODERS"]
+
+_MICRO: Final = dt.timedelta(microseconds=1)
+
+
+def _pair(tag: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> tuple[Encoder, Decoder]:
+    """The two directions of a type that is written as one text."""
+
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 24)
+        text = write(value)
+        return {TAG: tag, "v": writer.at("", text, depth)}
+
+    def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
+        return read(text_of(only(node)))
+
+    return encode, decode
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------
+
+
+def _binary(tag: str, make: Callable[[bytes], Any]) -> tuple[Encoder, Decoder]:
+    def encode(writer: Writer, value: bytes | bytearray, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 20 + len(value) * 4 // 3)
+        return {TAG: tag, "v": binascii.b2a_base64(value, newline=False).decode("ascii")}
+
+    def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
+        text = text_of(only(node))
+        data = binascii.a2b_base64(text, strict_mode=True) if text else b""
+        return make(data)
+
+    return encode, decode
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------
+
+
+def _encode_complex(writer: Writer, value: complex, depth: int) -> dict[str, Any]:
+    writer.enter(depth, 24)
+    return {TAG: "complex", "v": [repr(value.real), repr(value.imag)]}
+
+
+def _decode_complex(_reader: Reader, node: dict[str, Any], _depth: int) -> complex:
+    real, imag = only(node)
+    return complex(float(text_of(real)), float(text_of(imag)))
+
+
+def _decode_float(_reader: Reader, node: dict[str, Any], _depth: int) -> float:
+    number = float(text_of(only(node)))
+    if math.isfinite(number):
+        raise DamagedError("a finite number is written as it is")
+    return number
+
+
+def _encode_integers(tag: str, parts: Callable[[Any], tuple[int, ...]]) -> Encoder:
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 24)
+        return {TAG: tag, "v": writer.items(parts(value), depth)}
+
+    return encode
+
+
+def _integers(node: dict[str, Any], count: int) -> list[int]:
+    numbers: Any = only(node)
+    if numbers.__class__ is not list or len(numbers) != count or any(n.__class__ is not int for n in numbers):
+        raise DamagedError(f"{count} integers were expected")
+    return numbers
+
+
+def _decode_fraction(_reader: Reader, node: dict[str, Any], _depth: int) -> Fraction:
+    numerator, denominator = _integers(node, 2)
+    return Fraction(numerator, denominator)
+
+
+def _decode_range(_reader: Reader, node: dict[str, Any], _depth: int) -> range:
+    return range(*_integers(node, 3))
+
+
+# -- times -------------------------------------------------------------------------------------------------------
+
+
+def _zone_to_data(zone: Any) -> dict[str, Any]:
+    """The keys that describe *zone*: none, "zone" (a name of the tz database), or "offset" in microseconds and "name"."""
+    if zone is None:
+        return {}
+    if zone.__class__ is dt.timezone:
+        offset: dt.timedelta = zone.utcoffset(None)
+        data: dict[str, Any] = {"offset": offset // _MICRO}
+        name = zone.tzname(None)
+        if name != dt.timezone(offset).tzname(None):
+            data["name"] = name
+        return data
+    from zoneinfo import ZoneInfo  # only a time that has one pays for it
+
+    if zone.__class__ is ZoneInfo:
+        key: str | None = zone.key
+        if key is None or _zone(key) is None:
+            raise NotStorable("has a time zone that was read from a file: it has no name by which it is found again")
+        return {"zone": key}
+    raise NotStorable(f"has a time zone of the class {type(zone).__name__}: use datetime.timezone or zoneinfo.ZoneInfo")
+
+
+def _zone_from_data(node: dict[str, Any]) -> dt.tzinfo | None:
+    if "zone" in node:
+        zone = _zone(text_of(node["zone"]))
+        if zone is None:
+            raise DamagedError(f"the time zone {node['zone']!r} is not installed on this machine")
+        return zone
+    if "offset" not in node:
+        return None
+    offset = dt.timedelta(microseconds=node["offset"])
+    return dt.timezone(offset, text_of(node["name"])) if "name" in node else dt.timezone(offset)
+
+
+@functools.cache
+def _zone_names() -> frozenset[str]:
+    from zoneinfo import available_timezones
+
+    return frozenset(available_timezones())
+
+
+@functools.lru_cache(maxsize=1024)
+def _zone(key: str) -> dt.tzinfo | None:
+    """The zone named *key*; None if it is not one of the installed ones, which alone may be looked for."""
+    if key not in _zone_names():
+        return None
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(key)
+
+
+_TIME_KEYS: Final = frozenset({TAG, "v", "fold", "zone", "offset", "name"})
+
+
+def _clock(tag: str, cls: Any) -> tuple[Encoder, Decoder]:
+    """The two directions of what has microseconds, a fold and perhaps a zone: datetime and time."""
+
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, 24)
+        zone = value.tzinfo
+        data: dict[str, Any] = {TAG: tag, "v": (value.replace(tzinfo=None) if zone else value).isoformat()}
+        if value.fold:
+            data["fold"] = 1
+        for key, item in _zone_to_data(zone).items():
+            data[key] = writer.at("", item, depth)
+        return data
+
+    def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
+        if not node.keys() <= _TIME_KEYS:
+            raise DamagedError(f"{sorted(node)!r} are not the keys of a time")
+        value = cls.fromisoformat(text_of(node["v"]))
+        if value.tzinfo is not None:
+            raise DamagedError("a zone stands beside the time, not in its text")
+        return value.replace(fold=node.get("fold", 0), tzinfo=_zone_from_data(node))
+
+    return encode, decode
+
+
+def _decode_timedelta(_reader: Reader, node: dict[str, Any], _depth: int) -> dt.timedelta:
+    days, seconds, microseconds = _integers(node, 3)
+    return dt.timedelta(days, seconds, microseconds)
+
+
+# -- names -------------------------------------------------------------------------------------------------------
+
+
+def _path(cls: Any) -> tuple[Encoder, Decoder]:
+    def write(value: Any) -> str:
+        text = str(value)
+        again = cls(text)
+        if again != value or again.parts != value.parts:
+            raise NotStorable(f"is a path that its own text {text!r} does not give back")
+        return text
+
+    return _pair(cls.__name__.lower(), write, cls)
+
+
+def _encode_uuid(writer: Writer, value: uuid.UUID, depth: int) -> dict[str, Any]:
+    writer.enter(depth, 40)
+    data: dict[str, Any] = {TAG: "uuid", "v": value.hex}
+    if value.is_safe is not uuid.SafeUUID.unknown:
+        data["safe"] = value.is_safe is uuid.SafeUUID.safe
+    return data
+
+
+def _decode_uuid(_reader: Reader, node: dict[str, Any], _depth: int) -> uuid.UUID:
+    safe = uuid.SafeUUID.unknown
+    if "safe" in node:
+        safe = uuid.SafeUUID.safe if node.pop("safe") else uuid.SafeUUID.unsafe
+    return uuid.UUID(hex=text_of(only(node)), is_safe=safe)
+
+
+_THIS_PATH: Final[Any] = type(pathlib.Path())
+_TABLE: Final[dict[Any, tuple[str, tuple[Encoder, Decoder]]]] = {
+    bytes: ("bytes", _binary("bytes", bytes)),
+    bytearray: ("bytearray", _binary("bytearray", bytearray)),
+    complex: ("complex", (_encode_complex, _decode_complex)),
+    Fraction: (
+        "fraction",
+        (_encode_integers("fraction", lambda f: (f.numerator, f.denominator)), _decode_fraction),
+    ),
+    range: ("range", (_encode_integers("range", lambda r: (r.start, r.stop, r.step)), _decode_range)),
+    Decimal: ("decimal", _pair("decimal", str, Decimal)),
+    dt.datetime: ("datetime", _clock("datetime", dt.datetime)),
+    dt.time: ("time", _clock("time", dt.time)),
+    dt.date: ("date", _pair("date", dt.date.isoformat, dt.date.fromisoformat)),
+    dt.timedelta: (
+        "timedelta",
+        (_encode_integers("timedelta", lambda d: (d.days, d.seconds, d.microseconds)), _decode_timedelta),
+    ),
+    uuid.UUID: ("uuid", (_encode_uuid, _decode_uuid)),
+    **{cls: (cls.__name__.lower(), _path(cls)) for cls in (pathlib.PurePosixPath, pathlib.PureWindowsPath, _THIS_PATH)},
+    **{
+        cls: (cls.__name__.lower(), _pair(cls.__name__.lower(), str, cls))
+        for cls in (ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network)
+    },
+    **{
+        cls: (cls.__name__.lower(), _pair(cls.__name__.lower(), str, cls))
+        for cls in (ipaddress.IPv4Interface, ipaddress.IPv6Interface)
+    },
+}
+
+LEAF_ENCODERS: Final[dict[type, Encoder]] = {cls: pair[0] for cls, (_, pair) in _TABLE.items()}
+LEAF_DECODERS: Final[dict[str, Decoder]] = {tag: pair[1] for tag, pair in _TABLE.values()} | {"float": _decode_float}

@@ -1,0 +1,141 @@
+"""Instances of pydantic models: fields, the set of fields that were given, extras and private attributes.
+
+No validator runs, neither here nor when a model comes back: what was stored was valid once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import RootModel
+from pydantic_core import PydanticUndefined
+
+from graphrt._codec.entries import NONE, Entry, complete, strangers
+from graphrt._codec.refusal import TAG, DamagedError, NotStorable
+from graphrt._codec.walk import Reader, Writer
+
+__all__ = ["model_entry"]
+
+_KEYS: Final = frozenset({TAG, "v", "set", "extra", "private"})
+
+
+def model_entry(cls: Any, tag: str) -> Entry:
+    """The entry of a pydantic model."""
+    shape = _Shape(cls, tag)
+    return Entry(cls, tag, shape.encode, shape.decode)
+
+
+class _Shape:
+    """How one model is written and read. Its fields are looked up late: a model may be completed after the codec is made."""
+
+    __slots__ = ("_fields", "cls", "is_root", "tag")
+
+    def __init__(self, cls: Any, tag: str) -> None:
+        self.cls = cls
+        self.tag = tag
+        self.is_root = issubclass(cls, RootModel)
+        """pydantic gives root models no place for extras."""
+        self._fields: dict[str, Any] | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """The declared fields by name; kept from when the model is complete, as pydantic is slow to tell."""
+        fields = self._fields
+        if fields is None:
+            fields = self.cls.model_fields
+            if self.cls.__pydantic_complete__:
+                self._fields = fields
+        return fields
+
+    def encode(self, writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        """The four parts of a model; those that say nothing are left out."""
+        writer.enter(depth, 20)
+        fields = self.fields()
+        data: dict[str, Any] = {TAG: self.tag, "v": writer.named(self._state(value.__dict__, fields), depth + 1)}
+        given: set[str] = value.__pydantic_fields_set__
+        extra: dict[str, Any] | None = None if self.is_root else value.__pydantic_extra__
+        if given != fields.keys():
+            data["set"] = self._given(writer, given, [*fields, *(extra or ())], depth + 1)
+        if extra is not None:
+            data["extra"] = writer.named(extra, depth + 1)
+        private: dict[str, Any] | None = value.__pydantic_private__
+        if private is not None:
+            self._check_private(private)
+            data["private"] = writer.named(private, depth + 1)
+        return data
+
+    def _state(self, state: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+        if state.keys() == fields.keys():
+            return state
+        for name in fields:
+            if name not in state:
+                raise NotStorable(f"is a {self.cls.__qualname__} without a value for its field {name!r}")
+        if why := strangers(self.cls, [name for name in state if name not in fields]):
+            raise NotStorable(why)
+        return {name: state[name] for name in fields}
+
+    def _given(self, writer: Writer, given: set[str], known: list[str], depth: int) -> list[Any]:
+        strange = given.difference(known)
+        if strange:
+            raise NotStorable(
+                f"is a {self.cls.__qualname__} in which {min(strange)!r} was set, which is no field of it"
+            )
+        return writer.items([name for name in known if name in given], depth)
+
+    def _check_private(self, private: dict[str, Any]) -> None:
+        for name, attribute in self.cls.__private_attributes__.items():
+            if name not in private and (attribute.default is not PydanticUndefined or attribute.default_factory):
+                raise NotStorable(
+                    f"is a {self.cls.__qualname__} without a value for its private attribute {name!r}, "
+                    "which would come back with its default"
+                )
+
+    def decode(self, reader: Reader, node: dict[str, Any], depth: int) -> Any:
+        """The model, put together as `model_copy` does, without a validator."""
+        if not node.keys() <= _KEYS:
+            raise DamagedError(f"{sorted(node)!r} are not the keys of a model")
+        fields = self.fields()
+        values = reader.named(node["v"], depth)
+        given = set(values)
+        complete(self.cls, values, fields, lambda name: _default(fields[name], values), lambda _: False)
+        extra = self._extra(reader, node, depth)
+        if "set" in node:
+            given = set(reader.items(node["set"], depth))
+            if not given <= {*fields, *(extra or ())}:
+                raise DamagedError(f"fields of {self.cls.__qualname__} were set that it does not have")
+        private = self._private(reader.named(node["private"], depth) if "private" in node else {})
+        made = object.__new__(self.cls)
+        put = object.__setattr__
+        put(made, "__dict__", {name: values[name] for name in fields})
+        put(made, "__pydantic_fields_set__", given)
+        if not self.is_root:
+            put(made, "__pydantic_extra__", extra)
+        if private is not None or not self.is_root:
+            put(made, "__pydantic_private__", private)
+        return made
+
+    def _extra(self, reader: Reader, node: dict[str, Any], depth: int) -> dict[str, Any] | None:
+        allowed = not self.is_root and self.cls.model_config.get("extra") == "allow"
+        if "extra" not in node:
+            return {} if allowed else None
+        if not allowed:
+            raise DamagedError(f"{self.cls.__qualname__} allows no fields that it does not declare")
+        return reader.named(node["extra"], depth)
+
+    def _private(self, stored: dict[str, Any]) -> dict[str, Any] | None:
+        declared: dict[str, Any] = self.cls.__private_attributes__
+        unknown = stored.keys() - declared.keys()
+        if unknown:
+            raise DamagedError(f"{self.cls.__qualname__} has no private attribute {min(unknown)!r}")
+        if not declared:
+            return None
+        for name, attribute in declared.items():
+            value = NONE if name in stored else attribute.get_default()
+            if value is not NONE and value is not PydanticUndefined:
+                stored[name] = value
+        return stored
+
+
+def _default(field: Any, values: dict[str, Any]) -> Any:
+    if field.is_required():
+        return NONE
+    return field.get_default(call_default_factory=True, validated_data=values)

@@ -1,0 +1,170 @@
+"""The classes that the program registered by hand, for every codec of the process.
+
+The one thing here that changes; it changes only when `register` is called. What codecs make of it is in `tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, overload
+
+from graphrt._codec.containers import CONTAINER_DECODERS, CONTAINER_ENCODERS
+from graphrt._codec.entries import Entry, builtin_base, custom_entry, entry_of
+from graphrt._codec.leaves import LEAF_DECODERS, LEAF_ENCODERS
+from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder
+from graphrt.errors import InputError, names
+
+__all__ = [
+    "BUILT_IN_DECODERS",
+    "BUILT_IN_ENCODERS",
+    "RESERVED_TAGS",
+    "duplicate",
+    "is_secret",
+    "register",
+    "registered_classes",
+]
+
+C = TypeVar("C", bound=type[Any])
+
+BUILT_IN_ENCODERS: Final[dict[type, Encoder]] = PLAIN_ENCODERS | LEAF_ENCODERS | CONTAINER_ENCODERS
+BUILT_IN_DECODERS: Final[dict[str, Decoder]] = LEAF_DECODERS | CONTAINER_DECODERS
+RESERVED_TAGS: Final = frozenset({"blob", *BUILT_IN_DECODERS})
+
+_registered: dict[type, Entry] = {}
+
+
+@overload
+def register(
+    cls: C,
+    *,
+    tag: str | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+) -> C: ...
+@overload
+def register(
+    cls: None = None,
+    *,
+    tag: str | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+) -> Callable[[C], C]: ...
+def register(
+    cls: Any = None,
+    *,
+    tag: str | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Make instances of a class storable, in every codec of the process; usable as a decorator.
+
+    Classes that the state declares need no registration. Registering the same class again replaces what was said before.
+
+    Args:
+        cls: A dataclass, pydantic model, named tuple or enum, which says by itself how it is stored; or any class,
+            together with *encode* and *decode*.
+        tag: The name under which instances are stored, by default `cls.__qualname__`. Stored data needs it for good.
+        encode: From an instance to something that can be stored.
+        decode: From that to an instance; it may be called with data of an older version of *encode*.
+
+    Returns:
+        *cls*; without it, a decorator.
+
+    Raises:
+        InputError: *cls* is no class of the user's, says not how it is stored, or its tag is taken.
+    """
+    if cls is None:
+
+        def decorator(decorated: Any) -> Any:
+            return register(decorated, tag=tag, encode=encode, decode=decode)
+
+        return decorator
+    _check_class(cls)
+    name: Any = cls.__qualname__ if tag is None else tag
+    if type(name) is not str or not name:
+        raise InputError(f"The tag {name!r} of {cls.__qualname__} is no text.", code="bad-registration", value=name)
+    entry = _entry(cls, name, encode, decode)
+    others = {old: was for old, was in _registered.items() if old is not cls and not _is_older(old, cls)}
+    taken = next((old for old, was in others.items() if was.tag == name), None)
+    if taken is not None or name in RESERVED_TAGS:
+        raise duplicate(name, cls, taken)
+    _replace({**others, cls: entry})
+    return cls
+
+
+def _replace(registered: dict[type, Entry]) -> None:
+    global _registered  # noqa: PLW0603 - a new dict is what codecs notice, and readers never see half a change
+    _registered = registered
+
+
+def registered_classes() -> dict[type, Entry]:
+    """By class, in the order of registration; another dict after every change."""
+    return _registered
+
+
+def _is_older(old: type, new: type) -> bool:
+    """Whether *old* is what *new* was before its module, or the cell of a notebook, ran again."""
+    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+
+
+def _is_class(cls: Any) -> bool:
+    return isinstance(cls, type)
+
+
+def is_secret(cls: Any) -> bool:
+    """Whether instances of *cls* hide what they hold from every output."""
+    from pydantic import Secret, SecretBytes, SecretStr  # pulls in hashlib; only asked before something is refused
+
+    return issubclass(cls, (SecretStr, SecretBytes, Secret))
+
+
+def _check_class(cls: Any) -> None:
+    if not _is_class(cls):
+        raise InputError(f"{cls!r} is no class.", code="bad-registration", fix="register the class of the values")
+    if is_secret(cls):
+        raise InputError(
+            f"{cls.__qualname__} holds a secret, and secrets are never stored.",
+            code="bad-registration",
+            fix="keep the secret out of the state; read it where it is used, from the environment or a key store",
+        )
+    if cls in (*BUILT_IN_ENCODERS, object) or issubclass(cls, (type, BaseException)):
+        raise InputError(
+            f"{cls.__qualname__} cannot be registered: it is built in, or a class of classes or errors.",
+            code="bad-registration",
+            fix="register a class of your own",
+        )
+
+
+def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> Entry:
+    if encode is not None and decode is not None:
+        if not all(map(callable, (encode, decode))):
+            raise InputError(f"encode= and decode= of {cls.__qualname__} are not functions.", code="bad-registration")
+        return custom_entry(cls, tag, encode, decode)
+    if encode is not None or decode is not None:
+        raise InputError(
+            f"{cls.__qualname__} was registered with only one of encode= and decode=.",
+            code="bad-registration",
+            fix="give both: values are stored to be read again",
+        )
+    entry = entry_of(cls, tag)
+    if entry is None:
+        built_in = builtin_base(cls)
+        kind = f"a kind of {built_in.__name__}" if built_in else "no dataclass, model, named tuple or enum"
+        raise InputError(
+            f"{cls.__qualname__} says not how it is stored: it is {kind}.",
+            code="bad-registration",
+            fix=f"register_type({cls.__qualname__}, encode=..., decode=...)",
+        )
+    return entry
+
+
+def duplicate(tag: str, cls: Any, other: Any | None) -> InputError:
+    """The error for two types of one tag; *other* is None if the tag is one of the codec's own."""
+    holder = f"{other.__module__}.{other.__qualname__}" if other else "a built-in type"
+    return InputError(
+        f"{cls.__module__}.{cls.__qualname__} would be stored under the tag {tag!r}, which is that of {holder}.",
+        code="duplicate-tag",
+        known=names(sorted(RESERVED_TAGS)) if other is None else "",
+        fix=f"graphrt.stores.register_type({cls.__qualname__}, tag='...') with a tag that no other class has",
+        value=tag,
+    )

@@ -1,0 +1,133 @@
+"""The tables of one codec: by class how to write, by tag how to read; and what is said of everything else.
+
+Built from annotations and the registry; closed once built: data chooses among tags, and nothing else.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn
+
+from pydantic_core import from_json
+
+from graphrt._codec import registry
+from graphrt._codec.discovery import classes_in
+from graphrt._codec.entries import Entry, entry_of
+from graphrt._codec.refusal import DamagedError, NotStorable
+from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
+from graphrt.commands import EndType, StartType
+from graphrt.errors import Problem
+
+__all__ = ["FetchError", "Tables"]
+
+_OWN: Final[dict[Any, str]] = {Problem: "problem", StartType: "start", EndType: "end"}
+"""Classes of graphrt that may stand in a value, with tags like those of built-in types."""
+_FUNCTIONS: Final = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
+_RUNNING: Final = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+
+
+class FetchError(Exception):
+    """Carries what `fetch` raised past the readers, as its cause."""
+
+
+class Tables:
+    """What a codec knows.
+
+    Args:
+        annotations: Every class with structure that they lead to is known.
+        registered: The classes that were registered by hand; those they lead to are known, too.
+
+    Raises:
+        InputError: Two classes have one tag (`duplicate-tag`).
+    """
+
+    __slots__ = ("classes", "decoders", "encoders", "registered")
+
+    def __init__(self, annotations: Iterable[Any], registered: dict[type, Entry]) -> None:
+        self.registered = registered
+        self.encoders: dict[type, Encoder] = _Encoders(registry.BUILT_IN_ENCODERS)
+        self.decoders: dict[str, Decoder] = {**registry.BUILT_IN_DECODERS, "blob": _decode_blob}
+        self.classes: dict[str, Entry] = {}
+        """By tag: the classes that are not built in."""
+        for cls, tag in _OWN.items():
+            self._add(entry_of(cls, tag))
+        for entry in registered.values():
+            self._add(entry)
+        roots = [*annotations, *(cls for cls, entry in registered.items() if not entry.own)]
+        for cls in classes_in(roots):
+            if cls not in self.encoders:
+                self._add(entry_of(cls, cls.__qualname__))
+
+    def _add(self, entry: Entry | None) -> None:
+        if entry is None:  # a dataclass of a built-in type: its instances are refused, with the reason
+            return
+        if entry.tag in self.decoders:
+            holder = self.classes.get(entry.tag)
+            raise registry.duplicate(entry.tag, entry.cls, holder.cls if holder else None)
+        self.classes[entry.tag] = entry
+        self.encoders[entry.cls] = entry.encode
+        self.decoders[entry.tag] = entry.decode
+
+
+class _Encoders(dict[type, Encoder]):
+    def __missing__(self, _cls: type) -> Encoder:
+        return _refuse
+
+
+def _refuse(_writer: Writer, value: Any, _depth: int) -> NoReturn:
+    raise NotStorable(_why_not(value))
+
+
+def _why_not(value: Any) -> str:
+    return _why_none_of(type(value), value)
+
+
+def _why_none_of(cls: Any, value: Any) -> str:
+    name: str = cls.__qualname__
+    if registry.is_secret(cls):
+        return (
+            f"is a {name}, and secrets are never stored: read it where it is used, from the environment or a key store"
+        )
+    if issubclass(cls, type):
+        return f"is the class {value.__qualname__}, which is code: store its name, or an instance"
+    if issubclass(cls, _FUNCTIONS):
+        return f"is the function {value.__name__}, which is code: store what it gives, or a name for it"
+    if issubclass(cls, _RUNNING):
+        return f"is a {name}, which is code that runs: store a list of what it gives"
+    if issubclass(cls, types.ModuleType):
+        return f"is the module {value.__name__}, which is code"
+    if issubclass(cls, BaseException):
+        return f"is an exception ({name}): store its text, or let the node raise it"
+    if name == "defaultdict":
+        return "is a defaultdict, whose factory is code: store dict(it)"
+    known = next((base for base in cls.__mro__[1:-1] if base in registry.BUILT_IN_ENCODERS), None)
+    kind = (
+        f"is a {name}, a subclass of {known.__name__} that is not known"
+        if known
+        else f"is a {name}, which is not known"
+    )
+    return f"{kind}: declare it in the state, or call graphrt.stores.register_type({name})"
+
+
+def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
+    from hashlib import sha256  # OpenSSL is loaded when there is a blob
+
+    name = text_of(only(node))
+    if reader.fetch is None:
+        raise DamagedError(f"it refers to the blob {name!r} where there are no blobs")
+    try:
+        data = reader.fetch(name)
+    except KeyError:
+        raise DamagedError(f"the blob {name!r} is missing") from None
+    except Exception as error:
+        raise FetchError from error
+    if sha256(data).hexdigest() != name:
+        raise DamagedError(f"the blob {name!r} has another hash than its name says")
+    return Reader(reader.decoders, None).value(from_json(data, allow_inf_nan=False), 0)

@@ -1,0 +1,126 @@
+"""`ctx.effect`: running something once for a task, and what is stored about it before and after (rules R9, R10).
+
+The three kinds are those of retries in the field (at least once, safe to repeat, never repeated silently): decision 0023.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from graphrt._drivers.scope import Scope
+from graphrt._engine.stored import check_storable
+from graphrt._engine.task import Task
+from graphrt._plan.fields import own
+from graphrt.errors import InputError, NodeError
+from graphrt.events import EffectRecorded, EffectStarted, Event
+
+if TYPE_CHECKING:
+    from graphrt._drivers.context import Context
+
+EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
+
+
+def perform(
+    context: Context[Any], scope: Scope, task: Task, key: str, fn: Callable[..., Any], args: Any, kind: EffectKind
+) -> Any:
+    """Run *fn* unless its result is known; awaitable if it is async."""
+    if kind not in ("pure", "idempotent", "once"):
+        raise InputError(
+            f"There is no kind of effect {kind!r}.",
+            code="bad-effect",
+            where=task.engine.where(task),
+            known="'pure', 'idempotent', 'once'",
+            fix="Use one of them.",
+            node=task.node.name,
+            boundary=True,
+        )
+    if inspect.iscoroutinefunction(fn):
+        return _aperform(context, scope, task, key, fn, args, kind)
+    known, result = _known(context, task, key, kind)
+    if known:
+        return result
+    if kind == "once":
+        _intend(task, key)
+        _keep(scope, task, key, kind)
+    result = fn(*args)
+    _take(task, key, result)
+    if kind != "pure":
+        _keep(scope, task, key, kind)
+    return own(result)
+
+
+async def _aperform(
+    context: Context[Any], scope: Scope, task: Task, key: str, fn: Callable[..., Any], args: Any, kind: EffectKind
+) -> Any:
+    from graphrt._drivers.patience import unhurried
+
+    known, result = _known(context, task, key, kind)
+    if known:
+        return result
+    if kind == "once":
+        _intend(task, key)
+        await unhurried(scope, _keep, scope, task, key, kind)
+    result = await fn(*args)
+    _take(task, key, result)
+    if kind != "pure":
+        await unhurried(scope, _keep, scope, task, key, kind)
+    return own(result)
+
+
+def _known(context: Context[Any], task: Task, key: str, kind: EffectKind) -> tuple[bool, Any]:
+    """Whether the result is known, and it; asks for a decision where a "once" effect began and no result is known."""
+    extra = task.more()
+    if key in extra.effects:
+        return True, own(extra.effects[key])
+    if kind != "once" or key not in extra.intents:
+        return False, None
+    if task.engine.thread is None:
+        raise _unknown(task, key)
+    name = key.rsplit("#", 1)[0]
+    payload = {"effect": name, "problem": "outcome unknown", "idempotency_key": context.idempotency_key}
+    answer = context._ask(f"effect={key}", payload)
+    if isinstance(answer, Mapping) and "result" in answer:
+        _take(task, key, answer["result"])
+        return True, own(answer["result"])
+    if answer == "run":
+        # The permission is for one more run: if that has no outcome either, it is asked for again.
+        extra.interrupts = [question for question in extra.interrupts if question.key != f"effect={key}"]
+        return False, None
+    raise _unknown(task, key)
+
+
+def _unknown(task: Task, key: str) -> NodeError:
+    name = key.rsplit("#", 1)[0]
+    return NodeError(
+        f"Effect {name!r} of node {task.node.name!r} was started before, and its outcome is unknown.",
+        code="effect-unknown",
+        where=task.engine.where(task),
+        known="effects of the kind 'once' are never repeated silently",
+        fix='Find out whether it happened. On a thread, answer the interrupt with "run" or {"result": ...}.',
+        node=task.node.name,
+        boundary=True,
+    )
+
+
+def _intend(task: Task, key: str) -> None:
+    extra = task.more()
+    if key not in extra.intents:
+        extra.intents.append(key)
+
+
+def _take(task: Task, key: str, result: Any) -> None:
+    check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
+    task.more().effects[key] = own(result)
+
+
+def _keep(scope: Scope, task: Task, key: str, kind: EffectKind) -> None:
+    """Store what is known of the effect; of one of the kind "once" before anything else happens."""
+    extra, path = task.more(), task.engine.path
+    known: list[tuple[str, Event]] = []
+    if key in extra.intents:
+        known.append((path, EffectStarted(task=task.id, key=key)))
+    if key in extra.effects:
+        known.append((path, EffectRecorded(task=task.id, key=key, result=extra.effects[key])))
+    scope.keep([(f"{task.id}#{key}", known)], now=kind == "once")

@@ -1,0 +1,347 @@
+"""From entries back to the engine (the law *fold*): applying events that became true, one after another.
+
+Nothing is decided here and no router is asked: what the routers chose stands in the entries. Reducers are called, as
+they were when the entries were written. The engine that is folded into belongs to the fold alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt import events
+from graphrt._engine import outcome
+from graphrt._engine.edit import edit, folded_in
+from graphrt._engine.fold import fold
+from graphrt._engine.grow import applied
+from graphrt._engine.log import Logged
+from graphrt._engine.route import Due
+from graphrt._engine.standing import due_again, due_parts, join_standings, set_joins
+from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Recalled, Task
+from graphrt._plan.fields import ABSENT, APPEND, LAST
+from graphrt._plan.state import Values
+from graphrt.commands import END
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+Take = Callable[[Any], Any]
+"""Makes a value of an entry the engine's own: a copy, where the entry keeps the value itself."""
+
+
+def as_is(value: Any) -> Any:
+    """The value itself: nobody else holds it."""
+    return value
+
+
+def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, journalled: bool = True) -> None:
+    """Apply the events of the engine's own path among *logged*, in order.
+
+    Args:
+        journalled: Whether they stand in the journal; else they were staged.
+
+    Raises:
+        UpdateError: A reducer raised.
+        LookupError, ValueError: The entries do not fit the graph.
+    """
+    path = engine.path
+    at, end = 0, len(logged)
+    while at < end:
+        where, event = logged[at]
+        at += 1
+        if where != path:
+            continue
+        if isinstance(event, events.TaskSucceeded) and at < end and not engine.tasks and len(engine.due) == 1:
+            then, commit = logged[at]
+            if then == path and isinstance(commit, events.SuperstepCommitted):
+                _alone(engine, event, commit, take)
+                at += 1
+                continue
+        evolve(engine, event, take, journalled=journalled)
+
+
+_NO_FIELD: Final = object()
+
+
+def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepCommitted, take: Take) -> None:
+    """Apply a superstep of one task: the same as the general way, in place, since nobody else holds the values."""
+    values, fields = engine.values, engine.fields
+    update = done.updates[0] if len(done.updates) == 1 else None
+    quick = update is not None and not engine.ephemeral and engine.trail is None
+    if quick and update is not None:
+        for name in update:
+            kind = fields[name].kind if name in fields else _NO_FIELD
+            current = values.get(name, ABSENT)
+            new = update[name]
+            if not (
+                (kind == LAST and new.__class__ not in outcome.MARKERS and name in values)
+                or (kind == APPEND and current.__class__ is list and new.__class__ is list)
+            ):
+                quick = False
+                break
+    if not quick or update is None:
+        evolve(engine, done, take)
+        evolve(engine, commit, take)
+        return
+    due = engine.due[0]
+    engine.superstep += 1
+    engine.steps += 1
+    engine.visits[due.node.index] += 1
+    sizes = engine.sizes
+    for name, value in update.items():
+        if fields[name].kind == APPEND:
+            values[name].extend(take(value))
+            sizes[name] = len(values[name])
+        else:
+            values[name] = take(value)
+            if name in sizes or fields[name].boxed:
+                engine.take(values, (name,))
+    if done.usage is not None:
+        engine.usage = done.usage if engine.usage is None else engine.usage + done.usage
+    engine.forget_view()
+    engine.due = due_again(engine, commit.next, commit.sends, commit.errors)
+    set_joins(engine, commit.joins)
+
+
+def evolve(engine: Engine, event: events.Event | events.StateSaved, take: Take, *, journalled: bool = True) -> None:
+    """Apply one event; see `evolve_all`. One that only tells what happened changes nothing."""
+    if isinstance(event, events.InterruptRaised):
+        _raised(engine, event, take, journalled=journalled)
+    else:
+        apply = _APPLY.get(event.__class__)
+        if apply is not None:
+            apply(engine, event, take)
+
+
+def _succeeded(engine: Engine, event: events.TaskSucceeded, take: Take) -> None:
+    task = _task(engine, event.task)
+    task.updates = tuple(take(dict(update)) for update in event.updates)
+    task.goto = _goto(engine, event, take)
+    task.status = DONE
+    _used(task, event.usage)
+
+
+def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
+    task = _task(engine, event.task)
+    task.more().failure = event.exception or Recalled(event.error, event.message)
+    task.updates, task.goto = (), None
+    task.status = FAILED if event.handler is None else HANDLED
+    _used(task, event.usage)
+
+
+def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
+    task = _task(engine, event.task)
+    task.more().retries.append((event.attempt, event.delay_s, Recalled(event.error, event.message)))
+    task.attempt = event.attempt + 1
+    _used(task, event.usage)
+
+
+def _effect_started(engine: Engine, event: events.EffectStarted, _take: Take) -> None:
+    extra = _task(engine, event.task).more()
+    if event.key not in extra.intents:
+        extra.intents.append(event.key)
+
+
+def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -> None:
+    _task(engine, event.task).more().effects[event.key] = take(event.result)
+
+
+def _answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> None:
+    engine.answer({local_id(engine, event.id): take(event.answer)})
+
+
+def _expired(engine: Engine, event: events.InterruptExpired, _take: Take) -> None:
+    engine.expire({local_id(engine, event.id)})
+
+
+def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
+    values = take(dict(event.input))
+    start(engine, values if event.fresh else folded_in(engine, values, reset=True))
+
+
+def _resumed(engine: Engine, _event: events.RunResumed, _take: Take) -> None:
+    engine.retry()
+
+
+def _routed(engine: Engine, event: events.TasksRouted, take: Take) -> None:
+    engine.due = _due(engine, event, take)
+    engine.entering = False
+    set_joins(engine, event.joins)
+
+
+def _forked(engine: Engine, event: events.ThreadForked, take: Take) -> None:
+    restore(engine, event.state, take)
+
+
+def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
+    if event.values is not None:
+        engine.take(with_untracked(engine, take(dict(event.values))), engine.fields)
+
+
+def start(engine: Engine, values: Values) -> None:
+    """Begin a run on *values*, untracked fields at their defaults."""
+    engine.usage = None
+    engine.tasks = []
+    engine.waiting = []
+    engine.start(with_untracked(engine, values))
+    engine.forget_view()
+
+
+def with_untracked(engine: Engine, values: Values) -> Values:
+    """*values* with the defaults of untracked fields, which are never stored (rule R16)."""
+    for name in engine.plan.state.untracked:
+        value = engine.fields[name].reset()
+        if value is ABSENT:
+            values.pop(name, None)
+        else:
+            values[name] = value
+    return values
+
+
+def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
+    """Make the engine what *saved* says."""
+    start(engine, take(dict(saved.values)))
+    engine.superstep, engine.steps = saved.superstep, saved.steps
+    by_name = engine.plan.by_name
+    for name, count in saved.visits.items():
+        if name in by_name:
+            engine.visits[by_name[name].index] = count
+    engine.due = _due(engine, saved, take)
+    engine.entering = saved.entering
+    engine.usage = saved.usage
+    set_joins(engine, saved.joins)
+
+
+def saved(engine: Engine) -> events.StateSaved:
+    """The engine between two supersteps as plain data; its values are shared, not copied.
+
+    An open superstep is left out: what opened it is due again.
+    """
+    due, opened = (engine.opened, 1) if engine.tasks else (engine.due, 0)
+    seen = {task.node.index for task in engine.tasks}
+    if engine.call is not None:  # the fast path has made its next call ready
+        due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
+    names, sends, errors = due_parts(due)
+    untracked = engine.plan.state.untracked
+    visits = [count - (at in seen) for at, count in enumerate(engine.visits)]
+    return events.StateSaved(
+        values={name: value for name, value in engine.values.items() if name not in untracked},
+        superstep=engine.superstep - opened,
+        steps=engine.steps - opened,
+        visits={node.name: n for node, n in zip(engine.plan.nodes, visits, strict=False) if n},
+        next=names,
+        sends=sends,
+        errors=errors,
+        joins=join_standings(engine, [join for join in engine.joins if join.arrived or join.fired]),
+        entering=engine.entering,
+        usage=engine.usage,
+    )
+
+
+def local_id(engine: Engine, id_: str) -> str:
+    """The id of an interrupt on the engine's own thread: entries of a copied thread name the one they came from."""
+    return f"{engine.thread}/{id_.split('/', 1)[1]}" if "/" in id_ else id_
+
+
+def _task(engine: Engine, task_id: str) -> Task:
+    """The task of the open superstep, which is opened if this is the first that is heard of it."""
+    if not engine.tasks:
+        engine.open()
+    index = int(task_id[len(engine.path) :].split(":", 1)[0].split(".")[1])
+    return engine.tasks[index]
+
+
+def _used(task: Task, usage: events.Usage | None) -> None:
+    if usage is not None:
+        task.more().usage = usage
+
+
+def _due(
+    engine: Engine, event: events.TasksRouted | events.StateSaved | events.SuperstepCommitted, take: Take
+) -> list[Due]:
+    return due_again(engine, event.next, _sent(event.sends, take), event.errors)
+
+
+def _sent(sends: Mapping[int, Any], take: Take) -> Mapping[int, Any]:
+    return {at: take(arg) for at, arg in sends.items()} if sends else sends
+
+
+def _goto(engine: Engine, event: events.TaskSucceeded, take: Take) -> tuple[Any, ...] | None:
+    if event.goto is None:
+        return None
+    by_name = engine.plan.by_name
+    targets: list[Any] = []
+    for at, name in enumerate(event.goto):
+        if at in event.sends:
+            targets.append(Due(by_name[name], take(event.sends[at]), None, True))
+        elif name in by_name:
+            targets.append(by_name[name])
+        else:
+            targets.append(END)
+    return tuple(targets)
+
+
+def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> None:
+    tasks = engine.tasks or engine.open()
+    folded = fold(engine.fields, engine.values, tasks, ephemeral=engine.ephemeral, where=engine.where)
+    for task in tasks:
+        task.state = None
+    engine.forget_view()
+    values, _ = applied(engine.values, engine.fields, folded)
+    for task in tasks:
+        engine.count(task)
+        for update in task.updates if task.status == DONE else ():
+            engine.follow(update)
+    engine.take(values, (*folded.values, *folded.grown))
+    engine.due = _due(engine, event, take)
+    engine.waiting = []
+    engine.tasks = []
+    set_joins(engine, event.joins)
+
+
+def _raised(engine: Engine, event: events.InterruptRaised, take: Take, *, journalled: bool) -> None:
+    task = _task(engine, event.task)
+    extra = task.more()
+    id_ = local_id(engine, event.id)
+    question = next((known for known in extra.interrupts if known.id == id_), None)
+    if question is None:
+        static = event.key in ("before", "after")
+        question = OpenInterrupt(id_, event.key, event.node, take(event.payload), static=static)
+        extra.interrupts.append(question)
+    question.answer_type, question.expires_at = event.answer_type, event.expires_at
+    question.logged = question.logged or journalled
+    if not question.answered:
+        task.status = PAUSED
+    _used(task, event.usage)
+
+
+def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
+    edit(engine, folded_in(engine, take(dict(event.values)), reset=False), event.as_node)
+    if event.next is not None:
+        due = due_again(engine, event.next, _sent(event.sends, take), event.errors)
+        if engine.tasks:
+            engine.waiting = due
+        else:
+            engine.due = due
+            engine.entering = False
+    set_joins(engine, event.joins)
+
+
+_APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
+    events.EffectRecorded: _effect_recorded,
+    events.EffectStarted: _effect_started,
+    events.InterruptAnswered: _answered,
+    events.InterruptExpired: _expired,
+    events.RunResumed: _resumed,
+    events.RunStarted: _started,
+    events.StateSaved: restore,
+    events.SuperstepCommitted: _commit,
+    events.TaskFailed: _failed,
+    events.TaskRetried: _retried,
+    events.TaskSucceeded: _succeeded,
+    events.TasksRouted: _routed,
+    events.ThreadForked: _forked,
+    events.ThreadMigrated: _migrated,
+    events.ThreadUpdated: _updated,
+}
+"""What an event changes. The rest tells what happened, and changes nothing."""

@@ -1,0 +1,85 @@
+"""What is due and who arrived, as plain data for events, and back. By name: a changed graph may number its nodes anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphrt._engine.joins import JoinState
+from graphrt._engine.route import Due
+from graphrt._plan.specs import Policy
+from graphrt._plan.tables import NodePlan
+from graphrt.events import JoinStanding
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+NO_ITEMS: dict[int, Any] = {}
+
+
+def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict[int, BaseException]]:
+    """The names of what is *due*, the arguments of its Sends and the failures it handles, by position."""
+    sends: dict[int, Any] = NO_ITEMS
+    errors: dict[int, BaseException] = NO_ITEMS
+    for at, item in enumerate(due):
+        if item.is_send:
+            if sends is NO_ITEMS:
+                sends = {}
+            sends[at] = item.arg
+        if item.error is not None:
+            if errors is NO_ITEMS:
+                errors = {}
+            errors[at] = item.error
+    return tuple(item.node.name for item in due), sends, errors
+
+
+def due_again(
+    engine: Engine, names: Sequence[str], sends: Mapping[int, Any], errors: Mapping[int, BaseException]
+) -> list[Due]:
+    """What `due_parts` came from.
+
+    A node that the graph has no more is stood in for, so that what it did in the past can be folded; that it is not
+    pending was judged before.
+    """
+    nodes = engine.plan.by_name
+    return [
+        Due(nodes.get(name) or _stand_in(engine, name), sends.get(at), errors.get(at), at in sends)
+        for at, name in enumerate(names)
+    ]
+
+
+def _stand_in(engine: Engine, name: str) -> NodePlan:
+    node = engine.aliases.get(name)
+    if node is None:
+        node = engine.aliases[name] = NodePlan(name, len(engine.visits), None, Policy())
+        engine.visits.append(0)
+    return node
+
+
+def _key(engine: Engine, state: JoinState) -> tuple[str, tuple[str, ...]]:
+    nodes = engine.plan.nodes
+    return state.plan.dst.name, tuple(sorted(nodes[at].name for at in state.plan.sources))
+
+
+def join_standings(engine: Engine, states: Iterable[JoinState]) -> tuple[JoinStanding, ...]:
+    """How the open generations of *states* stand."""
+    nodes = engine.plan.nodes
+    found: list[JoinStanding] = []
+    for state in states:
+        node, sources = _key(engine, state)
+        arrived = tuple(sorted(nodes[at].name for at in state.arrived))
+        found.append(JoinStanding(node=node, sources=sources, arrived=arrived, fired=state.fired))
+    return tuple(found)
+
+
+def set_joins(engine: Engine, standings: Sequence[JoinStanding]) -> None:
+    """Set the generations as *standings* say; a join that the graph lacks is passed over."""
+    if not standings:
+        return
+    by_name = {**engine.aliases, **engine.plan.by_name}
+    known = {_key(engine, state): state for state in engine.joins}
+    for standing in standings:
+        state = known.get((standing.node, standing.sources))
+        if state is not None:
+            state.arrived = {by_name[name].index for name in standing.arrived if name in by_name}
+            state.fired = standing.fired

@@ -1,0 +1,67 @@
+"""The entries of one commit together, before they are bytes and after. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from graphrt._engine.log import Logged
+from graphrt.events import (
+    Entry,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+    SuperstepCommitted,
+)
+from graphrt.stores.protocol import Status
+
+STATUS: Final[Mapping[Any, Status]] = {
+    RunStarted: "running",
+    RunResumed: "running",
+    RunCompleted: "completed",
+    RunInterrupted: "interrupted",
+    RunFailed: "failed",
+    RunCancelled: "cancelled",
+}
+"""The status of a thread after an event of a run."""
+_CAUSES: Final = (RunStarted, RunResumed, SuperstepCommitted)
+
+
+class Batch(NamedTuple):
+    """The entries of one commit."""
+
+    at: float
+    run: str
+    cause: int
+    """What led to the first of them: the last start, resume or commit before."""
+    logged: Sequence[Logged]
+
+    def entries(self, first: int) -> Iterator[Entry]:
+        """The entries, the first of which is number *first*."""
+        causes: dict[str, int] = {"": self.cause}
+        for seq, (path, event) in enumerate(self.logged, first):
+            cause = causes.get(path, causes[""])
+            if isinstance(event, _CAUSES):
+                causes[path] = seq
+            yield Entry(seq=seq, at=self.at, run=self.run, cause=cause, event=event, path=path.rstrip("/"))
+
+
+class Line(NamedTuple):
+    """A commit of the fast path, kept by a store in memory: what two entries are made of when somebody reads them."""
+
+    at: float
+    superstep: int
+    node: str
+    update: Mapping[str, Any] | None
+    next: tuple[str, ...]
+
+
+def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:
+    """The cause of what comes after entries up to *seq*, the last of which are *logged*."""
+    for back, (path, event) in enumerate(reversed(logged)):
+        if not path and isinstance(event, _CAUSES):
+            return seq - back
+    return cause

@@ -1,0 +1,113 @@
+"""Entries as objects, for stores that keep no bytes: copies that share no container with anybody (rule R15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, final
+
+from graphrt import events
+from graphrt._engine.log import Logged
+from graphrt._journal.batch import Line
+from graphrt._plan.fields import is_mapping, own
+from graphrt.events import Entry
+
+_VALUES: Final[dict[Any, tuple[str, ...]]] = {
+    events.RunStarted: ("input",),
+    events.InterruptAnswered: ("answer",),
+    events.InterruptRaised: ("payload",),
+    events.EffectRecorded: ("result",),
+    events.TaskSucceeded: ("updates", "sends"),
+    events.SuperstepCommitted: ("sends",),
+    events.TasksRouted: ("sends",),
+    events.ThreadUpdated: ("values", "sends"),
+    events.ThreadMigrated: ("values",),
+    events.StateSaved: ("values", "sends"),
+}
+"""Fields of events that hold values of the user's."""
+
+
+def owned(event: Any) -> Any:
+    """*event* with values that are its own."""
+    kind = event.__class__
+    if kind is events.ThreadForked:
+        return replace(event, state=owned_state(event.state))
+    changed: dict[str, Any] = {}
+    for name in _VALUES.get(kind, ()):
+        value = getattr(event, name)
+        if value:
+            changed[name] = own(value if value.__class__ is tuple else _plain(value))
+    return replace(event, **changed) if changed else event
+
+
+def _plain(value: Any) -> Any:
+    """A mapping as a plain dict, so that nothing of a Stamped one stays."""
+    return {**value} if is_mapping(value) else value
+
+
+def owned_all(logged: Sequence[Logged]) -> list[Logged]:
+    """*logged* with values that are their own."""
+    return [(path, owned(event)) for path, event in logged]
+
+
+def owned_state(state: events.StateSaved) -> events.StateSaved:
+    """*state* with values that are its own."""
+    saved: events.StateSaved = owned(state)
+    return saved
+
+
+@final
+class Lines:
+    """Supersteps of the fast path: entries are made of them when somebody reads."""
+
+    __slots__ = ("_cause", "_lines", "_order", "_untracked", "run")
+
+    def __init__(
+        self, run: str, cause: int, lines: list[Line], order: tuple[str, ...], untracked: frozenset[str]
+    ) -> None:
+        self.run = run
+        self._cause = cause
+        self._lines = lines
+        self._order = order
+        """Fields in schema order."""
+        self._untracked = untracked
+
+    @property
+    def cause(self) -> int:
+        """What led to the first of them."""
+        return self._cause
+
+    @property
+    def at(self) -> float:
+        """When the last of them was committed, in seconds since the epoch."""
+        return self._lines[-1].at
+
+    def _pairs(self) -> Iterator[tuple[Line, events.TaskSucceeded, events.SuperstepCommitted]]:
+        for line in self._lines:
+            update = {n: v for n, v in (line.update or {}).items() if n not in self._untracked}
+            yield (
+                line,
+                events.TaskSucceeded(
+                    task=f"{line.superstep}.0:{line.node}",
+                    node=line.node,
+                    updates=() if line.update is None else (update,),
+                ),
+                events.SuperstepCommitted(
+                    superstep=line.superstep,
+                    wrote=tuple(name for name in self._order if name in (line.update or ())),
+                    next=line.next,
+                ),
+            )
+
+    @property
+    def logged(self) -> Sequence[Logged]:
+        """What happened, in order."""
+        return [("", event) for _, done, commit in self._pairs() for event in (done, commit)]
+
+    def entries(self, first: int) -> Iterator[Entry]:
+        """The entries, the first of which is number *first*."""
+        cause, seq = self._cause, first
+        for line, done, commit in self._pairs():
+            yield Entry(seq=seq, at=line.at, run=self.run, cause=cause, event=done)
+            yield Entry(seq=seq + 1, at=line.at, run=self.run, cause=cause, event=commit)
+            cause, seq = seq + 1, seq + 2

@@ -1,0 +1,247 @@
+"""Reading: from what a store holds to the engine as it stood, at the end or at any entry (the law *fold*).
+
+A snapshot saves reading, and nothing else: the fold from the first entry comes to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+
+from graphrt import events
+from graphrt._engine.engine import Engine
+from graphrt._engine.evolve import Take, as_is, evolve_all, local_id
+from graphrt._engine.log import Logged
+from graphrt._journal.batch import STATUS, Batch, last_cause
+from graphrt._journal.names import Names
+from graphrt._journal.objects import Lines
+from graphrt._journal.wire import Body, decode
+from graphrt._plan.fields import own
+from graphrt._plan.tables import Plan
+from graphrt.errors import GraphrtError, ReplayDivergedError, StoreError
+from graphrt.events import Entry
+from graphrt.limits import Limits
+from graphrt.stores.protocol import Record, Status, Store
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+    from graphrt._journal.chain import Chain
+
+
+@final
+class Reader:
+    """Reads the bodies of one thread."""
+
+    __slots__ = ("_blobs", "codec", "names", "store", "thread")
+
+    def __init__(self, store: Store, thread: str, codec: Codec, names: Iterable[str] = ()) -> None:
+        self.store = store
+        self.thread = thread
+        self.codec = codec
+        self.names = Names(tuple(names))
+        self._blobs: dict[str, bytes] = {}
+
+    def fetch(self, name: str) -> bytes:
+        """A large value by its name."""
+        if name not in self._blobs:
+            self._blobs |= self.store.blobs(self.thread, [name])
+        return self._blobs[name]
+
+    def body(self, payload: bytes, names: Names | None = None) -> tuple[Batch, Body]:
+        """The batch that *payload* stands for, and what it was read with."""
+        body = Body(self.codec, names if names is not None else self.names)
+        body.fetch = self.fetch
+        return decode(body, payload), body
+
+    def batch(self, payload: Any) -> Batch | Lines:
+        """The batch of a record."""
+        return self.body(payload)[0] if payload.__class__ is bytes else payload
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        """The entries of *records*, in order."""
+        for record in records:
+            yield from self.batch(record.body).entries(record.seq - record.count + 1)
+
+    def staged(self, payload: Any) -> Sequence[Logged]:
+        """Staged events. Their names are their own."""
+        logged: Sequence[Logged] = self.body(payload, Names())[0].logged if payload.__class__ is bytes else payload
+        return logged
+
+    def saved(self, payload: Any) -> events.StateSaved:
+        """A snapshot."""
+        if payload.__class__ is not bytes:
+            state: events.StateSaved = payload
+            return state
+        (_, event), *_ = self.body(payload, Names())[0].logged
+        if not isinstance(event, events.StateSaved):
+            raise StoreError("A snapshot holds something else.", code="store-damaged", fix="Restore from a backup.")
+        return event
+
+
+def _chain(thread: str, digests: Mapping[str, str] | None) -> Chain:
+    from graphrt._journal.chain import Chain  # loads OpenSSL
+
+    return Chain(thread, digests)
+
+
+@final
+class Fold:
+    """A thread as folded up to an entry."""
+
+    __slots__ = (
+        "answers",
+        "cause",
+        "chain",
+        "engine",
+        "fingerprint",
+        "meta",
+        "migrated",
+        "reader",
+        "run",
+        "seed",
+        "seq",
+        "status",
+        "steps_at",
+        "tail",
+    )
+
+    def __init__(
+        self, plan: Plan, limits: Limits, reader: Reader, meta: dict[str, Any], *, check_state: bool = False
+    ) -> None:
+        self.engine = Engine(plan, limits, thread=reader.thread, check_state=check_state)
+        self.reader = reader
+        self.meta = meta
+        self.chain: Chain | None = _chain(reader.thread, None) if meta.get("chained") else None
+        self.seq: int = 0
+        self.cause: int = 0
+        self.status: Status = "new"
+        self.run: str = ""
+        self.seed: int | None = None
+        self.fingerprint: str = ""
+        self.answers: dict[str, Any] = {}
+        """Answers since the last commit, by interrupt id."""
+        self.tail: int = 0
+        """What stands since the snapshot: bytes, or entries where objects are kept."""
+        self.steps_at: int = 0
+        """Number of the last entry that changed the state."""
+        self.migrated: events.ThreadMigrated | None = None
+        """What the next run is to journal, since the graph has changed."""
+
+    def begin(self, saved: events.StateSaved, seq: int, take: Take) -> None:
+        """Start from a snapshot."""
+        evolve_all(self.engine, [("", saved)], take)  # type: ignore[list-item]  # a snapshot is folded like an event
+        self._stand(saved, seq)
+        if self.chain is not None:
+            self.chain = _chain(self.reader.thread, saved.digests)
+
+    def _stand(self, saved: events.StateSaved, seq: int) -> None:
+        self.seq = self.steps_at = seq
+        self.cause, self.run, self.seed = saved.cause, saved.run, saved.seed
+        self.fingerprint = saved.fingerprint
+        self.status = saved.status  # type: ignore[assignment]  # only we write it
+
+    def add(self, record: Record, upto: int | None = None) -> None:
+        """Fold a record, or its entries up to *upto*.
+
+        Raises:
+            StoreError: It is damaged.
+            ReplayDivergedError: A reducer raises now that did not then.
+        """
+        first = record.seq - record.count + 1
+        if first != self.seq + 1:
+            raise StoreError(
+                f"Thread {self.reader.thread!r} lacks entry {self.seq + 1} of its journal.",
+                code="store-damaged",
+                fix="Restore the database from a backup.",
+                seq=self.seq + 1,
+            )
+        payload = record.body
+        take: Take = own
+        batch: Batch | Lines
+        if payload.__class__ is bytes:
+            batch, body = self.reader.body(payload)
+            take = as_is
+            if self.chain is not None:
+                self.chain.extend(body.written)
+                self.chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
+            self.tail += len(payload) + len(record.seal)
+        else:
+            batch = payload
+            self.tail += record.count
+        logged = batch.logged
+        if len(logged) != record.count:
+            raise StoreError(
+                f"The record of entry {record.seq} holds {len(logged)} entries, not {record.count}.",
+                code="store-damaged",
+                fix="Restore the database from a backup.",
+                seq=record.seq,
+            )
+        if upto is not None and upto < record.seq:
+            logged = logged[: upto - first + 1]
+        self.fold(logged, first, batch.run, take)
+
+    def fold(self, logged: Sequence[Logged], first: int, run: str, take: Take) -> None:
+        """Fold events that are numbered from *first*."""
+        try:
+            evolve_all(self.engine, logged, take)
+        except (LookupError, ValueError, TypeError) as error:
+            raise StoreError(
+                f"The entries from {first} of thread {self.reader.thread!r} do not fit graph {self.engine.plan.name!r}.",
+                code="journal-misfit",
+                known=f"{type(error).__name__}: {str(error)[:80]}",
+                fix="Use the graph that wrote them, or declare a migration.",
+                seq=first,
+                thread=self.reader.thread,
+            ) from error
+        except GraphrtError as error:
+            raise ReplayDivergedError(
+                f"Folding the entries from {first} of thread {self.reader.thread!r} failed, which it did not when they "
+                f"were written: {error.what}",
+                code="fold-failed",
+                where=self.engine.where(),
+                fix="Reducers must give the same for the same arguments: put back the one that the thread was made with.",
+                seq=first,
+                thread=self.reader.thread,
+            ) from error
+        self.run = run or self.run
+        seq = first
+        for path, event in logged:
+            if not path:
+                self._note(event, seq, take)
+            seq += 1
+        self.cause = last_cause(logged, seq - 1, self.cause)
+        self.seq = seq - 1
+
+    def _note(self, event: Any, seq: int, take: Take) -> None:
+        kind = event.__class__
+        status = STATUS.get(kind)
+        if status is not None:
+            self.status = status
+        if kind in CHANGES:
+            self.steps_at = seq
+            self.answers = {}
+        if kind is events.RunStarted:
+            self.seed, self.fingerprint = event.seed, event.fingerprint
+        elif kind is events.InterruptAnswered:
+            self.answers[event.id] = take(event.answer)
+        elif kind is events.ThreadForked:
+            saved = event.state
+            self._stand(saved, seq)
+        elif kind is events.ThreadMigrated:
+            self.fingerprint = event.target
+
+    def local_answers(self) -> dict[str, Any]:
+        """Answers since the last commit, by the ids that interrupts have on this thread."""
+        return {local_id(self.engine, id_): answer for id_, answer in self.answers.items()}
+
+
+CHANGES: Final = frozenset(
+    {
+        events.RunStarted,
+        events.SuperstepCommitted,
+        events.ThreadUpdated,
+        events.ThreadForked,
+        events.ThreadMigrated,
+    }
+)
+"""Events after which the state is another one."""

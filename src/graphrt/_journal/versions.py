@@ -1,0 +1,177 @@
+"""Whether a thread may go on with the graph at hand (rule R14): decided from what both look like, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from graphrt import events
+from graphrt._journal.reader import Reader
+from graphrt._plan.render import topology
+from graphrt._plan.tables import Plan
+from graphrt.errors import InputError, StoreError, names
+from graphrt.migrations import Migration
+from graphrt.stores.protocol import Loaded
+
+
+class GraphLike(Protocol):
+    """What a compiled graph is here."""
+
+    __graphrt_plan__: Plan
+
+    @property
+    def fingerprint(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of the question whether a thread may go on with a graph."""
+
+    thread: str
+    status: str
+    kind: Literal["identical", "compatible", "migrated", "incompatible"]
+    reasons: tuple[str, ...] = ()
+    """What changed, and for `incompatible` what stands in the way first."""
+    pending: tuple[str, ...] = ()
+    """Nodes that are due or open."""
+    source: str = ""
+    """Fingerprint of the thread's graph."""
+    target: str = ""
+    """Fingerprint of the graph at hand."""
+    migration: Migration | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the thread may go on."""
+        return self.kind != "incompatible"
+
+
+def judge(
+    graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration] = ()
+) -> Verdict:
+    """Judge the thread that was *loaded*."""
+    head = loaded.head
+    source, target = str(meta.get("fingerprint", "")), graph.fingerprint
+    common: dict[str, Any] = {"thread": head.thread, "status": head.status, "source": source, "target": target}
+    if not source or source == target:
+        return Verdict(kind="identical", **common)
+    plan: Plan = graph.__graphrt_plan__
+    before: Mapping[str, Any] = meta.get("topology") or {}
+    now = topology(plan)
+    waiting = pending(reader, loaded)
+    common["pending"] = waiting
+    migration = next((known for known in migrations if known.matches(source)), None)
+    renamed: Mapping[str, str] = migration.nodes if migration is not None else {}
+    blocking: list[str] = []
+    changes: list[str] = []
+    if before.get("name") != now["name"]:
+        blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
+    _nodes(before, now, waiting, renamed, blocking, changes)
+    _fields(before, plan, loaded, migration, blocking, changes)
+    if before.get("edges") != now["edges"]:
+        changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
+    if blocking:
+        return Verdict(kind="incompatible", reasons=(*blocking, *changes), **common)
+    if migration is not None:
+        return Verdict(kind="migrated", reasons=tuple(changes), migration=migration, **common)
+    return Verdict(kind="compatible", reasons=tuple(changes) or ("policies or versions changed",), **common)
+
+
+def _nodes(
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    waiting: Sequence[str],
+    renamed: Mapping[str, str],
+    blocking: list[str],
+    changes: list[str],
+) -> None:
+    old = {node["name"]: node for node in before.get("nodes", ())}
+    new = {node["name"]: node for node in now["nodes"]}
+    for name in dict.fromkeys(waiting):
+        there = new.get(renamed.get(name, name))
+        if there is None:
+            blocking.append(f"node {name!r} is pending, and the graph has it no more")
+        elif name in old and (there["kind"] != old[name]["kind"] or there.get("graph") != old[name].get("graph")):
+            blocking.append(f"node {name!r} is pending, and what it is has changed (function or nested graph)")
+        elif name in old and there.get("version") != old[name].get("version"):
+            changes.append(f"node {name!r} is pending and has another version")
+    if old and not {renamed.get(name, name) for name in old} & new.keys():
+        blocking.insert(0, f"the thread belongs to another graph: of its nodes {names(old)} this one has none")
+    gone = [name for name in old if name not in new]
+    added = [name for name in new if name not in old]
+    if gone:
+        changes.append(f"nodes {names(gone)} are gone")
+    if added:
+        changes.append(f"nodes {names(added)} are new")
+
+
+def _fields(
+    before: Mapping[str, Any],
+    plan: Plan,
+    loaded: Loaded,
+    migration: Migration | None,
+    blocking: list[str],
+    changes: list[str],
+) -> None:
+    """Fields: what was folded with another reducer cannot be folded again; a type that changed needs a word."""
+    old, new = before.get("state", {}), topology(plan)["state"]
+    unfolded = bool(loaded.records)
+    migrated = migration is not None and migration.values is not None
+    for name, field in old.items():
+        there = new.get(name)
+        if there is None:
+            (changes if migrated else blocking).append(f"field {name!r} is gone from the state")
+        elif there["reducer"] != field["reducer"]:
+            what = f"field {name!r} has the reducer {there['reducer']} now, and had {field['reducer']}"
+            (blocking if unfolded else changes).append(what)
+        elif there["type"] != field["type"]:
+            what = f"field {name!r} is {there['type']} now, and was {field['type']}"
+            (changes if migrated else blocking).append(what)
+    added = [name for name in new if name not in old]
+    bare = [name for name in added if plan.state.fields[name].required]
+    if bare:
+        (changes if migrated else blocking).append(f"field {bare[0]!r} is new and has no default")
+    if len(added) > len(bare):
+        changes.append(f"fields {names(name for name in added if name not in bare)} are new")
+
+
+def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
+    """Names of the nodes that are due or open, as the thread's own entries tell; no graph is needed."""
+    if loaded.head.status == "completed":
+        return ()
+    for record in reversed(loaded.records):
+        try:
+            logged = reader.batch(record.body).logged
+        except StoreError:
+            return ()
+        for path, event in reversed(logged):
+            if path:
+                continue
+            if isinstance(event, (events.SuperstepCommitted, events.TasksRouted)):
+                return event.next
+            if isinstance(event, events.ThreadUpdated) and event.next is not None:
+                return event.next
+            if isinstance(event, events.ThreadForked):
+                return event.state.next
+            if isinstance(event, events.RunStarted):
+                return ()
+    return reader.saved(loaded.snapshot.body).next if loaded.snapshot is not None else ()
+
+
+def refusal(verdict: Verdict) -> InputError:
+    """The error for a thread that may not go on."""
+    other = verdict.reasons[0].startswith("the thread belongs to")
+    return InputError(
+        f"Thread {verdict.thread!r} cannot go on with this graph: {verdict.reasons[0]}.",
+        code="other-graph" if other else "graph-changed",
+        where=f"thread {verdict.thread!r}, status {verdict.status}",
+        known="; ".join(verdict.reasons[1:])
+        or f"its fingerprint is {verdict.source[:12]}, this is {verdict.target[:12]}",
+        fix="Use the runtime of the graph that started the thread."
+        if other
+        else f"Finish it with the graph it has, or declare Migration(source={verdict.source[:12]!r}, ...) in "
+        "Runtime(migrations=[...]).",
+        thread=verdict.thread,
+        nodes=verdict.pending,
+    )

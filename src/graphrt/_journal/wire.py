@@ -1,0 +1,183 @@
+"""Batches of events as bytes, and back. Every event has its form here; values go through the codec, one line each.
+
+A body is lines of JSON. The first tells the structure: what happened, with names, numbers and times, and no value of
+the user's. The lines after it are the values, which the structure names by their number: a value can be taken out later without
+touching the rest. The last line is a checksum (CRC-32) against accidents; the chain is what holds against people. Old forms stay readable: a change is a new version with an upcaster (`upcast`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+from zlib import crc32
+
+from pydantic_core import from_json, to_json
+
+from graphrt import events
+from graphrt._engine.log import Logged
+from graphrt._engine.stored import Stamped, stamp
+from graphrt._journal.batch import Batch
+from graphrt._journal.forms import BY_CODE, CODES, FORMS, WITH_NODE, Form
+from graphrt._journal.names import Names
+from graphrt.errors import GraphrtError, StoreError
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+
+VERSION: Final = 1
+
+
+@final
+class Body:
+    """A body that is being written or read: its lines, and the names that it may use."""
+
+    __slots__ = ("blobs", "codec", "fetch", "lines", "names", "path", "untracked", "written")
+
+    def __init__(self, codec: Codec, names: Names, untracked: frozenset[str] = frozenset()) -> None:
+        self.codec = codec
+        self.names = names
+        self.untracked = untracked
+        self.lines: list[bytes] = [b""]
+        """The first one is kept free for the structure."""
+        self.blobs: dict[str, bytes] = {}
+        self.path: str = ""
+        self.fetch: Callable[[str], bytes] | None = None
+        self.written: list[tuple[str, bytes]] = []
+        """What the body folds into fields of the state, in order: name, and encoded value."""
+
+    def put(self, value: Any) -> int:
+        """Write *value* on a line of its own; returns the line's number."""
+        return self.line(self.codec.dump(value))
+
+    def line(self, line: bytes) -> int:
+        """Add an encoded value."""
+        self.lines.append(line)
+        return len(self.lines) - 1
+
+    def get(self, at: int) -> Any:
+        """The value on line *at*."""
+        return self.codec.load(self.lines[at], self.fetch)
+
+    def put_fields(self, values: Mapping[str, Any]) -> list[int]:
+        """Write fields, one line each; returns name and line in turn."""
+        made = values if isinstance(values, Stamped) else stamp(self.codec, values, self.untracked)
+        self.blobs.update(made.blobs)
+        placed: list[int] = []
+        for name, line in made.lines.items():
+            placed.append(self.names.put(name))
+            self.lines.append(line)
+            placed.append(len(self.lines) - 1)
+            if not self.path:
+                self.written.append((name, line))
+        return placed
+
+    def get_fields(self, placed: Sequence[int]) -> dict[str, Any]:
+        """The fields that `put_fields` wrote."""
+        names, lines, load, fetch = self.names.known, self.lines, self.codec.load, self.fetch
+        found: dict[str, Any] = {}
+        each = iter(placed)
+        for number, at in zip(each, each, strict=True):
+            name, line = names[number], lines[at]
+            found[name] = load(line, fetch)
+            if not self.path:
+                self.written.append((name, line))
+        return found
+
+    def put_error(self, error: BaseException) -> int:
+        """Write what was raised."""
+        return self.line(self.codec.dump_error(error))
+
+    def get_error(self, at: int) -> BaseException:
+        """What was raised, or what stands for it."""
+        return self.codec.load_error(self.lines[at])
+
+
+def encode(body: Body, batch: Batch) -> bytes:
+    """*batch* as bytes.
+
+    Raises:
+        NotStorable: A value cannot be stored exactly.
+    """
+    known = len(body.names.known)
+    entries = [_encoded(body, path, event) for path, event in batch.logged]
+    structure = [VERSION, batch.at, batch.run, batch.cause, body.names.known[known:], entries]
+    body.lines[0] = to_json(structure)
+    text = b"\n".join(body.lines)
+    return b"%s\n%08x" % (text, crc32(text))
+
+
+def encode_state(body: Body, state: events.StateSaved) -> bytes:
+    """A snapshot as bytes: a batch of one event, which is no entry.
+
+    Raises:
+        NotStorable: A value cannot be stored exactly.
+    """
+    event: Any = state
+    return encode(body, Batch(0.0, "", 0, [("", event)]))
+
+
+def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
+    body.path = path
+    form = FORMS[event.__class__]
+    entry: list[Any] = [CODES[event.__class__], path or 0]
+    for name, how in form:
+        value = getattr(event, name)
+        entry.append(None if value is None else how.put(body, value))
+    while entry[-1] is None or entry[-1] == []:
+        entry.pop()
+    return entry
+
+
+def decode(body: Body, data: bytes) -> Batch:
+    """What `encode` was given.
+
+    Raises:
+        StoreError: The bytes are damaged, or of a newer version.
+    """
+    text, _, check = data.rpartition(b"\n")
+    try:
+        if int(check, 16) != crc32(text):
+            raise ValueError("its checksum is wrong")
+        body.lines = text.split(b"\n")
+        structure = from_json(body.lines[0], allow_inf_nan=False)
+        version = structure[0]
+        if version != VERSION:
+            from graphrt._journal.upcast import upcast
+
+            structure = upcast(structure, body)
+        _, at, run, cause, new_names, entries = structure
+        body.names.add(new_names)
+        logged = [_decoded(body, entry) for entry in entries]
+        if not (isinstance(run, str) and isinstance(cause, int)):
+            raise TypeError
+        return Batch(float(at), run, cause, logged)
+    except GraphrtError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise StoreError(
+            "A part of the journal cannot be read: it is not what graphrt wrote.",
+            code="store-damaged",
+            known=f"{type(error).__name__}: {str(error)[:80]}",
+            fix="Restore the database from a backup, or fork the thread from an entry before it.",
+        ) from error
+
+
+def _decoded(body: Body, entry: Any) -> Logged:
+    code, path = entry[0], entry[1]
+    kind = BY_CODE[code]
+    body.path = path = path or ""
+    form: Form = FORMS[kind]
+    values: dict[str, Any] = {}
+    at, last = 2, len(entry)
+    for name, how in form:
+        stored = entry[at] if at < last else None
+        at += 1
+        if stored is not None:
+            values[name] = how.get(body, stored)
+        elif how.empty is ...:
+            raise ValueError(f"{name} is missing")
+        else:
+            values[name] = how.empty
+    if kind in WITH_NODE:
+        values["node"] = values["task"][len(path) :].partition(":")[2]
+    return path, kind(**values)

@@ -1,0 +1,385 @@
+"""Writing: events get their number, time and cause, are stored, and only then are shown. One journal for each run.
+
+What is stored is decided here, and when a snapshot is worth its bytes; how it becomes bytes is `wire`'s, and how
+commits reach the store under each durability is `modes`'.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, final
+
+from pydantic_core import to_json
+
+from graphrt import events
+from graphrt._engine.engine import Engine
+from graphrt._engine.evolve import saved
+from graphrt._engine.log import Logged
+from graphrt._engine.task import Task
+from graphrt._journal.batch import STATUS, Batch, Line, last_cause
+from graphrt._journal.meta import preload, renewed
+from graphrt._journal.modes import Commits
+from graphrt._journal.names import Names
+from graphrt._journal.objects import Lines, owned_all, owned_state
+from graphrt._journal.wire import Body, encode, encode_state
+from graphrt._plan.fields import own
+from graphrt._plan.owning import SCALARS
+from graphrt._plan.tables import NodePlan
+from graphrt.events import Entry
+from graphrt.stores.protocol import Commit, Record, Saved, Status
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+    from graphrt._journal.chain import Chain
+
+SNAPSHOT_BYTES: Final = 32_768
+"""The least that is written between two snapshots."""
+SNAPSHOT_ENTRIES: Final = 512
+"""The least number of entries between two snapshots of a store that keeps objects."""
+FLUSH_STEPS: Final = 256
+"""Most supersteps of the fast path that wait in memory for a store that keeps objects."""
+FLUSH_S: Final = 0.05
+"""Longest time that they wait, at the next of them."""
+
+
+@final
+class Journal:
+    """Numbers events, keeps them in a store if there is one, and hands them to the sinks.
+
+    Used from several worker threads: the run's own, and those of nodes that record effects.
+    """
+
+    # fmt: off
+    __slots__ = (
+        "_at", "_chain", "_clock", "_codec", "_commits", "_engine", "_flushed_at", "_lock", "_measured", "_meta",
+        "_names", "_run_id", "_salts_seed", "_sinks", "_steps", "_tail", "_watched", "cause", "fingerprint", "seed",
+        "seq", "status",
+    )
+    # fmt: on
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        run_id: Callable[[], str],
+        sinks: Sequence[Callable[[Entry], Any]] = (),
+        watched: bool = False,
+    ) -> None:
+        self._watched = watched
+        self._clock = clock
+        self._run_id = run_id
+        self._sinks = sinks
+        self._lock = RLock()
+        self._commits: Commits | None = None
+        self._codec: Codec | None = None
+        self._engine: Engine | None = None
+        self._chain: Chain | None = None
+        self._names = Names()
+        self._meta: dict[str, Any] = {}
+        self._salts_seed: int | None = None
+        self._steps: list[Line] = []
+        self._at = 0.0
+        """When the last commit was: the clock is read once for each."""
+        self._flushed_at = 0.0
+        self._tail = 0
+        """Bytes (entries, where objects are kept) since the last snapshot."""
+        self._measured = 0
+        """Size of the state when it was measured last."""
+        self.seq: int = 0
+        """Number of the last entry."""
+        self.cause: int = 0
+        self.status: Status = "running"
+        self.seed: int | None = None
+        self.fingerprint: str = ""
+
+    def keep(
+        self,
+        commits: Commits,
+        engine: Engine,
+        *,
+        codec: Codec | None,
+        chain: Chain | None,
+        names: Names,
+        meta: dict[str, Any],
+        tail: int,
+        salts_seed: int | None,
+    ) -> None:
+        """Store what is written from now on.
+
+        Args:
+            codec: Makes bytes of values; None where the store keeps objects.
+            chain: The end of the thread's hash chain; None where it is not chained.
+            names: Those that the thread's entries used so far.
+            meta: What is kept beside them, as it was read.
+            tail: What stands since the last snapshot.
+            salts_seed: Makes the salts of a seeded run the same in every run; None draws them.
+        """
+        self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
+        self._names, self._meta, self._tail = names, meta, tail
+        self._salts_seed = salts_seed
+
+    @property
+    def codec(self) -> Codec | None:
+        """Makes bytes of values; None where objects are kept, or nothing is."""
+        return self._codec
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        logged: Sequence[Logged],
+        staged: Sequence[tuple[str, list[Logged]]] = (),
+        *,
+        release: bool = False,
+        status: Status | None = None,
+    ) -> list[Entry]:
+        """Write *logged* as entries of one commit and stage *staged*: stored first, then shown to the sinks.
+
+        Args:
+            release: Give the thread back with it.
+            status: The thread's status after it, where no event of the run tells.
+
+        Returns:
+            The entries, if somebody watches them or there are sinks.
+
+        Raises:
+            StoreError: It could not be stored; nothing of it was.
+        """
+        with self._lock:
+            if self._steps:
+                self._flush_steps()
+            at = self._at = self._clock()
+            batch = Batch(at, self._run_id(), self.cause, logged)
+            first = self.seq + 1
+            if self._commits is not None:
+                self._store(batch, staged, release=release, status=status)
+            self.seq += len(logged)
+            self.cause = last_cause(logged, self.seq, self.cause)
+            if not self._sinks and not self._watched:
+                return []
+            entries = list(batch.entries(first))
+            self._show(entries)
+            return entries
+
+    def _show(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            for sink in self._sinks:
+                sink(entry)
+
+    def stage(self, staged: Sequence[tuple[str, list[Logged]]], *, now: bool = False) -> None:
+        """Keep events of the open superstep beside the journal.
+
+        Args:
+            now: Durable when this returns, whatever the durability is.
+        """
+        with self._lock:
+            if self._commits is None:
+                return
+            if self._steps:
+                self._flush_steps()
+            stage = [(key, self._payload(logged)) for key, logged in staged]
+            blobs = {name: blob for _, (_, found) in stage for name, blob in found.items()}
+            bodies = [(key, body) for key, (body, _) in stage]
+            self._commits.put(Commit(expected=self.seq, at=self._at, stage=bodies, blobs=blobs))
+            if now:
+                self._commits.flush()
+
+    def _store(
+        self,
+        batch: Batch,
+        staged: Sequence[tuple[str, list[Logged]]],
+        *,
+        release: bool,
+        status: Status | None,
+    ) -> None:
+        assert self._commits is not None  # noqa: S101 - the caller looked
+        seq, count = self.seq + len(batch.logged), len(batch.logged)
+        known = len(self._names.known)
+        blobs: dict[str, bytes] = {}
+        seal = b""
+        payload: Any
+        if self._codec is None:
+            payload = Batch(batch.at, batch.run, batch.cause, owned_all(batch.logged))
+            self._tail += count
+        else:
+            body = Body(self._codec, self._names, self._untracked())
+            if known == 0 and self._engine is not None:
+                preload(self._names, self._engine.plan)
+            payload = encode(body, batch)
+            blobs = body.blobs
+            if self._chain is not None:
+                self._chain.extend(body.written)
+                seal = self._chain.seal(seq, count, batch.at, body.lines, self._entropy(seq))
+            self._tail += len(payload) + len(seal)
+        stage: list[tuple[str, Any]] = []
+        for key, logged in staged:
+            standing, found = self._payload(logged)
+            stage.append((key, standing))
+            blobs.update(found)
+        kinds = [event.__class__ for path, event in batch.logged if not path]
+        committed = events.SuperstepCommitted in kinds
+        status = status or next((STATUS[kind] for kind in reversed(kinds) if kind in STATUS), None)
+        if status is not None:
+            self.status = status
+        self._note_run(batch)
+        self._commits.put(
+            Commit(
+                expected=self.seq,
+                at=batch.at,
+                records=(Record(seq, count, payload, seal),),
+                unstage=committed,
+                stage=stage,
+                snapshot=self._snapshot(seq, blobs) if committed else None,
+                blobs=blobs,
+                meta=self._new_meta(known),
+                status=status,
+                graph=self._engine.plan.name if self.seq == 0 and self._engine is not None else None,
+                release=release,
+            )
+        )
+
+    def _note_run(self, batch: Batch) -> None:
+        for _, event in batch.logged:
+            if isinstance(event, events.RunStarted):
+                self.fingerprint = event.fingerprint
+            elif isinstance(event, events.ThreadMigrated):
+                self.fingerprint = event.target
+            elif isinstance(event, events.ThreadForked):
+                self.fingerprint, self.seed = event.state.fingerprint, event.state.seed
+
+    def _payload(self, logged: list[Logged]) -> tuple[Any, dict[str, bytes]]:
+        """What is staged, and its large values. A staged body names what it needs itself."""
+        if self._codec is None:
+            return owned_all(logged), {}
+        body = Body(self._codec, Names(), self._untracked())
+        return encode(body, Batch(0.0, "", 0, logged)), body.blobs
+
+    def _untracked(self) -> frozenset[str]:
+        return self._engine.plan.state.untracked if self._engine is not None else frozenset()
+
+    def _new_meta(self, known: int) -> Any:
+        """The thread's meta, if it changed; *known* is how many names there were before."""
+        plan = self._engine.plan if self._engine is not None else None
+        changed = renewed(self._meta, self._names, known, self.fingerprint, plan)
+        if changed is None:
+            return None
+        self._meta = changed
+        return changed if self._codec is None else to_json(changed, fallback=repr)
+
+    def _entropy(self, seq: int) -> Callable[[int], bytes]:
+        seed = self._salts_seed
+        if seed is None:
+            return os.urandom
+        from hashlib import shake_256
+
+        return lambda size: shake_256(f"graphrt/salt/{seed}/{seq}".encode()).digest(size)
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
+    def _snapshot(self, seq: int, blobs: dict[str, bytes]) -> Saved | None:
+        """A snapshot of the state after *seq*, if what stands since the last one is worth twice its size.
+
+        The size is measured when the tail has doubled: what that costs grows with the log of the thread's length.
+        """
+        engine = self._engine
+        least = SNAPSHOT_ENTRIES if self._codec is None else SNAPSHOT_BYTES
+        if engine is None or engine.tasks or self._tail < max(least, 2 * self._measured):
+            return None
+        if self._codec is None:
+            self._measured = sum(engine.sizes.values())
+            if self._tail < 2 * self._measured:
+                return None
+            state = owned_state(self.state(seq))
+            self._tail = 0
+            return Saved(seq, state)
+        state = self.state(seq)
+        body = Body(self._codec, Names())
+        payload = encode_state(body, state)
+        self._measured = len(payload) + sum(map(len, body.blobs.values()))
+        if self._tail < 2 * len(payload):
+            self._measured = max(self._measured, self._tail)
+            return None
+        blobs.update(body.blobs)
+        self._tail = 0
+        return Saved(seq, payload)
+
+    def state(self, seq: int) -> events.StateSaved:
+        """All that the entries up to *seq*, the last one, came to; no superstep may be open."""
+        assert self._engine is not None  # noqa: S101 - only asked where there is one
+        return replace(
+            saved(self._engine),
+            status=self.status,
+            run=self._run_id(),
+            seed=self.seed,
+            cause=seq,
+            fingerprint=self.fingerprint,
+            names=tuple(self._names.known),
+            digests=self._chain.saved() if self._chain is not None else {},
+        )
+
+    # -- the fast path -------------------------------------------------------------------------------------------
+
+    def step(self, task: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
+        """Note a superstep of the fast path for a store that keeps objects; written with others at once."""
+        kept: dict[str, Any] | None = None
+        if update:
+            kept = {}
+            for name, value in update.items():
+                kept[name] = value if value.__class__ in SCALARS else own(value)
+        at = self._clock()
+        # A plain task object is used again with the next superstep's number: the engine has the true one.
+        engine = task.engine
+        due = () if target is None else (target.name,)
+        steps = self._steps
+        steps.append(Line(at, engine.superstep, task.node.name, kept, due))
+        if at - self._flushed_at >= FLUSH_S or len(steps) >= FLUSH_STEPS:
+            with self._lock:
+                self._flush_steps(fresh=True)
+                self._flushed_at = at
+
+    def _flush_steps(self, *, fresh: bool = False) -> None:
+        """Write the noted supersteps as one record; *fresh*: the engine stands right after the last of them."""
+        steps, self._steps = self._steps, []
+        engine = self._engine
+        if self._commits is None or engine is None or not steps:
+            return
+        count = 2 * len(steps)
+        expected, cause = self.seq, self.cause
+        self.seq = self.cause = seq = expected + count
+        self._tail += count
+        record = Record(seq, count, Lines(self._run_id(), cause, steps, tuple(engine.fields), self._untracked()))
+        snapshot = None
+        if fresh and self._tail >= max(SNAPSHOT_ENTRIES, 2 * sum(engine.sizes.values())):
+            state = replace(self.state(seq), next=steps[-1].next, sends={}, errors={}, entering=False)
+            snapshot = Saved(seq, owned_state(state))
+            self._tail = 0
+        self._commits.put(
+            Commit(expected=expected, at=steps[-1].at, records=(record,), unstage=True, snapshot=snapshot)
+        )
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Everything written is stored when this returns.
+
+        Raises:
+            StoreError: Something could not be; what the store holds is a correct earlier commit.
+        """
+        with self._lock:
+            if self._steps:
+                self._flush_steps()
+            if self._commits is not None:
+                self._commits.flush()
+
+    def close(self) -> None:
+        """Store what is left, and give the thread back."""
+        with self._lock:
+            try:
+                if self._steps:
+                    self._flush_steps()
+            finally:
+                if self._commits is not None:
+                    self._commits.close()

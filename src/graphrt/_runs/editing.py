@@ -1,0 +1,309 @@
+"""Editing threads from outside: updates, forks, pruning (rule R18). Old entries are never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphrt import events
+from graphrt._codec import NotStorable
+from graphrt._engine import log
+from graphrt._engine.edit import folded_in
+from graphrt._engine.engine import Engine
+from graphrt._engine.evolve import evolve, saved
+from graphrt._engine.route import Due, Routed
+from graphrt._engine.standing import due_parts, join_standings
+from graphrt._engine.stored import stamp
+from graphrt._engine.task import DONE, HANDLED
+from graphrt._journal.keeper import give_back, take
+from graphrt._journal.meta import read_meta
+from graphrt._journal.modes import Commits
+from graphrt._journal.names import Names
+from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.versions import Verdict, judge
+from graphrt._journal.wire import Body, encode_state
+from graphrt._journal.writer import Journal
+from graphrt._plan.fields import own
+from graphrt._runs.flight import Owner, system_clock
+from graphrt._runs.loading import Reads, begun, check_at, folded, the_store
+from graphrt._runs.opening import adopted, checked_update, not_storable
+from graphrt.commands import node_name
+from graphrt.errors import ConflictError, InputError, closest, names
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Commit, Loaded, Saved, Status, Store
+
+Edit = tuple[Any, Any]
+"""Values, and the node that they are written as, or None."""
+
+
+def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
+    """Fold *edits* into the state of the thread, one after another, in one commit.
+
+    Raises:
+        InputError: No such thread or node, values that do not fit.
+        ConflictError: The thread is being driven.
+        UpdateError, RouteError: A reducer or router raised. Nothing was written.
+    """
+    check_id(thread)
+    store = the_store(runtime)
+    claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=system_clock())
+    try:
+        fold = folded(runtime, store.load(thread))
+        journal = _journal(runtime, store, fold, Commits(store, claim, "sync"))
+        engine = fold.engine
+        engine.listen(journal.codec)
+        adopted(engine, fold)
+        for values, as_node in edits:
+            event = _edited(engine, values, as_node)
+            evolve(engine, event, own)
+            log.note(engine, event)
+        if engine.log:
+            journal.write(log.take(engine), status=_status(engine, claim.head.status), release=True)
+    finally:
+        give_back(store, claim)
+
+
+def _status(engine: Engine, before: Status) -> Status | None:
+    """The status after an edit: what can be driven on again is `running` without an owner."""
+    if before == "interrupted" and not engine.open_interrupts():
+        return "running"
+    if before == "completed" and (engine.due or engine.tasks):
+        return "running"
+    return None
+
+
+def _journal(runtime: Owner, store: Store, fold: Fold, commits: Commits) -> Journal:
+    """A journal that goes on with a folded thread."""
+    run = fold.run or runtime.ids()
+    journal = Journal(clock=runtime.clock, run_id=lambda: run, sinks=runtime.sinks)
+    bytes_ = store.durable or bool(fold.meta.get("chained"))
+    journal.keep(
+        commits,
+        fold.engine,
+        codec=fold.engine.plan.codec if bytes_ else None,
+        chain=fold.chain,
+        names=fold.reader.names,
+        meta=fold.meta,
+        tail=fold.tail,
+        salts_seed=runtime.seed,
+    )
+    journal.seq, journal.cause, journal.seed = fold.seq, fold.cause, fold.seed
+    journal.fingerprint, journal.status = fold.fingerprint, fold.status
+    return journal
+
+
+def _edited(engine: Engine, values: Any, as_node: Any) -> events.ThreadUpdated:
+    """The event that an edit comes to; changes nothing but what arrived at joins."""
+    node = _node(engine, as_node)
+    checked = checked_update(engine, {} if values is None else values, what="update()")
+    kept: Mapping[str, Any] = {n: v for n, v in checked.items() if n not in engine.plan.state.untracked}
+    if engine.codec is not None:
+        try:
+            kept = stamp(engine.codec, kept, frozenset())
+        except NotStorable as error:
+            raise not_storable(engine, error, "update() was given a value") from error
+    if node is None:
+        return events.ThreadUpdated(values=kept, as_node=None)
+    unfinished = [task for task in engine.tasks if task.node.name == node and task.status not in (DONE, HANDLED)]
+    if unfinished:
+        return events.ThreadUpdated(values=kept, as_node=node)
+    plan = engine.plan.by_name[node]
+    after = folded_in(engine, checked, reset=False)
+    routed = engine.router().ask(plan, engine.make_view(after))
+    moved = engine.arrive(routed)
+    due = _merged(
+        [*engine.waiting] if engine.tasks else [i for i in engine.due if i.is_send or i.node is not plan], routed
+    )
+    next_, sends, errors = due_parts(due)
+    return events.ThreadUpdated(
+        values=kept, as_node=node, next=next_, sends=sends, errors=errors, joins=join_standings(engine, moved)
+    )
+
+
+def _merged(before: Sequence[Due], routed: Routed) -> list[Due]:
+    """What was due and what *routed* adds, in task order; plain activations of one node are one."""
+    errors: dict[int, BaseException | None] = {}
+    for item in before:
+        if not item.is_send:
+            routed.plain.setdefault(item.node.index, item.node)
+            errors[item.node.index] = item.error
+    due = routed.due()
+    plain = [item._replace(error=errors.get(item.node.index, item.error)) for item in due if not item.is_send]
+    return [*plain, *(item for item in before if item.is_send), *(item for item in due if item.is_send)]
+
+
+def _node(engine: Engine, as_node: Any) -> str | None:
+    if as_node is None:
+        return None
+    name = node_name(as_node)
+    if isinstance(name, str) and name in engine.plan.by_name:
+        return name
+    guess = closest(name, engine.plan.by_name)
+    raise InputError(
+        f"as_node= names a node that the graph does not have: {name!r}.",
+        code="unknown-node",
+        where=engine.where(),
+        known=f"nodes {names(engine.plan.by_name)}",
+        fix=f"Did you mean {guess!r}?" if guess else "Name a node of the graph.",
+    )
+
+
+# -- forks -------------------------------------------------------------------------------------------------------
+
+
+def fork(runtime: Owner, thread: str, at: int | None, to: str | None) -> str:
+    """Begin a new thread with what *thread* had come to after its entry *at*; returns its id.
+
+    Raises:
+        InputError: No such thread or entry, or *to* exists.
+    """
+    check_id(thread)
+    target = check_id(to if to is not None else runtime.ids())
+    store = the_store(runtime)
+    loaded = store.load(thread)
+    whole = at is None or at == loaded.head.seq
+    if not whole:
+        loaded = store.load(thread, upto=at)
+        check_at(loaded, at)  # type: ignore[arg-type]  # None is whole
+    fold = folded(runtime, loaded, upto=None if whole else at)
+    claim = take(store, target, create=True, lease_s=runtime.lease_s, at=system_clock())
+    try:
+        if claim.head.seq:
+            raise InputError(
+                f"There is a thread {target!r} already.",
+                code="thread-exists",
+                where=f"fork of thread {thread!r}",
+                fix="Fork to another id, or delete that thread first.",
+                thread=target,
+            )
+        _begin_fork(runtime, store, fold, loaded if whole else None, Commits(store, claim, "sync"))
+    finally:
+        give_back(store, claim)
+    return target
+
+
+def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, commits: Commits) -> None:
+    engine, source = fold.engine, fold.reader.thread
+    chained = store.durable if runtime.chain is None else runtime.chain
+    from graphrt._journal.chain import Chain  # loads OpenSSL
+
+    run = fold.run or runtime.ids()
+    journal = Journal(clock=runtime.clock, run_id=lambda: run, sinks=runtime.sinks)
+    meta = {"chained": chained}
+    journal.keep(
+        commits,
+        engine,
+        codec=engine.plan.codec if store.durable or chained else None,
+        chain=Chain(commits.claim.thread) if chained else None,
+        names=Names(),
+        meta=meta,
+        tail=0,
+        salts_seed=runtime.seed,
+    )
+    status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status
+    state = saved(engine)
+    forked = events.ThreadForked(source=source, at=fold.seq, state=_standing(fold, state, status))
+    answers = [("", events.InterruptAnswered(id=id_, answer=answer)) for id_, answer in fold.answers.items()]
+    staged = {task.id: log.standing(engine, task) for task in engine.tasks}
+    for key, body in whole.staged if whole is not None else ():
+        staged.setdefault(key, list(fold.reader.staged(body)))
+    if status == "interrupted" and not engine.open_interrupts():
+        status = "running"
+    journal.write([("", forked), *answers], list(staged.items()), status=status, release=True)
+
+
+def _standing(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:
+    from dataclasses import replace
+
+    return replace(state, status=status, run=fold.run, seed=fold.seed, fingerprint=fold.fingerprint)
+
+
+# -- less history ------------------------------------------------------------------------------------------------
+
+
+def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
+    """Forget the entries up to the last commit before the entry *before*; returns how many went.
+
+    What they came to is kept as a snapshot. None forgets all that the present state does not need.
+
+    Raises:
+        InputError: No such thread.
+        ConflictError: The thread is being driven.
+    """
+    check_id(thread)
+    store = the_store(runtime)
+    claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=system_clock())
+    try:
+        loaded = store.load(thread)
+        upto = _last_commit(runtime, store, loaded, before)
+        if upto is None or upto < loaded.head.first:
+            return 0
+        fold = folded(runtime, store.load(thread, upto=upto), upto=upto)
+        snapshot = Saved(upto, _snapshot(store, fold))
+        present = folded(runtime, loaded)
+        journal = _journal(runtime, store, present, Commits(store, claim, "sync"))
+        store.commit(claim, Commit(expected=loaded.head.seq, at=runtime.clock(), snapshot=snapshot))
+        gone = store.prune(claim, upto, keep_blobs=None)
+        journal.write([("", events.HistoryPruned(upto=upto))], release=True)
+        return gone
+    finally:
+        give_back(store, claim)
+
+
+def _last_commit(runtime: Owner, store: Store, loaded: Loaded, before: int | None) -> int | None:
+    """The last entry that a snapshot can stand for: the end of a record after which no superstep is open."""
+    least = loaded.head.seq + 1 if before is None else before
+    fold, _ = begun(runtime, loaded)
+    found: int | None = None
+    for record in store.records(loaded.head.thread, after=loaded.head.first - 1):
+        if record.seq >= least:
+            break
+        path, event = list(fold.reader.batch(record.body).logged)[-1]
+        if not path and isinstance(event, (events.SuperstepCommitted, events.ThreadForked, events.RunCompleted)):
+            found = record.seq
+    return found
+
+
+def sweep(runtime: Owner, older_than_s: float, status: Status | None) -> int:
+    """Delete threads that nobody wrote for *older_than_s* seconds; returns how many went."""
+    store = the_store(runtime)
+    wanted: tuple[Status, ...] = (status,) if status is not None else ("completed", "failed", "cancelled")
+    gone = 0
+    for one in wanted:
+        for head in store.heads(status=one, updated_before=runtime.clock() - older_than_s):
+            try:
+                store.delete(head.thread)
+            except (ConflictError, InputError):  # taken or deleted meanwhile
+                continue
+            gone += 1
+    return gone
+
+
+def check_threads(runtime: Reads) -> tuple[Verdict, ...]:
+    """Judge every thread that is not completed."""
+    store = the_store(runtime)
+    plan = runtime.graph.__graphrt_plan__
+    found: list[Verdict] = []
+    for head in store.heads():
+        if head.status == "completed":
+            continue
+        loaded = store.load(head.thread)
+        meta = read_meta(loaded.meta)
+        reader = Reader(store, head.thread, plan.codec, meta.get("names", ()))
+        found.append(judge(runtime.graph, meta, reader, loaded, runtime.migrations))
+    return tuple(found)
+
+
+def _snapshot(store: Store, fold: Fold) -> Any:
+    from dataclasses import replace
+
+    state = replace(
+        _standing(fold, saved(fold.engine), fold.status),
+        cause=fold.cause,
+        names=tuple(fold.reader.names.known),
+        digests=fold.chain.saved() if fold.chain is not None else {},
+    )
+    if not (store.durable or fold.meta.get("chained")):
+        return state
+    body = Body(fold.engine.plan.codec, Names())
+    return encode_state(body, state)

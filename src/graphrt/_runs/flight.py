@@ -1,0 +1,197 @@
+"""One run in flight: its engine, surroundings, journal and claim, and how it closes. The Runtime's verbs are made of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from graphrt import events
+from graphrt._drivers.scope import Scope
+from graphrt._engine.engine import Engine
+from graphrt._flows.effects import Control, Flow
+from graphrt._flows.run import Watch, run
+from graphrt._journal.keeper import keeper_of
+from graphrt._journal.modes import Commits, Durability
+from graphrt._journal.names import Names
+from graphrt._journal.reader import Fold
+from graphrt._journal.writer import Journal
+from graphrt._runs.results import RunResult
+from graphrt.graph import CompiledGraph
+from graphrt.limits import Limits
+from graphrt.migrations import Migration
+from graphrt.stores.protocol import Claim, Store
+
+if TYPE_CHECKING:
+    from graphrt._drivers.loop_thread import LoopThread
+    from graphrt._journal.chain import Chain
+
+
+class Owner(Protocol):
+    """What a run needs of the runtime that opens it."""
+
+    graph: CompiledGraph[Any, Any]
+    limits: Limits
+    store: Store | None
+    durability: Durability
+    chain: bool | None
+    lease_s: float
+    migrations: tuple[Migration, ...]
+    harness: Any
+    deps: Any
+    sinks: tuple[Callable[[events.Entry], Any], ...]
+    clock: Callable[[], float]
+    ids: Callable[[], str]
+    seed: int | None
+    check_state: bool
+    _active: dict[str, Control]
+    _loop_source: Callable[[], LoopThread] | None
+
+
+@final
+class Run:
+    """One run in flight."""
+
+    __slots__ = ("_journal", "claim", "control", "engine", "listening", "runtime", "scope", "watch")
+
+    def __init__(
+        self,
+        runtime: Owner,
+        engine: Engine,
+        claim: Claim | None,
+        *,
+        fold: Fold | None = None,
+        seed: int | None = None,
+        listen: bool,
+        watch: Watch | None,
+    ) -> None:
+        self.runtime: Owner = runtime
+        self.engine: Engine = engine
+        self.claim: Claim | None = claim
+        control = Control()
+        self.control: Control = control
+        control.watched = claim is not None
+        scope = Scope(
+            control,
+            thread=engine.thread,
+            deps=runtime.deps,
+            harness=runtime.harness,
+            clock=runtime.clock,
+            make_run_id=runtime.ids,
+            seed=runtime.seed if runtime.seed is not None else seed,
+            loop_source=runtime._loop_source,
+        )
+        self.scope: Scope = scope
+        self.watch: Watch = watch if watch is not None else _NOBODY
+        engine.watch(tape=self.watch.steps or self.watch.updates)
+        self.listening: bool = listen or claim is not None or bool(runtime.sinks)
+        self._journal: Journal | None = None
+        if self.listening:
+            self._open_journal(fold, listen=listen)
+        if engine.tape is not None:
+            engine.tape.run_id = lambda: scope.run_id
+        if self.watch.any:
+            scope.timed = True
+
+    def _open_journal(self, fold: Fold | None, *, listen: bool) -> None:
+        runtime, engine, scope, claim = self.runtime, self.engine, self.scope, self.claim
+        journal = Journal(clock=runtime.clock, run_id=lambda: scope.run_id, sinks=runtime.sinks, watched=listen)
+        engine.run_id = scope.run_id  # before it listens: nested graphs take it over
+        scope.record = journal.write
+        store = runtime.store
+        if claim is None or store is None:
+            engine.listen()
+        else:
+            meta = fold.meta if fold is not None else {"chained": self._chained(store)}
+            chained = bool(meta.get("chained"))
+            codec = engine.plan.codec if store.durable or chained else None
+            engine.listen(codec, staging=True)
+            chain: Chain | None = None
+            if chained:
+                from graphrt._journal.chain import Chain  # loads OpenSSL
+
+                chain = fold.chain if fold is not None else Chain(claim.thread)
+            journal.keep(
+                Commits(store, claim, runtime.durability),
+                engine,
+                codec=codec,
+                chain=chain,
+                names=fold.reader.names if fold is not None else Names(),
+                meta=meta,
+                tail=fold.tail if fold is not None else 0,
+                salts_seed=runtime.seed,
+            )
+            if fold is not None:
+                journal.seq, journal.cause, journal.fingerprint = fold.seq, fold.cause, fold.fingerprint
+            scope.stage = journal.stage
+            scope.blocking = store.blocking
+            scope.eager = store.durable and runtime.durability != "exit"
+            if codec is None and not runtime.sinks and not listen and engine.tape is None:
+                engine.quick = journal.step
+            if store.blocking:
+                keeper_of(store).add(claim)
+        self._journal = journal
+
+    def _chained(self, store: Store) -> bool:
+        return store.durable if self.runtime.chain is None else self.runtime.chain
+
+    def seeded(self) -> int:
+        """The run's seed, which its entries tell."""
+        seed = self.scope.seed
+        if self._journal is not None:
+            self._journal.seed = seed
+        return seed
+
+    def flow(self) -> Flow:
+        """The run as a flow of effects."""
+        return run(self.engine, self.control, self.watch)
+
+    def usage(self) -> events.Usage:
+        """What the run's model calls used, those of an open superstep included."""
+        engine = self.engine
+        used = engine.usage or _NONE_USED
+        for task in engine.tasks:
+            if task.extra is not None and task.extra.usage is not None:
+                used = used + task.extra.usage
+        return used
+
+    def ended(self, status: Any) -> RunResult[Any]:
+        """Close the run, which did not fail.
+
+        Raises:
+            StoreError: What the durability let wait could not be stored.
+        """
+        result: RunResult[Any] = RunResult(self, status)
+        self.close()
+        return result
+
+    def broke(self, error: BaseException) -> None:
+        """Close the run, which failed or was cancelled: *error* is on its way to the caller."""
+        try:
+            self.close()
+        except Exception as other:  # noqa: BLE001 - the first error is the one to be told
+            error.add_note(f"Closing the run then failed: {type(other).__name__}: {other}")
+
+    def close(self) -> None:
+        """Give back what the run held."""
+        self.scope.close()
+        if self.engine.tape is not None:
+            self.engine.tape.end()
+        claim, store = self.claim, self.runtime.store
+        if claim is not None and store is not None:
+            if store.blocking:
+                keeper_of(store).remove(claim)
+            active = self.runtime._active
+            if active.get(claim.thread) is self.control:
+                del active[claim.thread]
+            if self._journal is not None:
+                self._journal.close()
+
+
+_NOBODY = Watch()
+_NONE_USED = events.Usage()
+
+
+def system_clock() -> float:
+    """Seconds since the epoch."""
+    return time.time()

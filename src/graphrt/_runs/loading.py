@@ -1,0 +1,151 @@
+"""A thread from its store, for a run or for a look: loaded, judged against the graph, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from graphrt._engine.evolve import Take, as_is
+from graphrt._flows.restore import restore_open
+from graphrt._journal import adopting, versions
+from graphrt._journal.meta import read_meta
+from graphrt._journal.reader import Fold, Reader
+from graphrt._plan.fields import own
+from graphrt.errors import InputError, StoreError
+from graphrt.graph import CompiledGraph
+from graphrt.limits import Limits
+from graphrt.migrations import Migration
+from graphrt.stores.protocol import Loaded, Saved, Store
+
+
+class Reads(Protocol):
+    """What reading a thread needs of a runtime."""
+
+    graph: CompiledGraph[Any, Any]
+    limits: Limits
+    store: Store | None
+    check_state: bool
+    migrations: tuple[Migration, ...]
+
+
+def the_store(runtime: Reads) -> Store:
+    """The runtime's store.
+
+    Raises:
+        InputError: It has none.
+    """
+    if runtime.store is None:
+        raise InputError(
+            "This runtime has no store, and so no threads.",
+            code="thread-without-store",
+            where=runtime.graph.__graphrt_plan__.place(),
+            fix='Make it with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
+        )
+    return runtime.store
+
+
+def load(runtime: Reads, thread: str, *, upto: int | None = None) -> Fold:
+    """Fold the thread as it stands, or as it stood after the entry *upto*.
+
+    Raises:
+        InputError: There is no such thread or entry, or it belongs to a graph that this one cannot go on with.
+        StoreError: It cannot be read.
+        ReplayDivergedError: A reducer raises now that did not then.
+    """
+    store = the_store(runtime)
+    loaded = store.load(thread, upto=upto)
+    if upto is not None:
+        check_at(loaded, upto)
+    return folded(runtime, loaded, upto=upto)
+
+
+def check_at(loaded: Loaded, at: int) -> None:
+    """Refuse an entry that the thread does not have.
+
+    Raises:
+        InputError: There is no entry *at*, or it was pruned.
+    """
+    head = loaded.head
+    first = max(head.first - 1, 1) if head.seq else 1
+    wrong = at.__class__ is not int or not first <= at <= head.seq
+    if wrong or (loaded.snapshot is None and head.first > 1):
+        raise InputError(
+            f"Thread {head.thread!r} has no entry {at!r} to go back to.",
+            code="unknown-entry",
+            where=f"thread {head.thread!r}",
+            known=f"entries {first} to {head.seq}",
+            fix="Take the seq of a snapshot of history(thread).",
+            thread=head.thread,
+            seq=at,
+        )
+
+
+def begun(runtime: Reads, loaded: Loaded) -> tuple[Fold, versions.Verdict]:
+    """A fold of what was *loaded* that has folded nothing yet, and how the thread's graph was judged.
+
+    Raises:
+        InputError: It belongs to a graph that this one cannot go on with.
+    """
+    plan = runtime.graph.__graphrt_plan__
+    meta = read_meta(loaded.meta)
+    reader = Reader(the_store(runtime), loaded.head.thread, plan.codec, meta.get("names", ()))
+    verdict = versions.judge(runtime.graph, meta, reader, loaded, runtime.migrations)
+    if not verdict.ok:
+        raise versions.refusal(verdict)
+    fold = Fold(plan, runtime.limits, reader, meta, check_state=runtime.check_state)
+    adopting.prepare(fold, verdict)
+    return fold, verdict
+
+
+def from_the_first(runtime: Reads, thread: str) -> Fold:
+    """A fold that stands before the oldest entry that is still there: at its snapshot, if older ones were pruned."""
+    store = the_store(runtime)
+    loaded = store.load(thread)
+    fold, _ = begun(runtime, loaded)
+    if loaded.head.first > 1:
+        oldest = store.load(thread, upto=loaded.head.first - 1)
+        if oldest.snapshot is not None:
+            start_from(fold, oldest.snapshot)
+    return fold
+
+
+def start_from(fold: Fold, snapshot: Saved) -> None:
+    """Let *fold* begin with a snapshot."""
+    take: Take = as_is if snapshot.body.__class__ is bytes else own
+    fold.begin(fold.reader.saved(snapshot.body), snapshot.seq, take)
+
+
+def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None) -> Fold:
+    """Fold what was *loaded*, after the thread's graph was judged; see `load`."""
+    fold, verdict = begun(runtime, loaded)
+    if loaded.snapshot is not None:
+        start_from(fold, loaded.snapshot)
+    for record in loaded.records:
+        fold.add(record, upto)
+    if verdict.kind != "identical":
+        adopting.adopt(fold, verdict)
+    if upto is None:
+        open_superstep(fold, loaded.staged)
+    return fold
+
+
+def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
+    """Bring in what is staged of the superstep that is open.
+
+    Raises:
+        StoreError: It does not fit.
+    """
+    if not staged:
+        return
+    take: Take = as_is if staged[0][1].__class__ is bytes else own
+    try:
+        known = {key: fold.reader.staged(body) for key, body in staged}
+        restore_open(fold.engine, known, fold.local_answers(), take)
+    except (LookupError, ValueError, TypeError) as error:
+        raise StoreError(
+            f"What is staged of thread {fold.reader.thread!r} does not fit graph {fold.engine.plan.name!r}.",
+            code="journal-misfit",
+            known=f"{type(error).__name__}: {str(error)[:80]}",
+            fix="Use the graph that wrote it, or fork(at=) an entry before the open superstep.",
+            thread=fold.reader.thread,
+        ) from error

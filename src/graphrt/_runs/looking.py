@@ -1,0 +1,255 @@
+"""Looking at threads without changing them: state at any entry, history, replay, difference of two runs (R13, R18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from graphrt import events
+from graphrt._engine.evolve import as_is, evolve
+from graphrt._engine.standing import due_parts
+from graphrt._journal.meta import read_meta
+from graphrt._journal.reader import CHANGES, Fold, Reader
+from graphrt._plan.fields import own
+from graphrt._runs.loading import Reads, check_at, folded, from_the_first, load, the_store
+from graphrt._runs.results import Snapshot
+from graphrt.errors import GraphrtError, ReplayDivergedError
+from graphrt.events import Entry
+from graphrt.stores.ids import check_id
+
+ENDS: Final = frozenset({events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled})
+
+
+def state(runtime: Reads, thread: str, at: int | None = None) -> Snapshot[Any]:
+    """The thread as it stands, or as it stood after the entry *at*."""
+    check_id(thread)
+    store = the_store(runtime)
+    loaded = store.load(thread, upto=at)
+    if at is not None:
+        check_at(loaded, at)
+    fold = folded(runtime, loaded, upto=at)
+    head = loaded.head
+    if at is None:
+        status = head.status if not head.owned or head.status == "new" else "running"
+        return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status)
+    return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status)
+
+
+def _time(fold: Fold, records: Any, otherwise: float) -> float:
+    last = next((record for record in reversed(records) if record.seq >= fold.seq), None)
+    if last is None:
+        return otherwise
+    entries = fold.reader.batch(last.body).entries(last.seq - last.count + 1)
+    return next((entry.at for entry in entries if entry.seq == fold.seq), otherwise)
+
+
+def history(runtime: Reads, thread: str, *, limit: int | None, before: int | None) -> tuple[Snapshot[Any], ...]:
+    """One snapshot for each commit, newest first: as the run left it where a run ended there."""
+    check_id(thread)
+    store = the_store(runtime)
+    loaded = store.load(thread)
+    found: list[Snapshot[Any]] = []
+    fold = from_the_first(runtime, thread)
+    for record in store.records(thread, after=fold.seq):
+        batch = fold.reader.batch(record.body)
+        first = record.seq - record.count + 1
+        take = as_is if record.body.__class__ is bytes else own
+        for at, (entry, one) in enumerate(zip(batch.entries(first), batch.logged, strict=True)):
+            if before is not None and first + at >= before:
+                break
+            fold.fold([one], first + at, batch.run, take)
+            if entry.path:
+                continue
+            kind = entry.event.__class__
+            if kind in CHANGES:
+                found.append(_snapshot(runtime, fold, entry))
+            elif kind in ENDS and found:
+                found[-1] = _snapshot(runtime, fold, entry, values_at=found[-1].seq)
+    newest = found[::-1]
+    if newest and before is None and loaded.head.status in ("interrupted", "running"):
+        # Only what is staged beside the journal tells of a nested graph's questions.
+        standing = folded(runtime, loaded)
+        if newest[0].seq == standing.seq or newest[0].seq >= standing.steps_at:
+            newest[0] = Snapshot(
+                standing,
+                seq=newest[0].seq,
+                at=newest[0].at,
+                status=loaded.head.status,
+                values=_reads(runtime, newest[0]),
+            )
+    return tuple(newest if limit is None else newest[:limit])
+
+
+def _reads(runtime: Reads, snapshot: Snapshot[Any]) -> Any:
+    return lambda: state(runtime, snapshot.thread, snapshot.seq).values
+
+
+def _snapshot(runtime: Reads, fold: Fold, entry: Entry, values_at: int | None = None) -> Snapshot[Any]:
+    thread, at = fold.reader.thread, values_at if values_at is not None else entry.seq
+    return Snapshot(
+        fold,
+        seq=entry.seq,
+        at=entry.at,
+        status=fold.status,
+        values=lambda: state(runtime, thread, at).values,
+    )
+
+
+def entries(runtime: Reads, thread: str, *, after: int = 0) -> Iterator[Entry]:
+    """The journal entries of the thread, oldest first, read as they are asked for."""
+    check_id(thread)
+    store = the_store(runtime)
+    loaded = store.load(thread, upto=max(after, 1))
+    plan = runtime.graph.__graphrt_plan__
+    reader = Reader(store, thread, plan.codec, read_meta(loaded.meta).get("names", ()))
+    for entry in reader.entries(store.records(thread, after=after)):
+        if entry.seq > after:
+            yield entry
+
+
+# -- replay ------------------------------------------------------------------------------------------------------
+
+
+def replay(runtime: Reads, thread: str) -> Snapshot[Any]:
+    """Fold the thread from its first entry, asking every router again.
+
+    Raises:
+        ReplayDivergedError: A reducer or router does something else than when the entries were written; `seq` says at
+            which entry, `expected` and `got` what.
+    """
+    check_id(thread)
+    store = the_store(runtime)
+    present = load(runtime, thread)
+    head = store.head(thread)
+    fold = from_the_first(runtime, thread)
+    for record in store.records(thread, after=fold.seq):
+        batch = fold.reader.batch(record.body)
+        take = as_is if record.body.__class__ is bytes else own
+        first = record.seq - record.count + 1
+        for at, (path, event) in enumerate(batch.logged):
+            if not path:
+                _again(fold, event, first + at, take, batch.run)
+    if fold.engine.values != present.engine.values:
+        changed = [n for n, v in present.engine.values.items() if fold.engine.values.get(n) != v]
+        raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
+    return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status)
+
+
+def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
+    engine = fold.engine
+    try:
+        if isinstance(event, events.SuperstepCommitted):
+            if not engine.tasks:
+                engine.open()
+            engine.codec = None
+            engine.commit()
+            _compare(fold, event, seq)
+            fold.fold([], seq + 1, run, take)
+            fold.seq = seq
+            return
+        if isinstance(event, events.TasksRouted) and event.reason == "entry":
+            engine.due = engine.router().ask(engine.plan.start, engine.make_view(engine.values)).due()
+            engine.entering = False
+            _compare(fold, event, seq)
+        evolve(engine, event, take)
+        fold.seq = seq
+    except ReplayDivergedError:
+        raise
+    except GraphrtError as error:
+        raise _diverged(fold, seq, type(event).__name__, error.what, "error") from error
+
+
+def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, seq: int) -> None:
+    names, sends, _ = due_parts(fold.engine.due)
+    if names != event.next:
+        raise _diverged(fold, seq, f"next {event.next}", f"next {names}", "routes")
+    if dict(sends) != dict(event.sends):
+        raise _diverged(fold, seq, f"sends {dict(event.sends)!r}", f"sends {dict(sends)!r}", "sends")
+
+
+def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> ReplayDivergedError:
+    return ReplayDivergedError(
+        f"The replay of thread {fold.reader.thread!r} diverges at entry {seq} ({what}).",
+        code="replay-diverged",
+        where=fold.engine.where(),
+        known=f"expected {expected[:200]}; got {got[:200]}",
+        fix="A reducer or a router changed, or is not a pure function of its arguments.",
+        seq=seq,
+        thread=fold.reader.thread,
+        expected=expected,
+        got=got,
+    )
+
+
+# -- difference --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """Where two runs first differ: an entry of each, None where one has ended."""
+
+    left: Entry | None
+    right: Entry | None
+    fields: tuple[str, ...]
+    """What of the two events differs."""
+
+
+def diff(
+    runtime: Reads, left: str, right: str, *, left_run: str | None = None, right_run: str | None = None
+) -> Divergence | None:
+    """The first entries in which two threads differ, or two of their runs; None if they tell the same.
+
+    Ids of threads and runs, times and seeds are not compared.
+    """
+    ones = _of_run(_since(runtime, left, right), left_run)
+    others = _of_run(_since(runtime, right, left), right_run)
+    while True:
+        one, other = next(ones, None), next(others, None)
+        if one is None and other is None:
+            return None
+        if one is None or other is None:
+            return Divergence(left=one, right=other, fields=())
+        a, b = _bare(one), _bare(other)
+        if a != b:
+            differing = tuple(sorted(name for name in {*a, *b} if a.get(name) != b.get(name)))
+            return Divergence(left=one, right=other, fields=differing)
+
+
+def _since(runtime: Reads, thread: str, other: str) -> Iterator[Entry]:
+    """The entries of *thread* that may differ from those of *other*: of a fork and its source, those after the fork."""
+    fork = next(entries(runtime, thread), None)
+    if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
+        return entries(runtime, thread, after=1)
+    source = next(entries(runtime, other), None)
+    if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == thread:
+        return entries(runtime, thread, after=source.event.at)
+    return entries(runtime, thread)
+
+
+def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
+    # That a thread was driven on is no difference in what happened.
+    return (e for e in found if (run is None or e.run == run) and not isinstance(e.event, events.RunResumed))
+
+
+_UNLIKE: Final = frozenset({"thread", "seed", "expires_at"})
+
+
+def _bare(entry: Entry) -> dict[str, Any]:
+    event: Any = entry.event
+    data = {f.name: getattr(event, f.name) for f in fields(event) if f.name not in _UNLIKE}
+    data["kind"], data["path"] = type(event).__name__, entry.path
+    for name in ("id", "interrupts"):
+        if name in data:
+            ids = data[name]
+            data[name] = _local(ids) if isinstance(ids, str) else tuple(_local(one) for one in ids)
+    if isinstance(event, events.TaskFailed):
+        data.pop("exception")
+    for name in ("errors",):
+        if name in data:
+            data[name] = {at: type(error).__name__ for at, error in data[name].items()}
+    return data
+
+
+def _local(id_: str) -> str:
+    return id_.split("/", 1)[-1]

@@ -1,0 +1,114 @@
+"""What can be true of a thread besides its runs: what is due, edits from outside, forks, migrations, snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphrt.events.usage import Usage
+
+__all__ = [
+    "HistoryPruned",
+    "JoinStanding",
+    "StateSaved",
+    "TasksRouted",
+    "ThreadForked",
+    "ThreadMigrated",
+    "ThreadUpdated",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinStanding:
+    """The open generation of a join."""
+
+    node: str
+    """The node that waits."""
+    sources: tuple[str, ...]
+    """The nodes that it waits for, sorted."""
+    arrived: tuple[str, ...]
+    fired: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksRouted:
+    """The next tasks became due without a commit: START's router chose, a node was fatigued, a starved join fired."""
+
+    reason: str
+    """`entry`, `fatigue` or `starved`."""
+    next: tuple[str, ...]
+    sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
+    joins: tuple[JoinStanding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadUpdated:
+    """`update()` folded *values* into the state from outside."""
+
+    values: Mapping[str, Any]
+    as_node: str | None
+    """The node that was taken as finished; its edges chose what is due."""
+    next: tuple[str, ...] | None = None
+    """Nodes that are due after it; None if that did not change."""
+    sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
+    joins: tuple[JoinStanding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSaved:
+    """All that the fold of the entries before came to. Stored as a snapshot and inside `ThreadForked`."""
+
+    values: Mapping[str, Any]
+    """Without untracked fields."""
+    superstep: int
+    steps: int
+    visits: Mapping[str, int]
+    """Visits of this run by node; nodes that were not visited are left out."""
+    next: tuple[str, ...]
+    sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
+    joins: tuple[JoinStanding, ...] = ()
+    entering: bool = False
+    """START's router is still to be asked."""
+    usage: Usage | None = None
+    status: str = "running"
+    run: str = ""
+    seed: int | None = None
+    cause: int = 0
+    fingerprint: str = ""
+    names: tuple[str, ...] = ()
+    """Names that were interned so far, in order."""
+    digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Rolling digests of the fields, in hex, where the journal is chained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadForked:
+    """The thread began as a fork of *source* after its entry *at*."""
+
+    source: str
+    at: int
+    state: StateSaved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadMigrated:
+    """The thread went over to a changed graph."""
+
+    source: str
+    """Fingerprint of the graph that it had."""
+    target: str
+    why: str
+    """Why that is allowed: `compatible: ...` or the name of the migration."""
+    values: Mapping[str, Any] | None = None
+    """All values after the migration; None if they stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPruned:
+    """Entries up to *upto* were removed; a snapshot holds what they came to."""
+
+    upto: int

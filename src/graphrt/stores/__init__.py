@@ -1,0 +1,55 @@
+"""Where threads are kept: the store protocol, and the stores that come with graphrt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphrt.stores.memory import MemoryStore
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status, Store
+from graphrt.stores.urls import open_store
+
+if TYPE_CHECKING:
+    from graphrt._codec import register as register_type
+    from graphrt.stores.encrypted import EncryptedStore
+    from graphrt.stores.postgres import PostgresStore
+    from graphrt.stores.sqlite import SqliteStore
+
+__all__ = [
+    "Claim",
+    "Commit",
+    "EncryptedStore",
+    "Head",
+    "Loaded",
+    "MemoryStore",
+    "PostgresStore",
+    "Record",
+    "Saved",
+    "SqliteStore",
+    "Status",
+    "Store",
+    "open_store",
+    "register_type",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Only who uses one of these pays for the modules that it needs.
+    match name:
+        case "SqliteStore":
+            from graphrt.stores.sqlite import SqliteStore
+
+            return SqliteStore
+        case "PostgresStore":
+            from graphrt.stores.postgres import PostgresStore
+
+            return PostgresStore
+        case "EncryptedStore":
+            from graphrt.stores.encrypted import EncryptedStore
+
+            return EncryptedStore
+        case "register_type":
+            from graphrt._codec import register
+
+            return register
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

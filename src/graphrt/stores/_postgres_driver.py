@@ -1,0 +1,63 @@
+"""The one file that imports psycopg, at its first use, and the part of psycopg's interface that is used.
+
+Types are our own words for it, so that checking graphrt needs no psycopg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, TypeAlias
+
+from graphrt.errors import MissingExtraError
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Cursor(Protocol):
+    """What a statement brought."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Row | None: ...
+    def fetchall(self) -> list[Row]: ...
+    def __iter__(self) -> Iterator[Row]: ...
+
+
+class Connection(Protocol):
+    """A session with the server, in autocommit."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def info(self) -> Any: ...
+    @property
+    def pgconn(self) -> Any: ...
+
+    isolation_level: Any
+    prepare_threshold: int | None
+
+    def execute(
+        self, query: bytes, params: Any = None, *, prepare: bool | None = None, binary: bool = False
+    ) -> Cursor: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+    def close(self) -> None: ...
+
+
+@cache
+def driver() -> Any:
+    """The module psycopg, imported at the first call.
+
+    Raises:
+        MissingExtraError: It is not installed, or finds no libpq.
+    """
+    try:
+        return import_module("psycopg")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"PostgresStore needs a package that is not installed: {error.name or 'psycopg with libpq'}.",
+            fix='pip install "graphrt[postgres]"',
+            value=error.name,
+        ) from error

@@ -1,0 +1,323 @@
+"""The statements of a PostgreSQL store: constant texts, in which only the schema's checked and quoted name is filled in.
+
+Texts and the order of their parameters; nothing is run here. Where a statement changes a thread, the first thing it
+does is to take that thread's row: the row's lock puts the writers of a thread in a line, and under READ COMMITTED the
+conditions on it are looked at again once the lock is there, so that no stronger isolation is needed.
+"""
+
+# ruff: noqa: S608 - what is put into these texts is other constant text
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from graphrt.stores.protocol import Commit, Head, Loaded, Record, Saved
+
+_LIVES: Final = (
+    "(lease_until > clock_timestamp() AND (backend_pid IS NULL OR EXISTS ("
+    "SELECT FROM pg_stat_get_activity(backend_pid) a"
+    " WHERE coalesce((extract(epoch FROM a.backend_start) * 1000000)::bigint = thread.backend_start, true))))"
+)
+"""Whether a thread is owned. A role that may not see when a backend was started takes it for the owner's."""
+
+_HEAD: Final = f"id, seq, epoch, status, graph, created_at, updated_at, {_LIVES}, first"
+HEAD: Final = f"SELECT {_HEAD}, no FROM {{s}}.thread WHERE id = %s"
+HEADS: Final = f"SELECT {_HEAD} FROM {{s}}.thread WHERE seq > 0"
+SOME: Final = "SELECT id FROM {s}.thread WHERE seq > 0 ORDER BY no LIMIT 50"
+IDENTITY: Final = (
+    "SELECT pg_backend_pid(), (extract(epoch FROM backend_start) * 1000000)::bigint"
+    " FROM pg_stat_get_activity(pg_backend_pid())"
+)
+
+# ------------------------------------------------------------------------------------------------------- ownership
+
+_HOLD: Final = (
+    " token = %(token)s, fence = 0, holder = %(holder)s, backend_pid = %(pid)s, backend_start = %(start)s,"
+    " held_since = clock_timestamp(), lease_until = clock_timestamp() + %(lease_s)s * interval '1 second'"
+)
+_CLAIMED: Final = " RETURNING no, seq, epoch, status, graph, created_at, updated_at, first"
+CLAIM: Final = (
+    f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD}"
+    f" WHERE id = %(id)s AND seq > 0 AND lease_until <= clock_timestamp(){_CLAIMED}"
+)
+CLAIM_NEW: Final = (
+    "INSERT INTO {s}.thread (id, seq, first, epoch, token, generation, fence, created_at, updated_at, status, graph,"
+    " holder, backend_pid, backend_start, held_since, lease_until) VALUES (%(id)s, 0, 1, %(epoch)s, %(token)s, 0, 0,"
+    " %(at)s, %(at)s, 'new', '', %(holder)s, %(pid)s, %(start)s, clock_timestamp(),"
+    f" clock_timestamp() + %(lease_s)s * interval '1 second') ON CONFLICT (id) DO NOTHING{_CLAIMED}"
+)
+CLAIM_LOCKED: Final = f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD} WHERE no = %(no)s{_CLAIMED}"
+LOCK: Final = "SELECT no FROM {s}.thread WHERE id = %s FOR UPDATE"
+SEE: Final = (
+    f"SELECT seq, epoch, token, {_LIVES}, holder, extract(epoch FROM held_since)::float8,"
+    " extract(epoch FROM lease_until - clock_timestamp())::float8 FROM {s}.thread WHERE no = %s"
+)
+LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
+CLAIMED: Final = "SELECT no, seq, epoch, status, graph, created_at, updated_at, first FROM {s}.thread WHERE no = %s"
+LOCK_CLAIM: Final = (
+    "SELECT seq, first, holder FROM {s}.thread"
+    " WHERE no = %s AND epoch = %s AND lease_until > clock_timestamp() FOR UPDATE"
+)
+RENEW: Final = (
+    "UPDATE {s}.thread SET lease_until = clock_timestamp() + v.lease_s * interval '1 second'"
+    " FROM unnest(%s::bigint[], %s::bigint[], %s::float8[]) AS v (no, epoch, lease_s)"
+    " WHERE thread.no = v.no AND thread.epoch = v.epoch AND thread.lease_until > clock_timestamp()"
+)
+REHOUSE: Final = (
+    "UPDATE {s}.thread SET backend_pid = %s, backend_start = %s FROM unnest(%s::bigint[], %s::bigint[]) AS v (no, epoch)"
+    " WHERE thread.no = v.no AND thread.epoch = v.epoch AND thread.lease_until > clock_timestamp()"
+)
+RELEASE: Final = "UPDATE {s}.thread SET lease_until = 'epoch' WHERE no = %s AND epoch = %s AND seq > 0"
+LOCK_EMPTY: Final = "SELECT no FROM {s}.thread WHERE no = %s AND epoch = %s AND seq = 0 FOR UPDATE"
+FORGET: Final = (
+    "WITH a AS (DELETE FROM {s}.record WHERE no = %(no)s), b AS (DELETE FROM {s}.staged WHERE no = %(no)s),"
+    " c AS (DELETE FROM {s}.snapshot WHERE no = %(no)s), d AS (DELETE FROM {s}.blob WHERE no = %(no)s),"
+    " e AS (DELETE FROM {s}.meta WHERE no = %(no)s) DELETE FROM {s}.thread WHERE no = %(no)s"
+)
+STANDS: Final = "SELECT epoch, seq, token, fence, lease_until > clock_timestamp(), holder FROM {s}.thread WHERE no = %s"
+FENCE: Final = (
+    "UPDATE {s}.thread SET fence = fence + 1 WHERE no = %s AND epoch = %s RETURNING token, fence, seq,"
+    " (SELECT body FROM {s}.record r WHERE r.no = thread.no AND r.seq = %s)"
+)
+
+# ---------------------------------------------------------------------------------------------------------- commit
+
+_TAKE: Final = (
+    "UPDATE {s}.thread SET seq = %s, updated_at = %s, token = %s, CHANGES"
+    " WHERE no = %s AND epoch = %s AND seq = %s AND fence = %s AND lease_until > clock_timestamp()"
+    " RETURNING no, generation"
+)
+_CHANGES: Final = {
+    "unstage": "generation = generation + 1",
+    "status": "status = %s",
+    "graph": "graph = %s",
+    "release": "lease_until = 'epoch'",
+    "stay": "lease_until = clock_timestamp() + %s * interval '1 second'",
+}
+_TAKEN: Final = "SELECT no, generation FROM {s}.thread WHERE no = %s"
+_PARTS: Final = {
+    "record": "INSERT INTO {s}.record SELECT no, %s, %s, %s, %s FROM it",
+    "records": (
+        "INSERT INTO {s}.record SELECT no, r.* FROM it,"
+        " unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::bytea[]) AS r (seq, count, body, seal)"
+    ),
+    # What a concurrent commit staged before may still be invisible here; its generation is over all the same.
+    "unstage": "DELETE FROM {s}.staged s USING it WHERE s.no = it.no AND s.generation < it.generation",
+    "stage": (
+        "INSERT INTO {s}.staged (no, generation, key, body) SELECT no, generation, p.key, p.body FROM it,"
+        " unnest(%s::bytea[], %s::bytea[]) WITH ORDINALITY AS p (key, body, place) ORDER BY p.place"
+        " ON CONFLICT (no, generation, key) DO UPDATE SET body = excluded.body"
+    ),
+    "snapshot": (
+        "INSERT INTO {s}.snapshot SELECT no, %s, %s FROM it ON CONFLICT (no, seq) DO UPDATE SET body = excluded.body"
+    ),
+    "blobs": (
+        "INSERT INTO {s}.blob SELECT no, p.name, p.body FROM it, unnest(%s::bytea[], %s::bytea[]) AS p (name, body)"
+        " ON CONFLICT (no, name) DO NOTHING"
+    ),
+    "meta": "INSERT INTO {s}.meta SELECT no, %s FROM it ON CONFLICT (no) DO UPDATE SET body = excluded.body",
+}
+
+
+class Part(NamedTuple):
+    """Something that a commit writes."""
+
+    name: str
+    values: list[Any]
+    size: int
+    """Bytes."""
+
+
+LARGE: Final = 32 * 2**20
+"""Bytes of one statement's values. What is more goes in several statements of one transaction: the server takes 1 GB at
+most, and holds each statement in memory several times."""
+
+
+def commit_text(parts: Iterable[str]) -> str:
+    """The one statement that takes the thread's row and writes *parts*; its row is missing if the claim is void."""
+    parts = list(parts)
+    changes = ", ".join(_CHANGES[part] for part in parts if part in _CHANGES)
+    return _text(_TAKE.replace("CHANGES", changes), parts)
+
+
+def next_text(part: str) -> str:
+    """One more statement of a transaction in which the thread's row is taken already."""
+    return _text(_TAKEN, [part])
+
+
+def _text(take: str, parts: Iterable[str]) -> str:
+    steps = [f"it AS ({take})"]
+    steps += [f"p{n} AS ({_PARTS[part]})" for n, part in enumerate(parts) if part in _PARTS]
+    return f"WITH {', '.join(steps)} SELECT 1 FROM it"
+
+
+def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[list[str], list[Any]]:
+    """What *commit* changes in the thread's row beside numbers and time, and the values for it."""
+    changes: list[str] = []
+    values: list[Any] = []
+    if commit.status is not None:
+        changes.append("status")
+        values.append(commit.status)
+    if commit.graph is not None:
+        changes.append("graph")
+        values.append(to_bytes(commit.graph))
+    if release:
+        changes.append("release")
+    else:
+        changes.append("stay")
+        values.append(lease_s)
+    if commit.unstage:
+        changes.append("unstage")
+    return changes, values
+
+
+def commit_parts(commit: Commit) -> list[Part]:
+    """What *commit* writes beside the thread's row."""
+    parts: list[Part] = []
+    records = commit.records
+    if len(records) == 1:
+        seq, count, body, seal = records[0]
+        parts.append(Part("record", [seq, count, body, seal], len(body)))
+    elif records:
+        for some in _bundles(records):
+            columns = [list(column) for column in zip(*some, strict=True)]
+            parts.append(Part("records", columns, sum(len(record.body) for record in some)))
+    parts += _pages(
+        "stage", dict(commit.stage)
+    )  # a key that is given twice: the first one's place, the last one's body
+    if commit.snapshot is not None:
+        parts.append(Part("snapshot", [*commit.snapshot], len(commit.snapshot.body)))
+    parts += _pages("blobs", commit.blobs)
+    if commit.meta is not None:
+        parts.append(Part("meta", [commit.meta], len(commit.meta)))
+    return parts
+
+
+def _bundles(records: Iterable[Record]) -> list[list[Record]]:
+    """*records* in order, in groups that a statement can carry."""
+    groups: list[list[Record]] = [[]]
+    size = 0
+    for record in records:
+        if groups[-1] and size + len(record.body) > LARGE:
+            groups.append([])
+            size = 0
+        groups[-1].append(record)
+        size += len(record.body)
+    return groups
+
+
+def _pages(name: str, bodies: Mapping[str, bytes]) -> list[Part]:
+    """*bodies* in order, in parts that a statement can carry."""
+    parts: list[Part] = []
+    for key, body in bodies.items():
+        if not parts or parts[-1].size + len(body) > LARGE:
+            parts.append(Part(name, [[], []], 0))
+        keys, values = parts[-1].values
+        keys.append(to_bytes(key))
+        values.append(body)
+        parts[-1] = parts[-1]._replace(size=parts[-1].size + len(body))
+    return parts
+
+
+# --------------------------------------------------------------------------------------------------------- reading
+
+_UPTO: Final = (
+    " AND r.seq - r.count < %(upto)s AND r.seq <= coalesce((SELECT e.seq FROM {s}.record e"
+    " WHERE e.no = t.no AND e.seq >= %(upto)s ORDER BY e.seq LIMIT 1), %(upto)s)"
+)
+
+
+def load_text(*, upto: bool) -> str:
+    """One statement, hence one moment. Its rows are of the kinds h(ead), m(eta), n(ewest snapshot), r(ecord), s(taged).
+
+    All have the head's columns; the last one is the place among those of their kind. Sorting is left to the reader: the
+    server would write large bodies to disk for it.
+    """
+    before = " AND seq <= %(upto)s" if upto else ""
+    return (
+        "WITH t AS (SELECT * FROM {s}.thread WHERE id = %(id)s), n AS (SELECT s.seq, s.body FROM t JOIN {s}.snapshot s"
+        f" ON s.no = t.no{before.replace('seq', 's.seq')} ORDER BY s.seq DESC LIMIT 1)"
+        " SELECT 'h' AS kind, seq, epoch, status, graph, created_at, updated_at,"
+        f" {_LIVES.replace('thread.', 't.')}, first, NULL::bytea AS seal, 0::bigint AS place FROM t"
+        " UNION ALL SELECT 'm', 0, 0, '', m.body, 0, 0, false, 0, NULL, 0 FROM t JOIN {s}.meta m ON m.no = t.no"
+        " UNION ALL SELECT 'n', seq, 0, '', body, 0, 0, false, 0, NULL, 0 FROM n"
+        " UNION ALL SELECT 'r', r.seq, r.count, '', r.body, 0, 0, false, 0, r.seal, r.seq FROM t JOIN {s}.record r"
+        f" ON r.no = t.no AND r.seq > coalesce((SELECT seq FROM n), 0){_UPTO if upto else ''}"
+        " UNION ALL SELECT 's', 0, 0, encode(s.key, 'hex'), s.body, 0, 0, false, 0, NULL, s.place"
+        " FROM t JOIN {s}.staged s ON s.no = t.no AND s.generation = t.generation"
+        f"{' WHERE t.seq <= %(upto)s' if upto else ''}"
+    )
+
+
+PAGE: Final = (
+    "SELECT seq, count, body, seal FROM (SELECT r.*, sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body)"
+    " AS before FROM {s}.record r WHERE no = %s AND seq > %s ORDER BY seq LIMIT 1000) p WHERE before < 4194304"
+    " ORDER BY seq"
+)
+BLOBS: Final = (
+    "SELECT b.name, b.body FROM {s}.thread t JOIN {s}.blob b ON b.no = t.no"
+    " WHERE t.id = %s AND b.name = ANY (%s::bytea[])"
+)
+COPY: Final = (
+    "WITH f AS (SELECT * FROM {s}.thread WHERE id = %(thread)s), it AS (INSERT INTO {s}.thread (id, seq,"
+    " first, epoch, token, generation, fence, created_at, updated_at, status, graph, holder, held_since, lease_until)"
+    " SELECT %(to)s, seq, first, 0, %(token)s, generation, 0, %(at)s, %(at)s, status, graph, '', clock_timestamp(),"
+    " 'epoch' FROM f ON CONFLICT (id) DO NOTHING RETURNING no),"
+    " a AS (INSERT INTO {s}.record SELECT it.no, r.seq, r.count, r.body, r.seal"
+    " FROM it, f JOIN {s}.record r ON r.no = f.no),"
+    " b AS (INSERT INTO {s}.staged (no, generation, key, body) SELECT it.no, s.generation, s.key, s.body FROM it,"
+    " f JOIN {s}.staged s ON s.no = f.no AND s.generation = f.generation ORDER BY s.place),"
+    " c AS (INSERT INTO {s}.snapshot SELECT it.no, s.seq, s.body FROM it, f JOIN {s}.snapshot s ON s.no = f.no),"
+    " d AS (INSERT INTO {s}.blob SELECT it.no, b.name, b.body FROM it, f JOIN {s}.blob b ON b.no = f.no),"
+    " e AS (INSERT INTO {s}.meta SELECT it.no, m.body FROM it, f JOIN {s}.meta m ON m.no = f.no)"
+    " SELECT no FROM it"
+)
+PRUNE: Final = (
+    "WITH a AS (DELETE FROM {s}.record WHERE no = %(no)s AND seq <= %(upto)s RETURNING seq),"
+    " b AS (DELETE FROM {s}.snapshot WHERE no = %(no)s AND seq < %(upto)s),"
+    " c AS (DELETE FROM {s}.blob WHERE no = %(no)s AND %(keep)s::bytea[] IS NOT NULL"
+    " AND NOT name = ANY (%(keep)s::bytea[]))"
+    " UPDATE {s}.thread SET first = coalesce((SELECT max(seq) + 1 FROM a), first) WHERE no = %(no)s RETURNING first"
+)
+SNAPSHOTS: Final = "SELECT seq FROM {s}.snapshot WHERE no = %s ORDER BY seq"
+
+# ---------------------------------------------------------------------------------------------------------- values
+
+
+def to_bytes(text: str) -> bytes:
+    """A caller's text as it is stored: any str at all, also what the database's text type does not hold."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")
+
+
+def to_head(thread: str, row: tuple[Any, ...]) -> Head:
+    """The head from `seq, epoch, status, graph, created_at, updated_at, owned, first`."""
+    seq, epoch, status, graph, created_at, updated_at, owned, first = row
+    return Head(thread, seq, epoch, status, to_text(graph), created_at, updated_at, owned, first)
+
+
+def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
+    """The thread from the rows of `load_text`, None if there is none."""
+    head: Head | None = None
+    meta: bytes | None = None
+    snapshot: Saved | None = None
+    records: list[Record] = []
+    staged: list[tuple[str, bytes]] = []
+    rows.sort(key=lambda row: row[-1])
+    for kind, seq, count, key, body, *middle, seal, _ in rows:
+        match kind:
+            case "r":
+                records.append(Record(seq, count, body, seal))
+            case "s":
+                staged.append((to_text(bytes.fromhex(key)), body))
+            case "n":
+                snapshot = Saved(seq, body)
+            case "m":
+                meta = body
+            case _:
+                head = to_head(thread, (seq, count, key, body, *middle))
+    return None if head is None else Loaded(head, meta, snapshot, records, staged)

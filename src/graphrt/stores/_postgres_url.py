@@ -1,0 +1,123 @@
+"""The URL of a PostgreSQL store: what of it is ours, and what is libpq's.
+
+Reading and refusing only; nothing is connected here. The password is kept apart, so that no text shows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from graphrt.errors import InputError, closest, names
+from graphrt.stores._postgres_driver import driver
+
+_OWN: Final = ("schema", "unsafe", "pool_size", "connect_timeout_s", "busy_timeout_s")
+_FITS: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
+_SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
+_EXAMPLE: Final = "postgresql://user:password@host:5432/database?schema=graphrt"
+
+
+_HOSTS: Final = re.compile(r"(?:(?:\[[^\[\]@/]*\]|[^:@/\[\],]*)(?::[0-9]*)?(?:,|$))*").fullmatch
+
+
+class Address(NamedTuple):
+    """Where a store is."""
+
+    libpq: str
+    """The URL without our own options."""
+    given: frozenset[str]
+    """Names of libpq's options that the URL gives."""
+    schema: str
+    unsafe: bool
+    """Whether a server that may lose what it confirmed is good enough: for tests."""
+    secret: str
+    """The password, empty if the URL has none."""
+    place: str
+    """Server, database and schema, for people."""
+    numbers: dict[str, float]
+    """Those of our own options that the URL gives."""
+
+
+def read(url: str) -> Address:
+    """Take *url* apart.
+
+    Raises:
+        InputError: It is not one of ours (`unknown-store`), or its schema's name will not do (`bad-schema`).
+    """
+    scheme, slashes, rest = url.partition("://")
+    rest, _, query = rest.partition("?")
+    server, slash, database = rest.partition("/")
+    login, at, hosts = server.rpartition("@")
+    user, _, password = login.partition(":")
+    # What is not encoded moves the borders, and a part of a password would be shown as a host or a database.
+    if scheme not in {"postgresql", "postgres"} or not slashes or "@" in login + database or not _HOSTS(hosts):
+        raise InputError(
+            "This is no URL of a PostgreSQL store.",
+            code="unknown-store",
+            known=_EXAMPLE,
+            fix="Write it like that; percent-encode whatever is special in a name or a password.",
+        )
+    pairs = [pair.partition("=")[::2] for pair in query.split("&") if pair]
+    own = {name: unquote(value) for name, value in pairs if name in _OWN}
+    libpq = {name: value for name, value in pairs if name not in _OWN}
+    _refuse_unknown(libpq)
+    schema = own.get("schema", "graphrt")
+    if not _FITS(schema) or schema.startswith("pg_") or schema == "information_schema":
+        raise InputError(
+            f"A schema cannot be named {schema[:80]!r}.",
+            code="bad-schema",
+            known="1 to 63 of a-z, 0-9 and _, not beginning with a digit or pg_",
+            fix="Give another name with ?schema=.",
+            value=schema[:80],
+        )
+    host = unquote(libpq.get("host", hosts)) or "the default server"
+    name = unquote(database or libpq.get("dbname", "") or user) or "the default one"
+    options = "&".join(f"{name}={value}" for name, value in libpq.items())
+    return Address(
+        libpq=f"{scheme}://{login}{at}{hosts}{slash}{database}{'?' if options else ''}{options}",
+        given=frozenset(libpq),
+        schema=schema,
+        unsafe=_switch(own.get("unsafe", "false")),
+        secret=unquote(libpq.get("password", "") or password),
+        place=f"database {name!r} on {host}, schema {schema!r}",
+        numbers={name: _number(name, own[name]) for name in _OWN[2:] if name in own},
+    )
+
+
+def _refuse_unknown(given: Iterable[str]) -> None:
+    known: set[str] = {option.keyword.decode() for option in driver().pq.Conninfo.get_defaults()}
+    for name in given:
+        if name not in known:
+            near = closest(name, [*_OWN, *known])
+            raise InputError(
+                f"A PostgreSQL store has no option {name[:80]!r}.",
+                code="unknown-store",
+                known=f"options {names(_OWN)} and those of libpq",
+                fix=f"Did you mean {near!r}?" if near else "Leave it out.",
+            )
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise InputError(f"unsafe must be true or false, not {text[:80]!r}.", code="unknown-store")
+    return _SWITCH[text.lower()]
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return positive(name, float(text))
+    except ValueError:
+        raise InputError(f"{name} must be a number, not {text[:80]!r}.", code="unknown-store") from None
+
+
+def positive(name: str, value: Any) -> float:
+    """*value* as a number above 0.
+
+    Raises:
+        InputError: It is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise InputError(f"{name} must be more than 0 and less than a million, not {value!r}.", value=value)
+    return value

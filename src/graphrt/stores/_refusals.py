@@ -1,0 +1,174 @@
+"""What every store refuses, in the same words: threads that are not there or held, and commits that make no sense.
+
+Checks of arguments and the errors they end in; nothing here reads or writes a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+from typing import Any
+
+from graphrt.errors import ConflictError, InputError, StoreError, closest, names
+from graphrt.stores.protocol import Commit, Record
+
+
+def unknown_thread(thread: str, known: Iterable[str]) -> InputError:
+    """There is no such thread; *known* are some that there are."""
+    some = list(known)
+    near = closest(thread, some)
+    return InputError(
+        f"There is no thread {thread!r}.",
+        code="unknown-thread",
+        known=names(some) if some else "no thread at all",
+        fix=f"Did you mean {near!r}?" if near else "Give the id of a thread that was started, or start this one.",
+        thread=thread,
+    )
+
+
+def thread_exists(thread: str) -> InputError:
+    return InputError(
+        f"There is a thread {thread!r} already.",
+        code="thread-exists",
+        where=f"thread {thread!r}",
+        fix="Copy to another id, or delete that thread first.",
+        thread=thread,
+    )
+
+
+def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
+    return InputError(
+        f"Thread {thread!r} has no snapshot of entry {upto}: what comes after it could not be folded.",
+        code="no-snapshot",
+        where=f"thread {thread!r}",
+        known=f"snapshots of the entries {names(there) or '(none)'}",
+        fix="Prune up to an entry that has a snapshot, or commit one first.",
+        thread=thread,
+        seq=upto,
+    )
+
+
+def held(thread: str, holder: str) -> ConflictError:
+    """A living owner has the thread; *holder* says who, since when and for how long."""
+    return ConflictError(
+        f"Thread {thread!r} is held by another run.",
+        where=f"thread {thread!r}",
+        known=holder,
+        fix="Wait for that run, cancel it, or use another thread.",
+        thread=thread,
+    )
+
+
+def lost(thread: str, epoch: int, now: str) -> ConflictError:
+    """The claim is void; *now* says how the thread stands."""
+    return ConflictError(
+        f"The claim number {epoch} on thread {thread!r} is void: nothing of this commit was stored.",
+        code="lost-lease",
+        where=f"thread {thread!r}",
+        known=now,
+        fix="Claim the thread again and go on from what is stored; a longer lease_s outlasts longer pauses.",
+        thread=thread,
+    )
+
+
+def moved(thread: str, expected: int, seq: int) -> ConflictError:
+    """The last entry is not the one that the commit follows."""
+    return ConflictError(
+        f"Thread {thread!r} is at entry {seq}, not at {expected}: nothing of this commit was stored.",
+        where=f"thread {thread!r}",
+        known=f"last entry {seq}",
+        fix="Load the thread and go on from its last entry.",
+        thread=thread,
+        expected=expected,
+        got=seq,
+    )
+
+
+def closed(what: str) -> StoreError:
+    return StoreError(f"{what} is closed.", code="store-closed", fix="Open the store again.")
+
+
+def last_seq(commit: Commit, thread: str) -> int:
+    """Number of the thread's last entry after *commit*, which is checked to be whole.
+
+    Raises:
+        InputError: Its numbers do not follow one another, or its snapshot is of another entry (`bad-commit`).
+    """
+    seq = commit.expected
+    for record in commit.records:
+        if record.count < 1 or record.seq - record.count != seq:
+            raise _bad(thread, f"a record of {record.count} entries up to {record.seq} cannot follow entry {seq}")
+        seq = record.seq
+    if commit.snapshot is not None and commit.snapshot.seq != seq:
+        raise _bad(thread, f"its snapshot is of entry {commit.snapshot.seq}, its last entry is {seq}")
+    if not isfinite(commit.at):
+        raise _bad(thread, f"its time is {commit.at!r}")
+    return seq
+
+
+def bytes_only(commit: Commit, thread: str) -> None:
+    """See that a durable store is given nothing but `bytes`.
+
+    Raises:
+        InputError: It is given something else (`bad-commit`).
+    """
+    for record in commit.records:
+        if type(record.body) is not bytes or type(record.seal) is not bytes:
+            raise _not_bytes(thread, _record(record), record.body if type(record.seal) is bytes else record.seal)
+    for key, body in commit.stage:
+        if type(body) is not bytes:
+            raise _not_bytes(thread, f"staged {key!r}", body)
+        if not encodes(key):
+            raise _bad(thread, f"the staged key {key!a} is no text that can be stored")
+    if commit.snapshot is not None and type(commit.snapshot.body) is not bytes:
+        raise _not_bytes(thread, "the snapshot", commit.snapshot.body)
+    for name, body in commit.blobs.items():
+        if type(body) is not bytes:
+            raise _not_bytes(thread, f"blob {name!r}", body)
+    if commit.meta is not None and type(commit.meta) is not bytes:
+        raise _not_bytes(thread, "the meta", commit.meta)
+    if not (encodes(commit.graph or "") and all(encodes(name) for name in commit.blobs)):
+        raise _bad(thread, "the name of its graph or of a blob is no text that can be stored")
+
+
+def encodes(text: str) -> bool:
+    """Whether *text* can be stored as text at all: half a surrogate pair cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def page_size(limit: int | None) -> int:
+    """How many heads to give at most, -1 for all.
+
+    Raises:
+        InputError: *limit* is no number of threads (`bad-limit`).
+    """
+    if limit is None:
+        return -1
+    given: Any = limit
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise InputError(f"limit must be a whole number of threads, 0 or more, not {limit!r}.", code="bad-limit")
+    return min(given, 2**62)
+
+
+def _record(record: Record) -> str:
+    return f"the record up to entry {record.seq}"
+
+
+def _not_bytes(thread: str, what: str, got: Any) -> InputError:
+    return _bad(thread, f"{what} is {type(got).__name__}, not bytes")
+
+
+def _bad(thread: str, why: str) -> InputError:
+    return InputError(
+        f"The commit on thread {thread!r} is not whole: {why}. Nothing of it was stored.",
+        code="bad-commit",
+        where=f"thread {thread!r}",
+        fix="Number the records from the last entry on, without gaps; a durable store takes bytes only.",
+        thread=thread,
+    )

@@ -1,0 +1,204 @@
+"""Encryption of one body: AES-256-GCM, bound to the place that the body stands at.
+
+Keys, ciphertexts and the names of blobs; which bodies a store has is in `encrypted`. The package cryptography is
+imported at first use. A sealed body is
+
+    magic (4 bytes), length of the key's id (1), the key's id, mark of the name key (4), nonce (12), ciphertext, tag (16)
+
+and everything before the nonce is authenticated with the place. Each thread has a key of its own, derived from the one
+that was given, so that the nonces, which are random, only have to differ among the bodies of one thread.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+from graphrt.errors import InputError, MissingExtraError, StoreError, names
+
+_MAGIC: Final = b"\xd7gE1"
+_NONCE: Final = 12
+_TAG: Final = 16
+_MARK: Final = 4
+_FIT: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}").fullmatch
+_FEWEST: Final = 10
+"""Different bytes in a key: 32 random ones have fewer less than once in 10 ** 15 keys."""
+
+
+class Keyring:
+    """Keys by their ids; seals with one of them, opens with all.
+
+    Args:
+        current: The key for new bodies. None: the first of *keys*.
+        naming: The key that blobs' names are derived from. None: the one whose id sorts first.
+
+    Raises:
+        InputError: A key, or what is said of it, will not do (`bad-key`). The key itself is never shown.
+        MissingExtraError: cryptography is not installed.
+    """
+
+    __slots__ = ("_cipher", "_current", "_keys", "_mark", "_naming", "_threads", "ids")
+
+    def __init__(self, keys: Mapping[str, bytes], *, current: str | None, naming: str | None) -> None:
+        _check(keys)
+        self.ids: Final = tuple(keys)
+        self._keys: Final = dict(keys)
+        self._current: Final = self._chosen(current or self.ids[0], "current")
+        self._naming: Final = _derive(self._keys[self._chosen(naming or min(keys), "name_key")], "names")
+        self._mark: Final = _derive(self._naming, "mark")[:_MARK]
+        self._cipher: Final = _aes()
+        # never a cached method: that would keep the keys of every keyring there ever was
+        self._threads: Final = lru_cache(maxsize=1024)(self._thread_cipher)
+
+    def __repr__(self) -> str:
+        return f"<Keyring of {names(self.ids)}, current {self._current!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("keys are never pickled; open the store anew where it is needed")
+
+    def _chosen(self, key: str, argument: str) -> str:
+        if key in self._keys:
+            return key
+        raise InputError(
+            f"{argument} names a key {key!r} that was not given.",
+            code="bad-key",
+            known=names(self.ids),
+            fix="Give it in keys, or name one that is there.",
+        )
+
+    def _thread_cipher(self, key: str, thread: str) -> Any:
+        return self._cipher(_derive(self._keys[key], f"bodies of {thread}"))
+
+    def seal(self, body: bytes, thread: str, kind: str, place: object) -> bytes:
+        """*body*, readable only where it belongs."""
+        header = _header(self._current, self._mark)
+        nonce = os.urandom(_NONCE)
+        sealed: bytes = self._threads(self._current, thread).encrypt(nonce, body, _bound(header, thread, kind, place))
+        return b"".join((header, nonce, sealed))
+
+    def open(self, sealed: bytes, thread: str, kind: str, place: object) -> bytes:
+        """The body that was sealed for this place.
+
+        Raises:
+            StoreError: It is not encrypted (`downgrade-refused`), its key was not given (`missing-key`), or it was
+                changed or moved (`store-damaged`).
+        """
+        where = f"thread {thread!r}, {kind}{'' if place == '' else f' {place!r}'}"
+        if not sealed.startswith(_MAGIC):
+            raise StoreError(
+                "A body that should be encrypted is not.",
+                code="downgrade-refused",
+                where=where,
+                fix="Find out who wrote it; a store of plain threads has to be copied into an encrypted one.",
+                thread=thread,
+            )
+        at = len(_MAGIC) + 1
+        end = at + sealed[at - 1] if len(sealed) >= at else at
+        if len(sealed) < end + _MARK + _NONCE + _TAG:
+            raise _damaged(where, thread)
+        key = sealed[at:end].decode("ascii", "replace")
+        if key not in self._keys:
+            raise _missing(f"The key {key[:64]!r} is needed and was not given.", self.ids, where, thread)
+        header, body = sealed[: end + _MARK], sealed[end + _MARK :]
+        invalid = import_module("cryptography.exceptions").InvalidTag
+        try:
+            opened: bytes = self._threads(key, thread).decrypt(
+                body[:_NONCE], body[_NONCE:], _bound(header, thread, kind, place)
+            )
+        except invalid:
+            opened = b""
+        else:
+            if header[end:] != self._mark:
+                raise _missing("It was written under another name_key.", self.ids, where, thread)
+            return opened
+        raise _damaged(where, thread)
+
+    def name(self, thread: str, name: str) -> str:
+        """What the blob *name* of *thread* is stored as: it says nothing to those who lack the key."""
+        said = b"".join(_sized(part) for part in (thread, name))
+        return hmac.digest(self._naming, said, "sha256").hex()
+
+
+def _check(keys: Mapping[str, bytes]) -> None:
+    if not keys:
+        raise InputError("An encrypted store needs a key.", code="bad-key", fix="Give 32 random bytes, by an id.")
+    for key, secret in keys.items():
+        if not _is_id(key):
+            raise InputError(
+                f"A key cannot have the id {str(key)[:80]!r}.",
+                code="bad-key",
+                known="1 to 64 of A-Z a-z 0-9 _ . : -",
+                fix="Give it another id; it is stored beside each body.",
+            )
+        if type(secret) is not bytes:
+            why = f"is {type(secret).__name__}, not bytes"
+        elif len(secret) != 32:
+            why = f"has {len(secret)} bytes, not 32"
+        elif len(set(secret)) < _FEWEST:
+            why = f"has only {len(set(secret))} different bytes, so it is not random"
+        else:
+            continue
+        raise InputError(
+            f"The key {key!r} {why}.",
+            code="bad-key",
+            fix="Make one with secrets.token_bytes(32), and keep it where secrets are kept.",
+        )
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and _FIT(value) is not None
+
+
+def _derive(key: bytes, purpose: str) -> bytes:
+    """A key for one purpose (RFC 5869, the expand step for one block: *key* is random and as long as the digest)."""
+    return hmac.digest(key, b"graphrt " + purpose.encode() + b"\x01", "sha256")
+
+
+def _header(key: str, mark: bytes) -> bytes:
+    return b"".join((_MAGIC, bytes([len(key)]), key.encode("ascii"), mark))
+
+
+def _bound(header: bytes, thread: str, kind: str, place: object) -> bytes:
+    return b"".join((_sized(thread), _sized(kind), _sized(str(place)), header))
+
+
+def _sized(text: str) -> bytes:
+    data = text.encode("utf-8", "surrogatepass")
+    return len(data).to_bytes(4, "big") + data
+
+
+def _aes() -> Any:
+    try:
+        return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
+    except ImportError as error:
+        raise MissingExtraError(
+            f"EncryptedStore needs a package that is not installed: {error.name or 'cryptography'}.",
+            fix='pip install "graphrt[crypto]"',
+            value=error.name,
+        ) from error
+
+
+def _missing(what: str, ids: tuple[str, ...], where: str, thread: str) -> StoreError:
+    return StoreError(
+        what,
+        code="missing-key",
+        where=where,
+        known=names(ids),
+        fix="Give all the keys that were ever current, and the name_key of the beginning.",
+        thread=thread,
+    )
+
+
+def _damaged(where: str, thread: str) -> StoreError:
+    return StoreError(
+        "An encrypted body was changed, cut or moved, or its key's bytes are another's.",
+        code="store-damaged",
+        where=where,
+        fix="Restore it from a backup; if all bodies are refused, see that the key is the right one.",
+        thread=thread,
+    )

@@ -1,0 +1,199 @@
+"""One connection to a SQLite file and its transactions: all or nothing, whatever fails and wherever.
+
+Locks, transactions, reconnection and forks; what is read and written in a transaction is the store's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from weakref import WeakSet
+
+from graphrt.errors import StoreError
+from graphrt.stores import _refusals
+from graphrt.stores import _sqlite_files as files
+from graphrt.stores._owners import Owner, this_owner
+from graphrt.stores._sqlite_errors import BUSY, breaks, explain, primary
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+T = TypeVar("T")
+
+
+class Database:
+    """A file and at most one connection to it, used by one worker thread at a time.
+
+    A fork would carry the connection's state into the child, where it does harm: the connection is closed right before
+    a fork, and opened again by whichever of the two processes needs it next.
+    """
+
+    def __init__(self, path: str, *, busy_timeout_s: float, pragmas: files.Pragmas | None) -> None:
+        self.path = path
+        self.owner: Owner = this_owner()
+        """Whom claims belong to; another one in the child of a fork."""
+        self.closed = False
+        self.lock = RLock()
+        self._busy_timeout_s = busy_timeout_s
+        self._pragmas = pragmas
+        self._db: Connection | None = None
+        self._file: tuple[int, int] | None = None
+        _watch_forks(self)
+        self.connection()
+
+    def connection(self) -> Connection:
+        """The connection, opened if need be. The caller has the lock."""
+        if self._db is None:
+            if self.closed:
+                raise _refusals.closed(f"The store of {self.path!r}")
+            if self._file is not None and files.identity(self.path) != self._file:
+                raise files.gone(self.path)
+            self._db = files.open_file(self.path, busy_timeout_s=self._busy_timeout_s, pragmas=self._pragmas)
+            self._file = files.identity(self.path)
+        return self._db
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """What *work* reads, all of it at one moment."""
+        with self.lock:
+            db = self.connection()
+            try:
+                db.execute("BEGIN")
+                found = work(db)
+                db.execute("COMMIT")
+            except BaseException as error:
+                self._undo(db, error)
+                if not _of_sqlite(error):
+                    raise
+                raise explain(error, self.path, "nothing was changed") from error
+            return found
+
+    def write(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        landed: Callable[[Connection, T], bool],
+        kept: Callable[[], str],
+        thread: str,
+    ) -> T:
+        """What *work* returns, once all that it wrote is durable.
+
+        Args:
+            landed: Whether what was written is there, asked on a new connection if the end of the transaction failed
+                so that nobody knows.
+            kept: What to tell of the stored state when nothing was written.
+        """
+        with self.lock:
+            db = self.connection()
+            if files.identity(self.path) != self._file:
+                self._drop()  # what is written to a file that was removed is lost when it is closed
+                raise files.gone(self.path)
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                found = work(db)
+            except BaseException as error:
+                self._undo(db, error)
+                if not _of_sqlite(error):
+                    raise
+                raise explain(error, self.path, kept(), thread=thread) from error
+            try:
+                db.execute("COMMIT")
+            except BaseException as error:
+                doubtful = primary(error) != BUSY
+                self._undo(db, error, drop=doubtful)
+                if not _of_sqlite(error):
+                    raise
+                # SQLite cannot say whether the transaction is durable: the file can.
+                there = self._ask(landed, found) if doubtful else False
+                if there:
+                    return found
+                told = kept() if there is False else f"whether this write on thread {thread!r} was stored is not known"
+                raise explain(error, self.path, told, thread=thread) from error
+            return found
+
+    def close(self) -> None:
+        with self.lock:
+            self.closed = True
+            self._drop()
+
+    def _ask(self, landed: Callable[[Connection, T], bool], found: T) -> bool | None:
+        try:
+            return self.read(lambda db: landed(db, found))
+        except StoreError:
+            return None
+
+    def _undo(self, db: Connection, error: BaseException, *, drop: bool = False) -> None:
+        """Leave nothing behind: no transaction, and no connection that is not to be trusted."""
+        try:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        except Exception:  # noqa: BLE001  # the first error is the one to tell; without a connection there is no transaction
+            drop = True
+        if drop or breaks(error):
+            self._drop()
+
+    def _drop(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            try:
+                db.close()
+            except Exception as error:  # a connection that cannot be closed is left alone
+                if not _of_sqlite(error):
+                    raise
+
+    # Around a fork.
+
+    def before_fork(self) -> None:
+        self.lock.acquire()
+        self._drop()
+
+    def after_fork_in_parent(self) -> None:
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self.lock = RLock()
+        self.owner = this_owner()
+
+
+def _of_sqlite(error: BaseException) -> TypeGuard[Exception]:
+    import sqlite3
+
+    return isinstance(error, (sqlite3.Error, OverflowError))
+
+
+_open: WeakSet[Database] = WeakSet()
+_open_lock = Lock()
+_forking: list[Database] = []
+
+
+def _watch_forks(database: Database) -> None:
+    with _open_lock:
+        if not _watching and hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+            _watching.append(True)
+        _open.add(database)
+
+
+_watching: list[bool] = []
+
+
+def _before() -> None:
+    _open_lock.acquire()
+    _forking[:] = list(_open)
+    for database in _forking:
+        database.before_fork()
+
+
+def _after_in_parent() -> None:
+    for database in _forking:
+        database.after_fork_in_parent()
+    _forking.clear()
+    _open_lock.release()
+
+
+def _after_in_child() -> None:
+    for database in _forking:
+        database.after_fork_in_child()
+    _forking.clear()
+    _open_lock.release()

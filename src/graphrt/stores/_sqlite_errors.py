@@ -1,0 +1,74 @@
+"""What an error of SQLite means to whoever uses the store.
+
+The table from SQLite's result codes to ours; nothing is opened or retried here.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from graphrt.errors import GraphrtError, InputError, StoreError
+
+BUSY: Final = 5
+"""SQLITE_BUSY: another connection holds the lock for longer than we wait."""
+
+_FREE = "Close what holds the database open, or wait; a larger busy_timeout_s waits longer."
+_ROOM = "Free some space; the next call goes on as if nothing had happened."
+_REACH = "See that the file's folder is there, mounted and healthy, and that this user may read and write it."
+_RIGHTS = "Give this user the right to write the file and its folder."
+_RESTORE = "Restore the file from a backup, or give the path of another one."
+
+_MEANING: Final[dict[int, tuple[str, str, str]]] = {
+    3: ("store-read-only", "may not be written by this user", _RIGHTS),
+    5: ("store-busy", "was locked by another process for too long", _FREE),
+    6: ("store-busy", "was locked by another connection for too long", _FREE),
+    7: ("store-unavailable", "could not be used: there is no memory left", "Free some memory."),
+    8: ("store-read-only", "cannot be written", _RIGHTS),
+    10: ("store-unavailable", "could not be read or written: the disk or file system failed", _REACH),
+    11: ("store-damaged", "is damaged", _RESTORE),
+    13: ("store-full", "cannot grow: the disk or a quota is full", _ROOM),
+    14: ("store-unavailable", "cannot be opened", _REACH),
+    15: ("store-busy", "was locked by another process for too long", _FREE),
+    22: ("store-full", "is larger than the file system allows", _ROOM),
+    26: ("store-damaged", "is not a SQLite database", "Give the path of another file; this one was not changed."),
+}
+_BROKEN: Final = frozenset({7, 10, 11, 14, 26})
+"""After these a connection is not trusted again."""
+
+_TOO_BIG: Final = 18
+
+
+def primary(error: BaseException) -> int:
+    """SQLite's primary result code of *error*, 0 if it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def breaks(error: BaseException) -> bool:
+    """Whether the connection that raised *error* should be opened anew."""
+    return primary(error) in _BROKEN
+
+
+def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError:
+    """What *error* of SQLite on the database *path* comes to; *kept* says what is stored now."""
+    code = primary(error)
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    if code == _TOO_BIG or isinstance(error, OverflowError):
+        return InputError(
+            f"A value is too large for a SQLite database: {kept}.",
+            code="too-large",
+            where=f"database {path!r}",
+            fix="Store values of less than 1,000,000,000 bytes.",
+            **data,
+        )
+    slug, what, fix = _MEANING.get(code, ("store-damaged", "is not as this version of graphrt made it", _RESTORE))
+    if code == 14 and Path(path).exists() and not os.access(Path(path).parent, os.W_OK):
+        slug, what, fix = _MEANING[8]
+    return StoreError(
+        f"The database {path!r} {what} ({name}: {error}): {kept}.",
+        code=slug,
+        where=f"database {path!r}",
+        fix=fix,
+        **data,
+    )

@@ -1,0 +1,248 @@
+"""Opening a SQLite file so that what is committed survives a loss of power, or saying why it cannot be opened.
+
+Paths, pragmas and journal modes; tables and what is in them are elsewhere.
+
+A new file gets a write-ahead log with `synchronous=FULL` where SQLite is 3.51.3 or newer, else a rollback journal with
+`synchronous=EXTRA`: older versions may lose committed transactions when a write-ahead log is reset
+(https://sqlite.org/wal.html#walresetbug). The mode belongs to the file, and every process that has it open must use the
+same one. So a file keeps the mode it has, and only the change to the safe side is ever made: an old SQLite that finds a
+write-ahead log changes the file to a rollback journal, or refuses it while another process has it open.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from graphrt.errors import InputError, StoreError
+from graphrt.stores import _sqlite_schema as schema
+from graphrt.stores._sqlite_errors import explain
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+WAL_SAFE: Final = (3, 51, 3)
+"""First version of SQLite without the bug of the write-ahead log."""
+OLDEST: Final = (3, 24, 0)
+"""First version with the statements that we use."""
+
+_SMALLEST: Final = 512
+"""Bytes of the smallest database that is not empty."""
+
+_LEVELS: Final = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
+
+
+class Pragmas(NamedTuple):
+    """How a file is written, for experiments: durability then is the experimenter's business."""
+
+    journal: Literal["wal", "delete"]
+    synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"]
+    page_bytes: int = schema.PAGE_BYTES
+
+
+def resolve(path: Any) -> str:
+    """The absolute path of a file, with symbolic links followed.
+
+    Raises:
+        InputError: It is no path of a file (`bad-path`).
+    """
+    text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InputError(
+            f"A SQLite store needs the path of a file, not {text!r}.",
+            code="bad-path",
+            fix="Give a path such as 'runs.db'.",
+        )
+    if text == ":memory:":
+        raise InputError(
+            "A SQLite store keeps threads in a file; ':memory:' is none.",
+            code="bad-path",
+            fix='Use the store "memory:" to keep threads in this process.',
+        )
+    return os.path.realpath(text)
+
+
+def connect(path: str, timeout_s: float) -> Connection:
+    """A bare connection: transactions begin and end where we say so."""
+    import sqlite3
+
+    return sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+
+
+def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> Connection:
+    """Connect to the store's file, which is made if it is missing and brought to the newest version if it is ours.
+
+    Raises:
+        StoreError: It cannot be opened or written, is not ours, or cannot be made safe; it was not changed then.
+    """
+    import sqlite3
+
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise _unavailable(path, f"needs SQLite 3.24 or newer, not {sqlite3.sqlite_version}", "Update SQLite.")
+    _make(path)
+    try:
+        db = connect(path, busy_timeout_s)
+    except sqlite3.Error as error:
+        raise explain(error, path, "nothing was changed") from error
+    try:
+        _set_up(db, path, pragmas, safe_wal=sqlite3.sqlite_version_info >= WAL_SAFE)
+    except BaseException as error:
+        db.close()
+        if isinstance(error, sqlite3.Error):
+            raise explain(error, path, "nothing was changed") from error
+        raise
+    return db
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """What tells the file from another one that takes its place, None if there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def gone(path: str) -> StoreError:
+    return _unavailable(path, "was removed or replaced while it was open", "Put it back, or open the store again.")
+
+
+def _make(path: str) -> None:
+    """Make the file, readable by its owner only, unless there is one.
+
+    One that exists is not opened here: to close it again would end the locks that SQLite holds on it in this process.
+    """
+    try:
+        found = Path(path).stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _unavailable(path, f"cannot be opened ({error.strerror})", "Give another path.") from error
+    else:
+        _check(path, found)
+        return
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise _unavailable(path, "cannot be made: its folder is missing", f"Make the folder {str(folder)!r} first.")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:  # another process was faster
+        pass
+    except PermissionError as error:
+        raise _read_only(path, "the folder") from error
+    except OSError as error:
+        raise _unavailable(path, f"cannot be made ({error.strerror})", "Give another path.") from error
+
+
+def _check(path: str, found: os.stat_result) -> None:
+    """See that what lies there can be a database of this user's."""
+    if stat.S_ISDIR(found.st_mode):
+        raise _unavailable(path, "is a directory", "Give the path of a file in it.")
+    if not stat.S_ISREG(found.st_mode):
+        raise _unavailable(path, "is not a regular file", "Give the path of a file.")
+    if 0 < found.st_size < _SMALLEST:  # SQLite takes a file of one byte for an empty one
+        raise StoreError(
+            f"The database {path!r} is not a SQLite database, but {found.st_size} bytes of something else.",
+            code="store-damaged",
+            where=f"database {path!r}",
+            fix="Give the path of another file; this one was not changed.",
+        )
+    if not os.access(path, os.R_OK):
+        raise _unavailable(path, "may not be read by this user", "Give this user the right to read and write it.")
+    if not os.access(path, os.W_OK):
+        raise _read_only(path, "the file")
+    if not os.access(Path(path).parent, os.W_OK):
+        raise _read_only(path, "the folder, where a journal has to be written,")
+
+
+def _set_up(db: Connection, path: str, pragmas: Pragmas | None, *, safe_wal: bool) -> None:
+    for pragma in ("mmap_size = 0", "trusted_schema = OFF", "cell_size_check = ON"):
+        db.execute(f"PRAGMA {pragma}")
+    # macOS: a plain fsync does not reach the disk there. Elsewhere these do nothing.
+    db.execute("PRAGMA fullfsync = ON")
+    db.execute("PRAGMA checkpoint_fullfsync = ON")
+    found = schema.state(db)
+    current = schema.check(found, path)
+    mode = _mode(db)
+    if pragmas is not None:
+        wanted = pragmas.journal
+    elif schema.is_blank(found):
+        wanted = "wal" if safe_wal else "delete"
+    else:
+        wanted = "wal" if mode == "wal" and safe_wal else "delete"
+    if schema.is_blank(found):
+        db.execute(f"PRAGMA page_size = {(pragmas.page_bytes if pragmas else schema.PAGE_BYTES):d}")
+    if wanted != mode:
+        mode = _change_mode(db, path, wanted)
+    level = pragmas.synchronous if pragmas else "FULL" if mode == "wal" else "EXTRA"
+    db.execute(f"PRAGMA synchronous = {level}")
+    if db.execute("PRAGMA synchronous").fetchall()[0][0] < _LEVELS[level] or _mode(db) != wanted:
+        raise _unsafe(path, f"synchronous={level} with journal_mode={wanted} was asked for and not granted")
+    if not current:
+        schema.migrate(db, path)
+    else:
+        _try_to_write(db)
+
+
+def _mode(db: Connection) -> str:
+    return str(db.execute("PRAGMA journal_mode").fetchall()[0][0]).lower()
+
+
+def _change_mode(db: Connection, path: str, wanted: str) -> str:
+    import sqlite3
+
+    try:
+        mode = str(db.execute(f"PRAGMA journal_mode = {wanted}").fetchall()[0][0]).lower()
+    except sqlite3.OperationalError as error:
+        if wanted == "wal" or (error.sqlite_errorcode & 0xFF) not in {5, 6}:
+            raise
+        raise _unsafe(
+            path,
+            "it has a write-ahead log, which this SQLite may damage, and is open in another process, so that it cannot "
+            "be changed to a rollback journal",
+        ) from error
+    if mode != wanted:
+        raise _unsafe(path, f"journal_mode={wanted} was asked for, SQLite keeps {mode}")
+    return mode
+
+
+def _try_to_write(db: Connection) -> None:
+    """Find out now, not at the first commit, whether the file and its folder can be written."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _unavailable(path: str, why: str, fix: str) -> StoreError:
+    return StoreError(
+        f"The database {path!r} {why}: nothing was changed.",
+        code="store-unavailable",
+        where=f"database {path!r}",
+        fix=fix,
+    )
+
+
+def _read_only(path: str, what: str) -> StoreError:
+    return StoreError(
+        f"The database {path!r} cannot be written: {what} is read-only for this user.",
+        code="store-read-only",
+        where=f"database {path!r}",
+        fix="Give this user the right to write the file and its folder.",
+    )
+
+
+def _unsafe(path: str, why: str) -> StoreError:
+    import sqlite3
+
+    return StoreError(
+        f"The database {path!r} cannot be written safely: {why}.",
+        code="store-unsafe",
+        where=f"database {path!r}",
+        known=f"SQLite {sqlite3.sqlite_version}; write-ahead logs are safe from 3.51.3 on",
+        fix="Close the other processes that use it, or run all of them with SQLite 3.51.3 or newer.",
+    )

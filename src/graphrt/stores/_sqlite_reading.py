@@ -1,0 +1,214 @@
+"""Rows of the SQLite store and what they come to: heads, records, parts; and whole threads copied or removed.
+
+Statements on an open connection, inside a transaction of the caller; who may do what is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from graphrt.errors import StoreError
+from graphrt.stores._refusals import encodes
+from graphrt.stores._sqlite_schema import BLOB, META, SNAPSHOT, SPAN, STAGED
+from graphrt.stores.protocol import Head, Loaded, Record, Saved, Status
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from graphrt.stores._sqlite_database import Database
+
+_COLUMNS: Final = "no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner"
+_BY_ID: Final = f"SELECT {_COLUMNS} FROM thread WHERE id = ?"  # noqa: S608  # names of our own
+_BY_NO: Final = f"SELECT {_COLUMNS} FROM thread WHERE no = ?"  # noqa: S608
+_ROWS: Final = (
+    f"SELECT {_COLUMNS} FROM thread WHERE no > ?1 AND seq > 0 AND (?2 IS NULL OR status = ?2)"  # noqa: S608
+    " AND (?3 IS NULL OR graph = ?3) AND (?4 IS NULL OR substr(id, 1, length(?4)) = ?4)"
+    " AND (?5 IS NULL OR updated_at < ?5) ORDER BY no LIMIT ?6"
+)
+_RECORDS: Final = "SELECT key, count, body, seal FROM record WHERE key > ? AND key <= ? ORDER BY key"
+_LAST: Final = "SELECT key, count FROM record WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
+_SNAPSHOT: Final = "SELECT name, body FROM part WHERE no = ? AND kind = ? AND name <= ? ORDER BY name DESC LIMIT 1"
+_PARTS: Final = "SELECT name, body FROM part WHERE no = ? AND kind = ? ORDER BY place"
+_PART: Final = "SELECT body FROM part WHERE no = ? AND kind = ? AND name = ?"
+_NAMES: Final = "SELECT name FROM part WHERE no = ? AND kind = ? ORDER BY name"
+
+_PAGE_RECORDS: Final = 256
+_PAGE_BYTES: Final = 4 * 2**20
+
+
+class Row(NamedTuple):
+    """A row of `thread`; `lease` and `owner` are None if nobody holds it."""
+
+    no: int
+    id: str
+    seq: int
+    first: int
+    epoch: int
+    turn: int
+    status: str
+    graph: str
+    created_at: float
+    updated_at: float
+    lease: float | None
+    owner: str | None
+
+
+def row_by_id(db: Connection, thread: str) -> Row | None:
+    found = db.execute(_BY_ID, (thread,)).fetchall()
+    return Row(*found[0]) if found else None
+
+
+def row_by_no(db: Connection, no: int) -> Row | None:
+    found = db.execute(_BY_NO, (no,)).fetchall()
+    return Row(*found[0]) if found else None
+
+
+def existing(row: Row | None) -> Row:
+    if row is None:
+        raise StoreError("A row that was just written is not there.", code="store-damaged")
+    return row
+
+
+def rows(
+    db: Connection,
+    after: int,
+    status: str | None,
+    graph: str | None,
+    prefix: str | None,
+    updated_before: float | None,
+    most: int,
+) -> list[Row]:
+    """Rows numbered above *after* that match what is not None; *most* of -1 is all."""
+    if not all(text is None or encodes(text) for text in (status, graph, prefix)):
+        return []
+    found = db.execute(_ROWS, (after, status, graph, prefix, updated_before, most))
+    return [Row(*row) for row in found.fetchall()]
+
+
+def some_ids(db: Connection) -> list[str]:
+    """Ids of the newest threads, to name in an error."""
+    found = db.execute("SELECT id FROM thread WHERE seq > 0 ORDER BY no DESC LIMIT 100").fetchall()
+    return [row[0] for row in reversed(found)]
+
+
+def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of a pair
+    status = cast("Status", row.status)
+    times = (row.created_at, row.updated_at)
+    return Head(row.id, row.seq, row.epoch, status, row.graph, *times, owned, row.first)
+
+
+def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # noqa: FBT001
+    at = row.seq if upto is None else max(0, min(upto, row.seq))
+    found = db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall()
+    snapshot = Saved(*found[0]) if found else None
+    after = snapshot.seq if snapshot else 0
+    records = [_record(each, row.no) for each in db.execute(_RECORDS, _range(db, row.no, after, at)).fetchall()]
+    meta = db.execute(_PART, (row.no, META, 0)).fetchall()
+    staged: list[tuple[str, Any]] = []
+    if upto is None or upto >= row.seq:
+        staged = db.execute(_PARTS, (row.no, STAGED)).fetchall()
+    return Loaded(head(row, owned), meta[0][0] if meta else None, snapshot, records, staged)
+
+
+def pages(file: Database, no: int, after: int, upto: int | None) -> Iterator[Record]:
+    """Records of the thread with the number *no*, a page at a time: each page is of one moment."""
+    while True:
+        page = file.read(partial(_page, no=no, after=after, upto=upto))
+        yield from page
+        if not page:
+            return
+        after = page[-1].seq
+
+
+def _page(db: Connection, no: int, after: int, upto: int | None) -> list[Record]:
+    found: list[Record] = []
+    size = 0
+    cursor = db.execute(_RECORDS, _range(db, no, after, SPAN - 1 if upto is None else upto))
+    for each in cursor:
+        found.append(_record(each, no))
+        size += len(each[2])
+        if size >= _PAGE_BYTES or len(found) >= _PAGE_RECORDS:
+            break
+    cursor.close()
+    return found
+
+
+def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
+    """The keys above the first and up to the second are those of the records that were asked for."""
+    base = no * SPAN
+    low = base + max(0, min(after, SPAN - 1))
+    if upto <= 0:
+        return low, low
+    upto = min(upto, SPAN - 1)
+    last = db.execute(_LAST, (base + upto, base + SPAN)).fetchall()
+    if last and last[0][0] - last[0][1] < base + upto:  # it begins before the entry that was asked for, or with it
+        return low, last[0][0]
+    return low, base + upto
+
+
+def _record(row: tuple[int, int, bytes, bytes], no: int) -> Record:
+    return Record(row[0] - no * SPAN, row[1], row[2], row[3])
+
+
+def record_at(db: Connection, no: int, seq: int) -> tuple[bytes, bytes] | None:
+    found = db.execute("SELECT body, seal FROM record WHERE key = ?", (no * SPAN + seq,)).fetchall()
+    return tuple(found[0]) if found else None
+
+
+def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]:
+    row = row_by_id(db, thread)
+    there: dict[str, bytes] = {}
+    if row is not None:
+        for name in filter(encodes, names):
+            found = db.execute(_PART, (row.no, BLOB, name)).fetchall()
+            if found:
+                there[name] = found[0][0]
+    return there
+
+
+def snapshots(db: Connection, no: int) -> list[int]:
+    """Numbers of the entries that have a snapshot, in order."""
+    return [row[0] for row in db.execute(_NAMES, (no, SNAPSHOT)).fetchall()]
+
+
+def next_place(db: Connection, no: int) -> int:
+    """The place of the next body to stage: 0 if none is staged."""
+    found = db.execute("SELECT max(place) FROM part WHERE no = ? AND kind = ?", (no, STAGED)).fetchall()
+    return 0 if found[0][0] is None else int(found[0][0]) + 1
+
+
+def forget(db: Connection, no: int) -> None:
+    """Remove the thread and everything of it."""
+    db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
+    db.execute("DELETE FROM part WHERE no = ?", (no,))
+    db.execute("DELETE FROM thread WHERE no = ?", (no,))
+
+
+def duplicate(db: Connection, no: int, to: int) -> None:
+    """Give the thread numbered *to* all records and parts of *no*."""
+    db.execute(
+        "INSERT INTO record(key, count, body, seal) SELECT key + ?, count, body, seal FROM record"
+        " WHERE key > ? AND key < ? ORDER BY key",
+        ((to - no) * SPAN, no * SPAN, (no + 1) * SPAN),
+    )
+    db.execute(
+        "INSERT INTO part(no, kind, name, place, body) SELECT ?, kind, name, place, body FROM part WHERE no = ?",
+        (to, no),
+    )
+
+
+def prune(db: Connection, row: Row, upto: int, keep: set[str] | None) -> int:
+    """Remove what lies before *upto*; returns the number of the oldest entry that is left."""
+    base = row.no * SPAN
+    last = db.execute("SELECT max(key) FROM record WHERE key > ? AND key <= ?", (base, base + upto)).fetchall()[0][0]
+    first = row.first if last is None else int(last) - base + 1
+    db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
+    db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name < ?", (row.no, SNAPSHOT, upto))
+    db.execute("UPDATE thread SET first = ? WHERE no = ?", (first, row.no))
+    if keep is not None:
+        for (name,) in db.execute(_NAMES, (row.no, BLOB)).fetchall():
+            if name not in keep:
+                db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name = ?", (row.no, BLOB, name))
+    return first

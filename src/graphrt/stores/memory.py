@@ -1,0 +1,310 @@
+"""A store in this process: threads live as long as it is open, and payloads are kept as the objects they are.
+
+Nothing here reads a clock or a file. A claim is held until it is released or the store is closed: an owner in the same
+process cannot die alone, so there is no lease to run out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from threading import RLock
+from types import TracebackType
+from typing import Any, Final, final
+
+import typing_extensions as te
+
+from graphrt.errors import InputError
+from graphrt.stores import _refusals
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status
+
+__all__ = ["MemoryStore"]
+
+_SEQ: Final = attrgetter("seq")
+
+
+@final
+class _Thread:
+    __slots__ = (
+        "blobs",
+        "claim",
+        "created_at",
+        "epoch",
+        "first",
+        "graph",
+        "id",
+        "meta",
+        "records",
+        "seq",
+        "snapshots",
+        "staged",
+        "status",
+        "updated_at",
+    )
+
+    def __init__(self, id: str, at: float) -> None:
+        self.id = id
+        self.seq = 0
+        self.first = 1
+        self.epoch = 0
+        self.status: Status = "new"
+        self.graph = ""
+        self.created_at = at
+        self.updated_at = at
+        self.claim: Claim | None = None
+        """The one that holds."""
+        self.records: list[Record] = []
+        self.snapshots: list[Saved] = []
+        self.staged: dict[str, Any] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.meta: Any = None
+
+    def head(self) -> Head:
+        owned = self.claim is not None
+        times = (self.created_at, self.updated_at)
+        return Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
+
+    def part(self, after: int, upto: int | None) -> list[Record]:
+        """Records with an entry above *after*, and none above *upto* only."""
+        begin = bisect_right(self.records, after, key=_SEQ)
+        if upto is None:
+            return self.records[begin:]
+        end = bisect_left(self.records, upto, key=_SEQ)
+        if end < len(self.records) and self.records[end].seq - self.records[end].count < upto:
+            end += 1
+        return self.records[begin:end]
+
+    def write(self, commit: Commit, seq: int) -> None:
+        self.records += commit.records
+        self.seq = seq
+        self.updated_at = commit.at
+        if commit.unstage:
+            self.staged.clear()
+        self.staged.update(commit.stage)
+        if commit.snapshot is not None:
+            if self.snapshots and self.snapshots[-1].seq == seq:
+                self.snapshots.pop()
+            self.snapshots.append(commit.snapshot)
+        for name, body in commit.blobs.items():
+            self.blobs.setdefault(name, body)
+        if commit.meta is not None:
+            self.meta = commit.meta
+        if commit.status is not None:
+            self.status = commit.status
+        if commit.graph is not None:
+            self.graph = commit.graph
+
+
+@final
+class MemoryStore:
+    """Keeps threads in this process until it is closed. Runtimes and worker threads may share it.
+
+    Not durable: payloads may be any objects. They are kept by reference and given back as they are, so whoever commits
+    one must not change it afterwards.
+    """
+
+    durable: bool = False
+    blocking: bool = False
+
+    def __init__(self) -> None:
+        self._threads: dict[str, _Thread] = {}
+        self._lock = RLock()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore of {len(self._threads)} threads{', closed' if self._closed else ''}>"
+
+    def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
+        """Take the thread for writing, at once or not at all. See `Store.claim`."""
+        check_id(thread)
+        with self._lock:
+            kept = self._open().get(thread)
+            if kept is None:
+                if not create:
+                    raise self._unknown(thread)
+                kept = self._threads[thread] = _Thread(thread, at)
+            elif kept.claim is not None:
+                raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
+            kept.epoch += 1
+            claim = Claim(kept.head()._replace(owned=True), lease_s)
+            kept.claim = claim
+            return claim
+
+    def renew(self, claims: Iterable[Claim]) -> None:
+        """Nothing to do: a claim holds until it is released."""
+
+    def release(self, claim: Claim) -> None:
+        """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
+        with self._lock:
+            kept = self._threads.get(claim.thread)
+            if kept is not None and kept.claim is claim:
+                self._free(kept)
+
+    def commit(self, claim: Claim, commit: Commit) -> None:
+        """Write all of *commit* or nothing. See `Store.commit`."""
+        with self._lock:
+            self._open()
+            seq = _refusals.last_seq(commit, claim.thread)
+            kept = self._owned(claim)
+            if kept.seq != commit.expected:
+                raise _refusals.moved(claim.thread, commit.expected, kept.seq)
+            # Arguments that only now turn out not to be pairs would leave half of the commit behind.
+            whole = commit._replace(
+                records=tuple(commit.records), stage=[(key, body) for key, body in commit.stage], blobs={**commit.blobs}
+            )
+            kept.write(whole, seq)
+            if commit.release:
+                self._free(kept)
+
+    def head(self, thread: str) -> Head:
+        """How *thread* stands. See `Store.head`."""
+        with self._lock:
+            return self._get(thread).head()
+
+    def heads(
+        self,
+        *,
+        status: Status | None = None,
+        graph: str | None = None,
+        prefix: str | None = None,
+        updated_before: float | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
+        most = _refusals.page_size(limit)
+        with self._lock:
+            everything = iter(list(self._open().values()))
+            if after is not None:
+                last = self._get(after)
+                while next(everything) is not last:
+                    pass
+            found: list[Head] = []
+            for kept in everything:
+                if len(found) == most:
+                    break
+                if (
+                    kept.seq
+                    and (status is None or kept.status == status)
+                    and (graph is None or kept.graph == graph)
+                    and (prefix is None or kept.id.startswith(prefix))
+                    and (updated_before is None or kept.updated_at < updated_before)
+                ):
+                    found.append(kept.head())
+            return found
+
+    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+        """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
+        with self._lock:
+            kept = self._get(thread)
+            seq = kept.seq if upto is None else upto
+            at = bisect_right(kept.snapshots, seq, key=_SEQ)
+            snapshot = kept.snapshots[at - 1] if at else None
+            records = kept.part(snapshot.seq if snapshot else 0, upto)
+            staged = tuple(kept.staged.items()) if seq >= kept.seq else ()
+            return Loaded(kept.head(), kept.meta, snapshot, records, staged)
+
+    def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        """Records of *thread* in order. See `Store.records`."""
+        with self._lock:
+            return iter(self._get(thread).part(after, upto))
+
+    def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
+        """Those of the named large values that are there."""
+        with self._lock:
+            kept = self._open().get(check_id(thread))
+            return {name: kept.blobs[name] for name in names if name in kept.blobs} if kept else {}
+
+    def delete(self, thread: str) -> None:
+        """Forget the thread and everything of it. See `Store.delete`."""
+        with self._lock:
+            kept = self._get(thread)
+            if kept.claim is not None:
+                raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
+            del self._threads[thread]
+
+    def copy(self, thread: str, to: str, *, at: float) -> None:
+        """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
+        check_id(to)
+        with self._lock:
+            kept = self._get(thread)
+            if not kept.seq:
+                raise self._unknown(thread)
+            if to in self._threads:
+                raise _refusals.thread_exists(to)
+            other = _Thread(to, at)
+            for name in ("seq", "first", "status", "graph", "meta"):
+                setattr(other, name, getattr(kept, name))
+            other.records = kept.records.copy()
+            other.snapshots = kept.snapshots.copy()
+            other.staged = kept.staged.copy()
+            other.blobs = kept.blobs.copy()
+            self._threads[to] = other
+
+    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
+        """Forget the records up to the entry *upto*. See `Store.prune`."""
+        keep = None if keep_blobs is None else set(keep_blobs)
+        with self._lock:
+            self._open()
+            kept = self._owned(claim)
+            if all(saved.seq != upto for saved in kept.snapshots):
+                raise _refusals.no_snapshot(claim.thread, upto, (saved.seq for saved in kept.snapshots))
+            gone = bisect_right(kept.records, upto, key=_SEQ)
+            before = kept.first
+            if gone:
+                kept.first = kept.records[gone - 1].seq + 1
+                del kept.records[:gone]
+            kept.snapshots = [saved for saved in kept.snapshots if saved.seq >= upto]
+            if keep is not None:
+                kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
+            return kept.first - before
+
+    def close(self) -> None:
+        """Forget everything; may be called again. Claims that it gave are void."""
+        with self._lock:
+            self._closed = True
+            self._threads.clear()
+
+    def __enter__(self) -> te.Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> te.Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> dict[str, _Thread]:
+        if self._closed:
+            raise _refusals.closed("This memory store")
+        return self._threads
+
+    def _get(self, thread: str) -> _Thread:
+        kept = self._open().get(check_id(thread))
+        if kept is None:
+            raise self._unknown(thread)
+        return kept
+
+    def _owned(self, claim: Claim) -> _Thread:
+        kept = self._threads.get(claim.thread)
+        if kept is None or kept.claim is not claim:
+            state = "there is no such thread now" if kept is None else f"its newest claim is number {kept.epoch}"
+            raise _refusals.lost(claim.thread, claim.epoch, state)
+        return kept
+
+    def _free(self, kept: _Thread) -> None:
+        kept.claim = None
+        if not kept.seq:
+            del self._threads[kept.id]
+
+    def _unknown(self, thread: str) -> InputError:
+        return _refusals.unknown_thread(thread, (kept.id for kept in self._threads.values() if kept.seq))

@@ -1,0 +1,355 @@
+"""PostgresStore: threads kept in a PostgreSQL server, for several machines at once.
+
+The protocol's methods live here, each written so that it may be repeated when the connection was lost under it. The
+statements are in `_postgres_sql`, the tables in `_postgres_schema`, connections in `_postgres_link`, ownership in
+`_postgres_claims`, the meaning of errors in `_postgres_errors`. psycopg is imported when a store is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, final
+
+import typing_extensions as te
+
+from graphrt.errors import InputError, StoreError
+from graphrt.stores import _postgres_claims, _postgres_sql, _postgres_url, _refusals
+from graphrt.stores._postgres_calls import Calls
+from graphrt.stores._postgres_claims import PostgresClaim
+from graphrt.stores._postgres_commit import Writing
+from graphrt.stores._postgres_driver import Connection, driver
+from graphrt.stores._postgres_link import Link
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
+
+__all__ = ["PostgresStore"]
+
+
+@final
+class PostgresStore:
+    """Keeps threads in a PostgreSQL server (13 or newer). Needs the extra `graphrt[postgres]`.
+
+    The first call connects, and makes or migrates the tables. A commit is one round trip and one transaction, durable
+    when it returns; a server whose settings would let it forget what it confirmed is refused (`store-unsafe`). When the
+    connection is lost in the middle of a commit, the store asks what became of it, and writes it again if nothing did.
+
+    Args:
+        url: `postgresql://user:password@host/database`, with libpq's options; of our own `?schema=` (default
+            `graphrt`), the three numbers below, and `unsafe=true`, for tests only: it lets a server without `fsync`,
+            `full_page_writes` or `synchronous_commit` pass.
+        pool_size: Connections at most, beside one that stands for the owner once the store has claimed a thread.
+        connect_timeout_s: Seconds until a server counts as unreachable.
+        busy_timeout_s: Seconds to wait for a free connection, and on the server for a lock.
+
+    Raises:
+        InputError: The URL or a number is wrong.
+        MissingExtraError: psycopg is not installed.
+    """
+
+    durable: bool = True
+    blocking: bool = True
+
+    def __init__(
+        self, url: str, *, pool_size: int = 8, connect_timeout_s: float = 10.0, busy_timeout_s: float = 30.0
+    ) -> None:
+        driver()
+        address = _postgres_url.read(url)
+        numbers: dict[str, float] = {
+            "pool_size": pool_size,
+            "connect_timeout_s": connect_timeout_s,
+            "busy_timeout_s": busy_timeout_s,
+            **address.numbers,
+        }
+        for name, value in numbers.items():
+            _postgres_url.positive(name, value)
+        self._link: Final = Link(
+            address,
+            pool_size=max(1, int(numbers["pool_size"])),
+            connect_timeout_s=numbers["connect_timeout_s"],
+            busy_timeout_s=numbers["busy_timeout_s"],
+        )
+        self._owner: Final = _postgres_claims.Owner(self._link)
+        self._calls: Final = Calls(self._link)
+
+    def __repr__(self) -> str:
+        return f"<PostgresStore of {self._link.address.place}{', closed' if self._link.closed else ''}>"
+
+    # ----------------------------------------------------------------------------------------------------- owning
+
+    def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
+        """Take the thread for writing, at once or not at all. See `Store.claim`."""
+        check_id(thread)
+        self._check_process()
+        token = self._calls.token()
+        taking = _postgres_claims.Taking(self._link, self._owner, thread, token, create=create, lease_s=lease_s, at=at)
+        claim = self._calls.call(lambda connection, _: taking.run(connection), f"claim thread {thread!r}")
+        if claim is None:
+            raise self._unknown(thread)
+        return claim
+
+    def renew(self, claims: Iterable[Claim]) -> None:
+        """Let the leases of *claims* begin anew. See `Store.renew`."""
+        given = [claim for claim in claims if isinstance(claim, PostgresClaim) and claim.is_of(self._owner)]
+        if self._link.closed:
+            return  # then they are void
+        self._stay_alive()
+        ours = _postgres_claims.columns(given)
+        if ours[0]:
+            self._calls.call(
+                lambda connection, _: self._calls.run(connection, _postgres_sql.RENEW, ours), "renew the leases"
+            )
+
+    def release(self, claim: Claim) -> None:
+        """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
+        self._check_process()
+        if not isinstance(claim, PostgresClaim) or not claim.is_of(self._owner) or self._link.closed:
+            return
+        self._calls.call(
+            lambda connection, _: _postgres_claims.free(self._link, connection, claim),
+            f"release thread {claim.thread!r}",
+        )
+        self._forget(claim)
+
+    def _forget(self, claim: PostgresClaim) -> None:
+        if self._owner.claims.get(claim.no) is claim:
+            del self._owner.claims[claim.no]
+
+    def _stay_alive(self) -> None:
+        """If the backend that stands for us was lost: let our claims name the new one."""
+        self._check_process()
+        if not self._owner.claims:
+            return
+        identity = self._owner.moved()
+        if identity is None:
+            return
+        numbers, epochs, _ = _postgres_claims.columns(list(self._owner.claims.values()))
+        values = [*identity, numbers, epochs]
+        with suppress(StoreError):  # what is called for will say it, and the next call tries again
+            self._calls.call(
+                lambda connection, _: self._calls.run(connection, _postgres_sql.REHOUSE, values), "keep the claims"
+            )
+            self._owner.has_moved(identity)
+
+    # -------------------------------------------------------------------------------------------------- committing
+
+    def commit(self, claim: Claim, commit: Commit) -> None:
+        """Write all of *commit* or nothing. See `Store.commit`."""
+        thread = claim.thread
+        writing = Writing(self._link, commit, self._own(claim), self._calls.token())
+        self._stay_alive()
+        unknown = f"Thread {thread!r} was at entry {commit.expected}; whether this commit follows it is not known."
+        nothing = f"Nothing of this commit to thread {thread!r} was stored."
+        try:
+            self._calls.call(writing.run, f"commit to thread {thread!r}", kept=nothing, unknown=unknown)
+        except StoreError as error:
+            writing.claim.unsure = error.known == unknown
+            raise
+        writing.claim.unsure = False
+        if commit.release:
+            self._forget(writing.claim)
+
+    def _own(self, claim: Claim) -> PostgresClaim:
+        self._check_process()
+        if isinstance(claim, PostgresClaim) and claim.is_of(self._owner):
+            return claim
+        raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store, or to another process")
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    def head(self, thread: str) -> Head:
+        """How *thread* stands. See `Store.head`."""
+        return self._head(thread)[0]
+
+    def _head(self, thread: str) -> tuple[Head, int]:
+        """The head, and the thread's number."""
+        check_id(thread)
+        row = self._calls.ask(f"read thread {thread!r}", _postgres_sql.HEAD, [thread]).fetchone()
+        head = None if row is None else _postgres_sql.to_head(thread, row[1:9])
+        if row is None or head is None or not (head.seq or head.owned):
+            raise self._unknown(thread)
+        return head, row[9]
+
+    def heads(
+        self,
+        *,
+        status: Status | None = None,
+        graph: str | None = None,
+        prefix: str | None = None,
+        updated_before: float | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
+        most = _refusals.page_size(limit)
+        text = _postgres_sql.HEADS
+        values: list[Any] = []
+        for condition, value in (
+            (" AND status = %s", status),
+            (" AND graph = %s", None if graph is None else _postgres_sql.to_bytes(graph)),
+            (" AND starts_with(id, %s)", prefix),
+            (" AND updated_at < %s", updated_before),
+            (" AND no > %s", None if after is None else self._head(after)[1]),
+        ):
+            if value is not None:
+                text += condition
+                values.append(value)
+        if prefix and (not prefix.isascii() or "\0" in prefix):
+            return []  # no id has such a character, and the database would not take it
+        text += " ORDER BY no LIMIT %s"
+        values.append(None if most < 0 else most)
+        rows = self._calls.ask("list the threads", text, values).fetchall()
+        return [_postgres_sql.to_head(row[0], row[1:]) for row in rows]
+
+    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+        """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
+        check_id(thread)
+        text = _postgres_sql.load_text(upto=upto is not None)
+        rows = self._calls.ask(f"load thread {thread!r}", text, {"id": thread, "upto": upto}).fetchall()
+        loaded = _postgres_sql.to_loaded(thread, rows)
+        if loaded is None or not (loaded.head.seq or loaded.head.owned):
+            raise self._unknown(thread)
+        return loaded
+
+    def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        """Records of *thread* in order, read page by page. See `Store.records`."""
+        return self._records(thread, self._head(thread)[1], after, upto)
+
+    def _records(self, thread: str, no: int, after: int, upto: int | None) -> Iterator[Record]:
+        while True:
+            page = self._calls.ask(f"read records of thread {thread!r}", _postgres_sql.PAGE, [no, after]).fetchall()
+            for record in map(Record._make, page):
+                if upto is not None and record.seq - record.count >= upto:
+                    return
+                yield record
+                after = record.seq
+            if not page:
+                return
+
+    def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
+        """Those of the named large values that are there."""
+        check_id(thread)
+        wanted = [_postgres_sql.to_bytes(name) for name in names]
+        rows = self._calls.ask(f"read blobs of thread {thread!r}", _postgres_sql.BLOBS, [thread, wanted]).fetchall()
+        return {_postgres_sql.to_text(name): body for name, body in rows}
+
+    # ------------------------------------------------------------------------------------------------ whole threads
+
+    def delete(self, thread: str) -> None:
+        """Forget the thread and everything of it. See `Store.delete`."""
+        check_id(thread)
+
+        def work(connection: Connection, again: bool) -> bool:  # noqa: FBT001
+            with connection.transaction():
+                row = self._calls.run(connection, _postgres_sql.LOCK, [thread]).fetchone()
+                if row is None:
+                    return again  # then it was deleted before the connection was lost
+                connection.execute(_postgres_sql.LOOK_AGAIN.encode())
+                seen = self._calls.run(connection, _postgres_sql.SEE, [row[0]]).fetchone()
+                if seen is not None and seen[3]:
+                    raise _refusals.held(thread, _postgres_claims.told(*seen[4:7]))
+                self._calls.run(connection, _postgres_sql.FORGET, {"no": row[0]})
+                return seen is not None and seen[0] > 0
+
+        if not self._calls.call(work, f"delete thread {thread!r}"):
+            raise self._unknown(thread)
+
+    def copy(self, thread: str, to: str, *, at: float) -> None:
+        """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
+        check_id(to)
+        self._head(thread)
+        token = self._calls.token()
+        values = {"thread": thread, "to": to, "at": at, "token": token}
+
+        def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001
+            for _try in range(2):
+                if self._calls.run(connection, _postgres_sql.COPY, values).rowcount:
+                    return True
+                with connection.transaction():
+                    row = self._calls.run(connection, _postgres_sql.LOCK, [to]).fetchone()
+                    seen = self._calls.run(connection, _postgres_sql.SEE, [row[0]]).fetchone() if row else None
+                    if row is None or seen is None:
+                        return False
+                    if seen[2] == token:
+                        return True
+                    if seen[0] or seen[3]:
+                        raise _refusals.thread_exists(to)
+                    self._calls.run(connection, _postgres_sql.FORGET, {"no": row[0]})
+            raise _refusals.thread_exists(to)
+
+        if not self._calls.call(work, f"copy thread {thread!r}"):
+            raise self._unknown(thread)
+
+    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
+        """Forget the records up to the entry *upto*. See `Store.prune`."""
+        claim = self._own(claim)
+        thread = claim.thread
+        keep = None if keep_blobs is None else [_postgres_sql.to_bytes(name) for name in keep_blobs]
+        values = {"no": claim.no, "upto": upto, "keep": keep}
+        before: list[int] = []
+
+        def work(connection: Connection, _: bool) -> int:  # noqa: FBT001
+            with connection.transaction():
+                row = self._calls.run(connection, _postgres_sql.LOCK_CLAIM, [claim.no, claim.epoch]).fetchone()
+                if row is None:
+                    raise _refusals.lost(
+                        thread, claim.epoch, "it was released, its lease ran out, or it was taken over"
+                    )
+                before.append(row[1])
+                there = [seq for (seq,) in self._calls.run(connection, _postgres_sql.SNAPSHOTS, [claim.no])]
+                if upto not in there:
+                    raise _refusals.no_snapshot(thread, upto, there)
+                pruned = self._calls.run(connection, _postgres_sql.PRUNE, values).fetchall()
+                return int(pruned[0][0]) - before[0]  # if it is done again: from where it stood the first time
+
+        return self._calls.call(work, f"prune thread {thread!r}")
+
+    # ------------------------------------------------------------------------------------------------- open and shut
+
+    def close(self) -> None:
+        """Give back what was claimed and close the connections; may be called again."""
+        self._check_process()
+        if self._link.closed:
+            return
+        ours = list(self._owner.claims.values())
+        try:
+            if ours:
+                self._calls.call(lambda connection, _: self._free_all(connection, ours), "give the claims back")
+        except StoreError:
+            pass  # the server is gone, or will see our backend go: the claims are void either way
+        finally:
+            self._owner.close()
+            self._link.close()
+
+    def _free_all(self, connection: Connection, ours: list[PostgresClaim]) -> None:
+        for claim in ours:
+            _postgres_claims.free(self._link, connection, claim)
+            self._forget(claim)
+
+    def _check_process(self) -> None:
+        if self._owner.pid != os.getpid():
+            self._owner.begin()
+
+    def _unknown(self, thread: str) -> InputError:
+        some = self._calls.ask("list some threads", _postgres_sql.SOME).fetchall()
+        return _refusals.unknown_thread(thread, (row[0] for row in some))
+
+    def __enter__(self) -> te.Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> te.Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.close)

@@ -1,0 +1,347 @@
+"""A store in one SQLite file: durable, for any number of processes of one machine.
+
+What each method of a store means in this file's tables; connections and transactions are `_sqlite_database`'s, what
+is read is `_sqlite_reading`'s. No string of a caller ever becomes part of a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeGuard, final
+
+import typing_extensions as te
+
+from graphrt.errors import InputError, StoreError
+from graphrt.stores import _refusals
+from graphrt.stores import _sqlite_reading as reading
+from graphrt.stores import _sqlite_writing as writing
+from graphrt.stores._owners import Holder, now_s
+from graphrt.stores._sqlite_database import Database
+from graphrt.stores._sqlite_files import Pragmas, resolve
+from graphrt.stores._sqlite_reading import Row
+from graphrt.stores._sqlite_schema import SPAN
+from graphrt.stores._sqlite_writing import SqliteClaim
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+__all__ = ["SqliteStore"]
+
+
+@final
+class SqliteStore:
+    """Keeps threads in a SQLite file, made if it is missing, that only the user who makes it may read.
+
+    A commit is on the disk when it returns. A claim is void at once when its process has died or the machine was
+    restarted, else when its lease has run out: measured by a clock that all processes of the machine share. The file
+    must lie on a disk of this machine; SQLite's locks do not hold on network file systems. On another host, as in a
+    second container with a pid namespace of its own, leases alone decide.
+
+    Args:
+        path: Of the file; its folder must exist.
+        busy_timeout_s: Seconds that a call waits while another process has the database locked.
+
+    Raises:
+        InputError: *path* is no path of a file (`bad-path`).
+        StoreError: The file cannot be opened, is not ours, or cannot be written safely (`store-unsafe`).
+    """
+
+    durable: bool = True
+    blocking: bool = True
+
+    def __init__(
+        self, path: str | PathLike[str], *, busy_timeout_s: float = 30.0, _pragmas: Pragmas | None = None
+    ) -> None:
+        if not 0 <= busy_timeout_s <= 1_000_000:
+            raise InputError(f"busy_timeout_s must be a number of seconds, 0 or more, not {busy_timeout_s!r}.")
+        self._held: dict[int, SqliteClaim] = {}
+        self._file = Database(resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas)
+
+    @property
+    def path(self) -> str:
+        """Of the file, absolute."""
+        return self._file.path
+
+    def __repr__(self) -> str:
+        return f"<SqliteStore {self._file.path!r}{', closed' if self._file.closed else ''}>"
+
+    def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
+        """Take the thread for writing, at once or not at all. See `Store.claim`."""
+        check_id(thread)
+        # Most conflicts are seen without waiting for the right to write.
+        with self._file.lock:
+            self._unheld(self._file.read(lambda db: reading.row_by_id(db, thread)), thread)
+
+        def work(db: Connection) -> SqliteClaim:
+            row = reading.row_by_id(db, thread)
+            self._unheld(row, thread)
+            until_s = now_s() + lease_s
+            owner = Holder(self._file.owner, lease_s, at).dump()
+            if row is not None and not row.seq:
+                reading.forget(db, row.no)  # its owner died before the first entry
+                row = None
+            if row is not None:
+                writing.take(db, row.no, until_s, owner)
+                no, staged = row.no, reading.next_place(db, row.no)
+            elif not create:
+                raise self._unknown(db, thread)
+            else:
+                no, staged = writing.make(db, thread, 0, 1, 1, "new", "", at, at, until_s, owner), 0
+            head = reading.head(reading.existing(reading.row_by_no(db, no)), owned=True)
+            return SqliteClaim(head, lease_s, no, self._file.owner.token, staged)
+
+        def landed(db: Connection, claim: SqliteClaim) -> bool:
+            row = reading.row_by_no(db, claim.no)
+            return row is not None and row.epoch == claim.epoch and claim.token in (row.owner or "")
+
+        claim = self._file.write(work, landed=landed, kept=lambda: f"thread {thread!r} was not claimed", thread=thread)
+        self._held[claim.no] = claim
+        return claim
+
+    def renew(self, claims: Iterable[Claim]) -> None:
+        """Let the leases of *claims* begin anew; those that are void stay void."""
+        own = [claim for claim in claims if self._gave(claim)]
+        if not own or self._file.closed:
+            return
+
+        def work(db: Connection) -> None:
+            now = now_s()
+            for claim in own:
+                writing.renew(db, claim, now)
+
+        told = "the leases were not renewed"
+        self._file.write(work, landed=lambda _db, _: False, kept=lambda: told, thread=own[0].thread)
+
+    def release(self, claim: Claim) -> None:
+        """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
+        if self._file.closed or not self._gave(claim):
+            return
+
+        def work(db: Connection) -> None:
+            writing.free(db, claim)
+
+        def landed(db: Connection, _: None) -> bool:
+            row = reading.row_by_no(db, claim.no)
+            return row is None or row.epoch != claim.epoch or row.owner is None
+
+        told = f"thread {claim.thread!r} is still claimed"
+        self._file.write(work, landed=landed, kept=lambda: told, thread=claim.thread)
+        self._held.pop(claim.no, None)
+
+    def commit(self, claim: Claim, commit: Commit) -> None:
+        """Write all of *commit* or nothing; durable when this returns. See `Store.commit`."""
+        thread = claim.thread
+        seq = _refusals.last_seq(commit, thread)
+        _refusals.bytes_only(commit, thread)
+        if seq >= SPAN:
+            raise InputError(f"Entry {seq:,} of thread {thread!r} is beyond the last, {SPAN - 1:,}.", code="bad-commit")
+
+        if not self._gave(claim):
+            raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
+
+        def work(db: Connection) -> int:
+            if not writing.advance(db, claim, commit, seq, now_s()):
+                raise _refusals.moved(thread, commit.expected, self._owned(db, claim).seq)
+            return writing.put(db, claim, commit, seq)
+
+        def kept() -> str:
+            return f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
+
+        with self._file.lock:
+            claim.staged = self._file.write(
+                work, landed=lambda db, _: writing.landed(db, claim, commit, seq), kept=kept, thread=thread
+            )
+            claim.turn += 1
+            if commit.release:
+                self._held.pop(claim.no, None)
+
+    def head(self, thread: str) -> Head:
+        """How *thread* stands. See `Store.head`."""
+        check_id(thread)
+        return self._file.read(lambda db: reading.head(*self._there(db, thread)))
+
+    def heads(
+        self,
+        *,
+        status: Status | None = None,
+        graph: str | None = None,
+        prefix: str | None = None,
+        updated_before: float | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
+        most = _refusals.page_size(limit)
+
+        def work(db: Connection) -> list[Head]:
+            last = 0 if after is None else self._there(db, check_id(after))[0].no
+            rows = reading.rows(db, last, status, graph, prefix, updated_before, most)
+            return [reading.head(row, owned=self._lives(row)) for row in rows]
+
+        return self._file.read(work)
+
+    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+        """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
+        check_id(thread)
+        return self._file.read(lambda db: reading.load(db, *self._there(db, thread), upto))
+
+    def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        """Records of *thread* in order, read page by page. See `Store.records`."""
+        check_id(thread)
+        no = self._file.read(lambda db: self._there(db, thread)[0].no)
+        return reading.pages(self._file, no, after, upto)
+
+    def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
+        """Those of the named large values that are there."""
+        check_id(thread)
+        wanted = list(names)
+        return self._file.read(lambda db: reading.blobs(db, thread, wanted))
+
+    def delete(self, thread: str) -> None:
+        """Forget the thread and everything of it. See `Store.delete`."""
+        check_id(thread)
+
+        def work(db: Connection) -> int:
+            row, owned = self._there(db, thread)
+            if owned:
+                self._unheld(row, thread)
+            reading.forget(db, row.no)
+            return row.no
+
+        self._file.write(
+            work,
+            landed=lambda db, no: reading.row_by_no(db, no) is None,
+            kept=lambda: f"thread {thread!r} is still there",
+            thread=thread,
+        )
+
+    def copy(self, thread: str, to: str, *, at: float) -> None:
+        """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
+        check_id(thread)
+        check_id(to)
+
+        def work(db: Connection) -> int:
+            row, _ = self._there(db, thread)
+            if not row.seq:
+                raise self._unknown(db, thread)
+            other = reading.row_by_id(db, to)
+            if other is not None:
+                if other.seq or self._lives(other):
+                    raise _refusals.thread_exists(to)
+                reading.forget(db, other.no)
+            no = writing.make(db, to, row.seq, row.first, 0, row.status, row.graph, at, at, None, None)
+            reading.duplicate(db, row.no, no)
+            return no
+
+        self._file.write(
+            work,
+            landed=lambda db, no: reading.row_by_no(db, no) is not None,
+            kept=lambda: f"there is no copy of thread {thread!r}",
+            thread=thread,
+        )
+
+    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
+        """Forget the records up to the entry *upto*. See `Store.prune`."""
+        keep = None if keep_blobs is None else set(keep_blobs)
+        thread = claim.thread
+
+        def work(db: Connection) -> tuple[int, int]:
+            row = self._owned(db, claim)
+            there = reading.snapshots(db, row.no)
+            if upto not in there:
+                raise _refusals.no_snapshot(thread, upto, there)
+            first = reading.prune(db, row, upto, keep)
+            return first - row.first, first
+
+        def landed(db: Connection, found: tuple[int, int]) -> bool:
+            row = reading.row_by_id(db, thread)
+            return found[0] > 0 and row is not None and row.first >= found[1]
+
+        told = f"thread {thread!r} still has all its records"
+        return self._file.write(work, landed=landed, kept=lambda: told, thread=thread)[0]
+
+    def close(self) -> None:
+        """Free the file; may be called again. Claims that it gave are void."""
+        with self._file.lock:
+            if self._file.closed:
+                return
+            own = [claim for claim in self._held.values() if self._gave(claim)]
+            self._held.clear()
+
+            def work(db: Connection) -> None:
+                for claim in own:
+                    writing.free(db, claim)
+
+            try:
+                if own:
+                    self._file.write(work, landed=lambda _db, _: True, kept=str, thread=own[0].thread)
+            except StoreError:
+                pass  # the file cannot be written now: the leases run out, and nothing commits under them any more
+            finally:
+                self._file.close()
+
+    def __enter__(self) -> te.Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> te.Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
+        """Whether *claim* was given by this store object, in this process."""
+        return isinstance(claim, SqliteClaim) and claim.token == self._file.owner.token
+
+    def _owned(self, db: Connection, claim: Claim) -> Row:
+        """The row of the thread that *claim* holds.
+
+        Raises:
+            ConflictError: It is void.
+        """
+        if not self._gave(claim):
+            raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store object")
+        row = reading.row_by_no(db, claim.no)
+        if row is None:
+            raise _refusals.lost(claim.thread, claim.epoch, "the thread was deleted")
+        if row.epoch != claim.epoch or row.lease is None or row.lease <= now_s():
+            raise _refusals.lost(claim.thread, claim.epoch, self._holder(row))
+        return row
+
+    def _there(self, db: Connection, thread: str) -> tuple[Row, bool]:
+        """The thread's row, and whether a living owner holds it."""
+        row = reading.row_by_id(db, thread)
+        owned = row is not None and self._lives(row)
+        if row is None or not (row.seq or owned):
+            raise self._unknown(db, thread)
+        return row, owned
+
+    def _lives(self, row: Row) -> bool:
+        if row.owner is None or row.lease is None:
+            return False
+        holder = Holder.load(row.owner)
+        return holder is not None and holder.lives(row.lease, me=self._file.owner)
+
+    def _holder(self, row: Row) -> str:
+        holder = Holder.load(row.owner) if row.owner else None
+        if holder is None or row.lease is None:
+            return f"its newest claim is number {row.epoch}, and nobody holds it now"
+        return f"its newest claim is number {row.epoch}, {holder.describe(row.lease, me=self._file.owner)}"
+
+    def _unheld(self, row: Row | None, thread: str) -> None:
+        if row is not None and self._lives(row):
+            raise _refusals.held(thread, self._holder(row))
+
+    def _unknown(self, db: Connection, thread: str) -> InputError:
+        return _refusals.unknown_thread(thread, reading.some_ids(db))

@@ -1,0 +1,106 @@
+"""From a URL to a store.
+
+Reading URLs lives here; the stores themselves, and what their options mean, do not. A store's module is imported when
+a URL asks for it. Third parties add a scheme by an entry point of the group `graphrt.stores`: its name is the scheme,
+its value a callable that takes the URL and returns a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from graphrt.errors import InputError, closest, names
+from graphrt.stores.protocol import METHODS, Store
+
+__all__ = ["open_store"]
+
+GROUP: Final = "graphrt.stores"
+"""Entry point group of third parties' schemes."""
+
+_KNOWN: Final = '"memory:", "sqlite:///runs.db", "sqlite:////srv/runs.db", "postgresql://user@host/name"'
+_SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float}
+"""Options that a sqlite URL may have, with what reads their text."""
+
+
+def open_store(url: str) -> Store:
+    """Open the store that *url* names.
+
+    Args:
+        url: `memory:`; `sqlite:///relative.db` or `sqlite:////absolute/path.db`, percent-encoded where need be, with
+            `?busy_timeout_s=5` if wanted; `postgresql://...`; or a scheme that an installed package brings.
+
+    Raises:
+        InputError: It names no store (`unknown-store`). A password in it is never shown.
+        StoreError: The store cannot be opened.
+    """
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
+        raise _unknown(f"A store's URL must be a str, not {type(url).__name__}.")
+    scheme, colon, rest = url.partition(":")
+    if not colon:
+        raise _unknown(
+            f"{url[:80]!r} is no store's URL: it has no scheme.", fix=f"Did you mean 'sqlite:///{url[:80]}'?"
+        )
+    match scheme.lower():
+        case "memory":
+            if rest.strip("/"):
+                raise _unknown("A memory store has no name and no options.", fix="Write 'memory:'.")
+            from graphrt.stores.memory import MemoryStore
+
+            return MemoryStore()
+        case "sqlite":
+            return _sqlite(rest)
+        case "postgresql" | "postgres":
+            from graphrt.stores.postgres import PostgresStore
+
+            return PostgresStore(url)
+        case other:
+            return _third_party(other, url)
+
+
+def _sqlite(rest: str) -> Store:
+    from urllib.parse import parse_qsl, unquote
+
+    from graphrt.stores.sqlite import SqliteStore
+
+    path, _, query = rest.partition("?")
+    if not path.startswith("///"):
+        raise _unknown(
+            f"'sqlite:{path[:80]}' names no file: three slashes come before a relative path, four begin an absolute one.",
+            fix=f"Did you mean 'sqlite:///{path.lstrip('/')[:80]}'?",
+        )
+    options: dict[str, Any] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        read = _SQLITE.get(name)
+        if read is None:
+            raise _unknown(f"A sqlite store has no option {name[:80]!r}.", known=f"options {names(_SQLITE)}")
+        try:
+            options[name] = read(text)
+        except ValueError:
+            raise _unknown(f"The option {name}={text[:80]!r} is no number.") from None
+    return SqliteStore(unquote(path[3:]), **options)
+
+
+def _third_party(scheme: str, url: str) -> Store:
+    from importlib.metadata import entry_points
+
+    found = entry_points(group=GROUP)
+    if scheme not in found.names:
+        schemes = ["memory", "sqlite", "postgresql", *sorted(found.names)]
+        near = closest(scheme, schemes)
+        raise _unknown(
+            f"No store is known by the scheme {scheme[:80]!r}.",
+            known=f"{_KNOWN}; installed: {names(sorted(found.names)) or 'no others'}",
+            fix=f"Did you mean {near!r}?" if near else "",
+        )
+    store = found[scheme].load()(url)
+    missing = [name for name in METHODS if not callable(getattr(store, name, None))]
+    if missing:
+        raise _unknown(
+            f"What is installed for the scheme {scheme[:80]!r} is no store: {type(store).__name__} lacks {names(missing)}."
+        )
+    return store  # type: ignore[no-any-return]  # a third party's, just checked to have a store's methods
+
+
+def _unknown(what: str, *, known: str = _KNOWN, fix: str = "") -> InputError:
+    return InputError(what, code="unknown-store", known=known, fix=fix or "Write it as one of those.")

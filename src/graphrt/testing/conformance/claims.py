@@ -1,0 +1,207 @@
+"""Clauses on claims: who may write, and what a claim that is void can still do."""
+
+from __future__ import annotations
+
+from graphrt.errors import ConflictError, InputError
+from graphrt.stores.protocol import Claim, Commit
+from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, refused, same
+
+
+def a_new_thread_has_no_entries(w: World) -> None:
+    """A claim that makes a thread gives a head of status "new", without entries, owned."""
+    head = w.claim("t").head
+    same((head.thread, head.seq, head.status, head.first), ("t", 0, "new", 1), "head of a new thread")
+    same((head.created_at, head.graph, head.owned), (AT, "", True), "rest of the head")
+
+
+def the_claim_repeats_its_arguments(w: World) -> None:
+    """A claim carries its thread, its lease and the epoch of its head."""
+    claim = w.store.claim("t", create=True, lease_s=12.5, at=AT)
+    same((claim.thread, claim.lease_s), ("t", 12.5), "thread and lease of the claim")
+    same(claim.epoch, claim.head.epoch, "epoch of the claim and of its head")
+
+
+def an_unknown_thread_is_not_made_unasked(w: World) -> None:
+    """Without `create`, a claim of an unknown thread is refused and makes nothing."""
+    refused(
+        InputError,
+        lambda: w.store.claim("t", create=False, lease_s=LONG_S, at=AT),
+        "claim of no thread",
+        code="unknown-thread",
+    )
+    refused(InputError, lambda: w.store.head("t"), "head of a thread that was not made", code="unknown-thread")
+
+
+def a_known_thread_is_claimed_without_create(w: World) -> None:
+    """Without `create`, a thread that is there can be claimed."""
+    w.thread(entries=3)
+    claim = w.store.claim("t", create=False, lease_s=LONG_S, at=AT + 5)
+    same((claim.head.seq, claim.head.created_at), (3, AT), "head of a known thread")
+
+
+def create_keeps_a_known_thread(w: World) -> None:
+    """With `create`, a thread that is there keeps its entries and its creation time."""
+    w.thread(entries=2, status="failed", graph="g")
+    head = w.store.claim("t", create=True, lease_s=LONG_S, at=AT + 9).head
+    same((head.seq, head.status, head.graph, head.created_at), (2, "failed", "g", AT), "head of a known thread")
+
+
+def a_held_thread_is_not_claimed(w: World) -> None:
+    """A thread with a living owner cannot be claimed, not even by the same store."""
+    w.held()
+    error = refused(ConflictError, w.claim, "second claim", code="conflict")
+    holds("'t'" in str(error), "the conflict does not name the thread")
+
+
+def a_held_thread_is_not_claimed_without_create(w: World) -> None:
+    """A held thread cannot be claimed without `create` either."""
+    w.held()
+    refused(
+        ConflictError, lambda: w.store.claim("t", create=False, lease_s=LONG_S, at=AT), "second claim", code="conflict"
+    )
+
+
+def a_held_thread_without_entries_is_not_claimed(w: World) -> None:
+    """A thread that was just made is held like any other."""
+    w.claim()
+    refused(ConflictError, w.claim, "second claim of a new thread", code="conflict")
+
+
+def a_refused_claim_harms_nobody(w: World) -> None:
+    """The owner can go on after another claim was refused."""
+    claim = w.held()
+    refused(ConflictError, w.claim, "second claim")
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same(w.load().head.seq, 2, "last entry")
+
+
+def a_released_thread_can_be_claimed(w: World) -> None:
+    """After `release` the thread is free."""
+    w.store.release(w.held())
+    same(w.store.head("t").owned, False, "owned after release")
+    same(w.claim().head.seq, 1, "last entry of the next claim")
+
+
+def each_claim_has_the_next_epoch(w: World) -> None:
+    """Each claim of a thread has an epoch one above that of the claim before."""
+    claim = w.held()
+    for n in range(1, 5):
+        w.store.release(claim)
+        again = w.claim()
+        same(again.epoch, claim.epoch + n - n + 1, "epoch of the next claim")
+        claim = again
+
+
+def the_head_shows_epoch_and_owner(w: World) -> None:
+    """`head` shows the newest epoch, and whether the thread is held now."""
+    claim = w.held()
+    same((w.store.head("t").epoch, w.store.head("t").owned), (claim.epoch, True), "head of a held thread")
+    w.store.release(claim)
+    same((w.store.head("t").epoch, w.store.head("t").owned), (claim.epoch, False), "head of a free thread")
+
+
+def a_released_claim_cannot_commit(w: World) -> None:
+    """A commit under a released claim is refused and writes nothing."""
+    claim = w.held()
+    w.store.release(claim)
+    error = refused(
+        ConflictError,
+        lambda: w.store.commit(claim, Commit(1, AT, [entry(2)])),
+        "commit after release",
+        code="lost-lease",
+    )
+    holds("'t'" in str(error), "the conflict does not name the thread")
+    same(w.bodies(), [b"1"], "records")
+
+
+def an_older_epoch_cannot_commit(w: World) -> None:
+    """A commit under an older claim is refused though its expected entry is right."""
+    old = w.held()
+    w.store.release(old)
+    new = w.claim()
+    refused(ConflictError, lambda: w.store.commit(old, Commit(1, AT, [entry(2)])), "commit of an old claim")
+    w.store.commit(new, Commit(1, AT, [entry(2, b"new")]))
+    same(w.bodies(), [b"1", b"new"], "records")
+
+
+def an_older_epoch_cannot_stage(w: World) -> None:
+    """A commit without records under an older claim is refused too."""
+    old = w.held()
+    w.store.release(old)
+    w.claim()
+    refused(ConflictError, lambda: w.store.commit(old, Commit(1, AT, stage=[("k", b"v")])), "staging of an old claim")
+    same(list(w.load().staged), [], "staged")
+
+
+def an_older_epoch_cannot_release(w: World) -> None:
+    """`release` of an older claim does nothing: the newer owner keeps the thread."""
+    old = w.held()
+    w.store.release(old)
+    new = w.claim()
+    w.store.release(old)
+    same(w.store.head("t").owned, True, "owned after a stale release")
+    w.store.commit(new, Commit(1, AT, [entry(2)]))
+
+
+def an_older_epoch_cannot_renew(w: World) -> None:
+    """`renew` of a released claim raises nothing and brings nothing back."""
+    old = w.held()
+    w.store.release(old)
+    w.store.renew([old])
+    same(w.store.head("t").owned, False, "owned after a stale renew")
+    refused(ConflictError, lambda: w.store.commit(old, Commit(1, AT, [entry(2)])), "commit after a stale renew")
+
+
+def release_twice_is_nothing(w: World) -> None:
+    """A second `release` of the same claim does nothing."""
+    claim = w.held()
+    w.store.release(claim)
+    w.store.release(claim)
+    same(w.store.head("t").seq, 1, "last entry")
+
+
+def a_thread_without_entries_vanishes(w: World) -> None:
+    """A thread that is released before its first entry is forgotten."""
+    w.store.release(w.claim())
+    refused(InputError, lambda: w.store.head("t"), "head of a forgotten thread", code="unknown-thread")
+    same(w.store.heads(), [], "heads")
+
+
+def a_vanished_thread_takes_its_parts_along(w: World) -> None:
+    """What was staged for a thread that never had an entry is not there when the id is used again."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, stage=[("k", b"old")], blobs={"b": b"old"}, meta=b"old", status="running"))
+    w.store.release(claim)
+    again = w.claim()
+    same(again.head.status, "new", "status of the thread made anew")
+    w.store.commit(again, Commit(0, AT, [entry(1)]))
+    loaded = w.load()
+    same((list(loaded.staged), loaded.meta), ([], None), "staged and meta of the thread made anew")
+    same(w.store.blobs("t", ["b"]), {}, "blobs of the thread made anew")
+
+
+def a_vanished_threads_claim_is_void(w: World) -> None:
+    """The claim of a thread that was forgotten cannot write to a new one of the same id."""
+    old = w.claim()
+    w.store.release(old)
+    w.claim()
+    refused(ConflictError, lambda: w.store.commit(old, Commit(0, AT, [entry(1)])), "commit of the old claim")
+    w.store.release(old)
+    same(w.store.head("t").owned, True, "owned after a stale release")
+
+
+def renew_keeps_the_claim(w: World) -> None:
+    """The claim can commit after `renew`, which may be given any number of claims."""
+    first, second = w.held("a"), w.held("b")
+    w.store.renew([])
+    w.store.renew(iter([first, second]))
+    for claim in (first, second):
+        w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same([head.seq for head in w.store.heads()], [2, 2], "last entries")
+
+
+def claims_of_different_threads_are_apart(w: World) -> None:
+    """One owner may hold many threads, and releasing one leaves the others."""
+    claims: list[Claim] = [w.held(f"t{n}") for n in range(5)]
+    w.store.release(claims[2])
+    same([head.owned for head in w.store.heads()], [True, True, False, True, True], "owned")

@@ -1,0 +1,245 @@
+"""Clauses on commits: what they expect, that they are whole, and that all of one is written or nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from graphrt.errors import ConflictError, InputError
+from graphrt.stores.protocol import Commit, Record, Saved
+from graphrt.testing.conformance._world import (
+    AT,
+    BreakError,
+    Breaking,
+    BreakingList,
+    BrokenClauseError,
+    World,
+    entry,
+    refused,
+    same,
+)
+
+
+def a_commit_advances_the_head(w: World) -> None:
+    """After a commit the head has its last entry, time, status and graph."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT + 1.5, [entry(1), entry(2)], status="running", graph="triage"))
+    head = w.store.head("t")
+    same((head.seq, head.status, head.graph), (2, "running", "triage"), "head")
+    same((head.created_at, head.updated_at), (AT, AT + 1.5), "times")
+
+
+def status_and_graph_stay_when_not_given(w: World) -> None:
+    """A commit without status or graph leaves them as they were."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1)], status="interrupted", graph="g"))
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same((w.store.head("t").status, w.store.head("t").graph), ("interrupted", "g"), "status and graph")
+
+
+def status_changes_without_graph(w: World) -> None:
+    """A commit may change the status and leave the graph."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1)], status="running", graph="g"))
+    w.store.commit(claim, Commit(1, AT, [entry(2)], status="completed"))
+    same((w.store.head("t").status, w.store.head("t").graph), ("completed", "g"), "status and graph")
+
+
+def graph_changes_without_status(w: World) -> None:
+    """A commit may change the graph and leave the status."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1)], status="running", graph="g"))
+    w.store.commit(claim, Commit(1, AT, [entry(2)], graph="h"))
+    same((w.store.head("t").status, w.store.head("t").graph), ("running", "h"), "status and graph")
+
+
+def every_status_is_kept(w: World) -> None:
+    """Each status comes back as it was given, from `head`, `heads` and `load`."""
+    for status in ("running", "interrupted", "failed", "cancelled", "completed"):
+        w.thread(status, status=status)
+        same(w.store.head(status).status, status, "status of head")
+        same(w.load(status).head.status, status, "status of load")
+    same([head.status for head in w.store.heads()], [head.thread for head in w.store.heads()], "status of heads")
+
+
+def an_old_expectation_is_refused(w: World) -> None:
+    """A commit that expects an earlier entry is a conflict and writes nothing."""
+    claim = w.held(entries=2)
+    error = refused(ConflictError, lambda: w.store.commit(claim, Commit(1, AT, [entry(2, b"no")])), "old expectation")
+    same(error.code, "conflict", "code of the conflict")
+    same(w.bodies(), [b"1", b"2"], "records")
+
+
+def a_future_expectation_is_refused(w: World) -> None:
+    """A commit that expects a later entry is a conflict and writes nothing."""
+    claim = w.held(entries=1)
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(5, AT, [entry(6)])), "future expectation")
+    same(w.bodies(), [b"1"], "records")
+
+
+def a_wrong_expectation_without_records_is_refused(w: World) -> None:
+    """A commit without records needs the right expectation too."""
+    claim = w.held(entries=2)
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(1, AT, stage=[("k", b"v")])), "old expectation")
+    same(list(w.load().staged), [], "staged")
+
+
+def the_same_commit_twice_is_refused(w: World) -> None:
+    """A commit that is made again is a conflict: nothing is there twice."""
+    claim = w.claim()
+    commit = Commit(0, AT, [entry(1)])
+    w.store.commit(claim, commit)
+    refused(ConflictError, lambda: w.store.commit(claim, commit), "the same commit again")
+    same(w.bodies(), [b"1"], "records")
+
+
+def a_conflict_leaves_the_claim_good(w: World) -> None:
+    """After a wrong expectation the right one is accepted under the same claim."""
+    claim = w.held(entries=1)
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(0, AT, [entry(1)])), "old expectation")
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same(w.bodies(), [b"1", b"2"], "records")
+
+
+def a_commit_without_records_keeps_the_seq(w: World) -> None:
+    """A commit may stage without appending; the head's time follows."""
+    claim = w.held(entries=3)
+    w.store.commit(claim, Commit(3, AT + 9, stage=[("k", b"v")]))
+    same((w.store.head("t").seq, w.store.head("t").updated_at), (3, AT + 9), "head")
+
+
+def an_empty_commit_is_fine(w: World) -> None:
+    """A commit of nothing is accepted."""
+    claim = w.held(entries=1)
+    w.store.commit(claim, Commit(1, AT + 1))
+    same(w.bodies(), [b"1"], "records")
+
+
+def a_gap_is_refused(w: World) -> None:
+    """Records that leave a gap after the last entry are refused."""
+    claim = w.held(entries=1)
+    refused(InputError, lambda: w.store.commit(claim, Commit(1, AT, [entry(3)])), "a gap", code="bad-commit")
+    refused(InputError, lambda: w.store.commit(claim, Commit(1, AT, [entry(2), entry(4)])), "a gap", code="bad-commit")
+    same(w.bodies(), [b"1"], "records")
+
+
+def an_overlap_is_refused(w: World) -> None:
+    """Records that repeat an entry, or hold none, are refused."""
+    claim = w.held(entries=2)
+    for record in (Record(3, 2, b"x"), Record(2, 0, b"x"), Record(3, -1, b"x"), Record(2, 1, b"x")):
+        refused(InputError, partial(w.store.commit, claim, Commit(2, AT, [record])), f"{record}", code="bad-commit")
+    same(w.bodies(), [b"1", b"2"], "records")
+
+
+def a_snapshot_of_another_entry_is_refused(w: World) -> None:
+    """A snapshot must be of the commit's last entry."""
+    claim = w.held(entries=1)
+    for seq in (1, 3):
+        commit = Commit(1, AT, [entry(2)], snapshot=Saved(seq, b"s"))
+        refused(InputError, partial(w.store.commit, claim, commit), f"snapshot of {seq}", code="bad-commit")
+    same((w.bodies(), w.load().snapshot), ([b"1"], None), "records and snapshot")
+
+
+def a_commit_can_release(w: World) -> None:
+    """A commit with `release` gives the thread back and makes its claim void."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1)], release=True))
+    same(w.store.head("t").owned, False, "owned")
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(1, AT, [entry(2)])), "commit after release")
+    same(w.claim().head.seq, 1, "last entry of the next claim")
+
+
+def a_refused_commit_does_not_release(w: World) -> None:
+    """A commit that is refused does not release either."""
+    claim = w.held(entries=1)
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(0, AT, [entry(1)], release=True)), "old expectation")
+    same(w.store.head("t").owned, True, "owned")
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+
+
+def a_release_without_entries_forgets(w: World) -> None:
+    """A commit that releases a thread without entries forgets it."""
+    w.store.commit(w.claim(), Commit(0, AT, stage=[("k", b"v")], release=True))
+    refused(InputError, lambda: w.store.head("t"), "head", code="unknown-thread")
+    same(list(w.claim().head[1:4]), [0, w.store.head("t").epoch, "new"], "head of the thread made anew")
+
+
+def a_commit_of_another_threads_claim_stays_there(w: World) -> None:
+    """A commit writes to its claim's thread only."""
+    first, _ = w.held("a"), w.held("b")
+    w.store.commit(first, Commit(1, AT, [entry(2)], status="failed", graph="g", meta=b"m"))
+    head = w.store.head("b")
+    same((head.seq, head.status, head.graph, w.load("b").meta), (1, "new", "", None), "the other thread")
+
+
+def a_commit_that_breaks_in_its_blobs_leaves_nothing(w: World) -> None:
+    """If reading the blobs fails, whenever that is, nothing of the commit is stored, and the next one works."""
+    _breaks(w, "blobs", Breaking[str, Any]({"x": b"1", "y": b"2"}, 0))
+
+
+def a_commit_that_breaks_in_its_staging_leaves_nothing(w: World) -> None:
+    """If reading what is to be staged fails, nothing of the commit is stored, and the next one works."""
+    _breaks(w, "stage", BreakingList[Any]([("x", b"1"), ("y", b"2")], 0))
+
+
+def a_commit_that_breaks_in_its_records_leaves_nothing(w: World) -> None:
+    """If reading the records fails, nothing of the commit is stored, and the next one works."""
+    _breaks(w, "records", BreakingList[Any]([entry(3), entry(4)], 0))
+
+
+def a_staged_body_that_is_no_pair_leaves_nothing(w: World) -> None:
+    """A malformed staged item fails the whole commit."""
+    stage: Any = [("x", b"1"), ("y",)]
+    claim = _full(w)
+    before = _everything(w)
+    refused(Exception, lambda: w.store.commit(claim, _other(stage=stage)), "a staged item that is no pair")
+    same(_everything(w), before, "the thread after a failed commit")
+
+
+def _full(w: World) -> Any:
+    claim = w.claim()
+    snapshot = Saved(2, b"s")
+    first = Commit(0, AT, [entry(1), entry(2)], False, [("k", b"v")], snapshot, {"b": b"B"}, b"m", "running", "g")
+    w.store.commit(claim, first)
+    return claim
+
+
+def _other(**changed: Any) -> Commit:
+    whole = Commit(
+        2,
+        AT + 99,
+        [entry(3), entry(4)],
+        unstage=True,
+        stage=[("z", b"Z")],
+        snapshot=Saved(4, b"S"),
+        blobs={"c": b"C"},
+        meta=b"M",
+        status="failed",
+        graph="h",
+        release=True,
+    )
+    return whole._replace(**changed)
+
+
+def _everything(w: World) -> tuple[Any, ...]:
+    loaded = w.load()
+    blobs = w.store.blobs("t", ["b", "c", "x", "y"])
+    return loaded.head, loaded.meta, loaded.snapshot, w.bodies(), list(loaded.staged), blobs
+
+
+def _breaks(w: World, name: str, broken: Any) -> None:
+    claim = _full(w)
+    before = _everything(w)
+    for good in range(9):
+        broken._good = good
+        try:
+            w.store.commit(claim, _other(**{name: broken}))
+        except BreakError:
+            same(_everything(w), before, f"the thread after {name} broke in pass {good}")
+        else:
+            if not good:
+                raise BrokenClauseError(f"{name} were never read")
+            break
+    else:
+        raise BrokenClauseError(f"{name} are read more than eight times")
+    same((w.store.head("t").seq, w.store.head("t").status), (4, "failed"), "head after the commit that worked")

@@ -1,0 +1,235 @@
+"""Clauses on two stores that share one storage: leases, owners, and claims that were lost. For durable stores."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from graphrt.errors import ConflictError, InputError
+from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, refused, same
+
+
+def what_one_commits_the_other_sees(w: World) -> None:
+    """A commit is seen by another store at once."""
+    other = w.open()
+    w.held(entries=2)
+    same([record.body for record in other.records("t")], [b"1", b"2"], "records in the other store")
+
+
+def a_held_thread_is_held_for_others(w: World) -> None:
+    """What one store holds, another cannot claim."""
+    other = w.open()
+    w.held()
+    error = refused(ConflictError, lambda: w.claim(store=other), "claim by another store", code="conflict")
+    holds("'t'" in str(error), "the conflict does not name the thread")
+    same(other.head("t").owned, True, "owned in the other store")
+
+
+def a_new_thread_is_held_for_others(w: World) -> None:
+    """A thread without entries that one store made is held for the others."""
+    other = w.open()
+    w.claim()
+    refused(ConflictError, lambda: w.claim(store=other), "claim of a new thread by another store", code="conflict")
+
+
+def a_released_thread_is_free_for_others(w: World) -> None:
+    """What one store releases, another can claim and continue."""
+    other = w.open()
+    w.store.release(w.held())
+    other.commit(w.claim(store=other), Commit(1, AT, [entry(2)]))
+    same(w.bodies(), [b"1", b"2"], "records")
+
+
+def close_frees_at_once(w: World) -> None:
+    """Closing a store frees its threads at once, though their leases have not run out."""
+    other = w.open()
+    w.held()
+    w.store.close()
+    same(w.claim(store=other).head.seq, 1, "last entry of the claim after close")
+
+
+def close_forgets_new_threads(w: World) -> None:
+    """Closing a store forgets its threads without an entry."""
+    other = w.open()
+    w.claim()
+    w.store.close()
+    refused(InputError, lambda: other.head("t"), "head of a thread without entries", code="unknown-thread")
+
+
+def close_frees_only_its_own(w: World) -> None:
+    """Closing a store leaves the claims of others alone."""
+    other = w.open()
+    claim = w.held()
+    other.close()
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same(w.store.head("t").owned, True, "owned after another store was closed")
+
+
+def a_lease_that_ran_out_frees_the_thread(w: World) -> None:
+    """Once a lease has run out, the thread is not owned and another store can claim it."""
+    other = w.open()
+    old = _outlived(w)
+    same(other.head("t").owned, False, "owned after the lease ran out")
+    same(w.claim(store=other).epoch, old.epoch + 1, "epoch of the next claim")
+
+
+def the_same_store_may_claim_again_after_the_lease(w: World) -> None:
+    """Once a lease has run out, its own store can claim the thread anew."""
+    old = _outlived(w)
+    same(w.claim().epoch, old.epoch + 1, "epoch of the next claim")
+
+
+def a_lost_lease_cannot_commit(w: World) -> None:
+    """After another store took the thread over, the former owner's commit is refused and writes nothing."""
+    other = w.open()
+    old = _outlived(w)
+    new = w.claim(store=other)
+    refused(
+        ConflictError,
+        lambda: w.store.commit(old, Commit(1, AT, [entry(2)])),
+        "commit after takeover",
+        code="lost-lease",
+    )
+    other.commit(new, Commit(1, AT, [entry(2, b"new")]))
+    same(w.bodies(), [b"1", b"new"], "records")
+
+
+def a_lost_lease_cannot_prune(w: World) -> None:
+    """After a takeover the former owner cannot prune."""
+    other = w.open()
+    old = _outlived(w)
+    w.claim(store=other)
+    refused(ConflictError, lambda: w.store.prune(old, 1), "prune after takeover")
+
+
+def a_lost_lease_cannot_release(w: World) -> None:
+    """After a takeover `release` of the former owner does nothing."""
+    other = w.open()
+    old = _outlived(w)
+    new = w.claim(store=other)
+    w.store.release(old)
+    same(other.head("t").owned, True, "owned after a stale release")
+    other.commit(new, Commit(1, AT, [entry(2)]))
+
+
+def a_lost_lease_cannot_be_renewed(w: World) -> None:
+    """After a takeover `renew` of the former owner does nothing."""
+    other = w.open()
+    old = _outlived(w)
+    new = w.claim(store=other)
+    w.store.renew([old])
+    refused(ConflictError, lambda: w.store.commit(old, Commit(1, AT, [entry(2)])), "commit after a stale renew")
+    other.commit(new, Commit(1, AT, [entry(2)]))
+
+
+def a_lease_that_ran_out_stays_void(w: World) -> None:
+    """`renew` does not bring back a lease that has run out, though nobody took the thread."""
+    other = w.open()
+    old = _outlived(w)
+    w.store.renew([old])
+    same(other.head("t").owned, False, "owned after a late renew")
+    refused(ConflictError, lambda: w.store.commit(old, Commit(1, AT, [entry(2)])), "commit after a late renew")
+
+
+def an_expired_claim_survives_no_deletion(w: World) -> None:
+    """A claim whose lease ran out cannot write to a new thread of the same id."""
+    other = w.open()
+    old = _outlived(w)
+    other.delete("t")
+    w.claim(store=other)
+    for seq in (0, 1):
+        refused(
+            ConflictError,
+            partial(w.store.commit, old, Commit(seq, AT, [entry(seq + 1)])),
+            "commit after deletion",
+        )
+    same(other.head("t").seq, 0, "last entry of the new thread")
+
+
+def a_dead_owners_new_thread_is_not_there(w: World) -> None:
+    """A thread whose owner was lost before its first entry is not listed, read, nor claimed without `create`."""
+    other = w.open()
+    _expire(w.store, w.claim(lease_s=0.0), other)
+    same(other.heads(), [], "heads")
+    refused(InputError, lambda: other.head("t"), "head", code="unknown-thread")
+    refused(InputError, lambda: other.load("t"), "load", code="unknown-thread")
+    refused(
+        InputError,
+        lambda: other.claim("t", create=False, lease_s=LONG_S, at=AT),
+        "claim without create",
+        code="unknown-thread",
+    )
+
+
+def a_dead_owners_new_thread_is_made_anew(w: World) -> None:
+    """The id of a thread whose owner was lost before its first entry can be used again, from nothing."""
+    other = w.open()
+    old = w.claim(lease_s=0.0)
+    _expire(w.store, old, other)
+    head = other.claim("t", create=True, lease_s=LONG_S, at=AT + 7).head
+    same((head.seq, head.status, head.created_at), (0, "new", AT + 7), "head of the thread made anew")
+    refused(ConflictError, lambda: w.store.commit(old, Commit(0, AT, [entry(1)])), "commit of the lost claim")
+
+
+def a_thread_is_deleted_after_the_lease(w: World) -> None:
+    """A thread whose owner's lease ran out can be deleted by another store."""
+    other = w.open()
+    _outlived(w)
+    other.delete("t")
+    same(w.store.heads(), [], "heads")
+
+
+def a_held_thread_is_not_deleted_by_others(w: World) -> None:
+    """What one store holds, another cannot delete."""
+    other = w.open()
+    w.held()
+    refused(ConflictError, lambda: other.delete("t"), "delete by another store")
+    same(w.bodies(), [b"1"], "records")
+
+
+def a_claim_is_good_in_its_own_store_only(w: World) -> None:
+    """A claim that one store gave is void in another."""
+    other = w.open()
+    claim = w.held()
+    refused(ConflictError, lambda: other.commit(claim, Commit(1, AT, [entry(2)])), "commit through another store")
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+
+
+def a_read_takes_nothing(w: World) -> None:
+    """Reading by another store disturbs no claim."""
+    other = w.open()
+    claim = w.held()
+    other.load("t")
+    other.heads()
+    list(other.records("t"))
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same(other.head("t").seq, 2, "last entry in the other store")
+
+
+def renew_lengthens_the_lease(w: World) -> None:
+    """A claim that is renewed or used is still held when its first lease would have run out."""
+    other = w.open()
+    claim = w.held()
+    for seq in (1, 2, 3):
+        w.store.renew([claim])
+        w.store.commit(claim, Commit(seq, AT, [entry(seq + 1)]))
+    refused(ConflictError, lambda: w.claim(store=other), "claim of a renewed thread")
+
+
+def _outlived(w: World) -> Claim:
+    """A claim on a thread with one entry whose lease has run out."""
+    w.thread()
+    claim = w.claim(lease_s=0.0)
+    _expire(w.store, claim, w.store)
+    return claim
+
+
+def _expire(store: Store, claim: Claim, watcher: Store) -> None:
+    # A lease of no length is over with the next tick of the clock: within some thousand looks at most.
+    for _ in range(5_000):
+        try:
+            if not watcher.head(claim.thread).owned:
+                return
+        except InputError:
+            return
+    holds(False, f"the claim on {claim.thread!r} in {store!r} outlives a lease of 0 seconds")

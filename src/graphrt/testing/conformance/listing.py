@@ -1,0 +1,199 @@
+"""Clauses on `head` and `heads`: which threads are listed, in which order, and how to page through them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from graphrt.errors import InputError
+from graphrt.stores.protocol import Commit
+from graphrt.testing.conformance._world import AT, World, entry, refused, same
+
+
+def an_empty_store_lists_nothing(w: World) -> None:
+    """A store without threads has no heads, whatever is asked for."""
+    same(w.store.heads(), [], "heads")
+    same(w.store.heads(status="running", graph="g", prefix="a", updated_before=AT, limit=3), [], "filtered heads")
+
+
+def heads_are_in_order_of_making(w: World) -> None:
+    """Threads are listed in the order in which they were made, not by id or time."""
+    for n, thread in enumerate(("c", "a", "B", "b", "10", "9")):
+        w.store.commit(w.claim(thread), Commit(0, AT - n, [entry(1)], release=True))
+    same(_ids(w), ["c", "a", "B", "b", "10", "9"], "ids")
+
+
+def work_does_not_change_the_order(w: World) -> None:
+    """A later commit does not move a thread in the list."""
+    claims = {name: w.held(name) for name in "abc"}
+    w.store.commit(claims["a"], Commit(1, AT + 50, [entry(2)], release=True))
+    w.claim("a")
+    same(_ids(w), ["a", "b", "c"], "ids")
+
+
+def threads_without_entries_are_not_listed(w: World) -> None:
+    """A thread is listed from its first entry on, at the place of its making."""
+    early = w.claim("early")
+    w.thread("late")
+    same(_ids(w), ["late"], "ids")
+    w.store.commit(early, Commit(0, AT, stage=[("k", b"v")]))
+    same(_ids(w), ["late"], "ids after staging")
+    w.store.commit(early, Commit(0, AT, [entry(1)]))
+    same(_ids(w), ["early", "late"], "ids after the first entry")
+
+
+def heads_are_the_same_as_head(w: World) -> None:
+    """`heads`, `head` and `load` tell the same of a thread."""
+    w.thread("a", entries=3, status="failed", graph="g")
+    w.held("b", entries=2)
+    for head in w.store.heads():
+        same(tuple(head), tuple(w.store.head(head.thread)), "head")
+        same(tuple(head), tuple(w.load(head.thread).head), "head of load")
+    same([head.owned for head in w.store.heads()], [False, True], "owned")
+
+
+def heads_of_a_status(w: World) -> None:
+    """`status` lists threads of that status only."""
+    _some(w)
+    same(_ids(w, status="completed"), ["a:1", "b"], "completed threads")
+    same(_ids(w, status="failed"), ["a:2"], "failed threads")
+    same(_ids(w, status="cancelled"), [], "cancelled threads")
+
+
+def heads_of_a_graph(w: World) -> None:
+    """`graph` lists threads of the graph of exactly that name."""
+    _some(w)
+    same(_ids(w, graph="g"), ["a", "a:1"], "threads of g")
+    same(_ids(w, graph="G"), ["b"], "threads of G")
+    same(_ids(w, graph=""), [], "threads of the graph without a name")
+
+
+def heads_with_a_prefix(w: World) -> None:
+    """`prefix` lists threads whose ids begin so, character by character."""
+    _some(w)
+    for prefix, wanted in (("a", ["a", "a:1", "a:2"]), ("a:", ["a:1", "a:2"]), ("a:1", ["a:1"]), ("", None), ("x", [])):
+        same(_ids(w, prefix=prefix), ["a", "a:1", "a:2", "b"] if wanted is None else wanted, f"prefix {prefix!r}")
+
+
+def a_prefix_is_no_pattern(w: World) -> None:
+    """Wildcards of SQL and of the shell in a prefix stand for themselves."""
+    for thread in ("a_b", "axb", "a.b", "A_b", "a=b", "_", "a"):
+        w.thread(thread)
+    same(_ids(w, prefix="a_"), ["a_b"], "prefix a_")
+    same(_ids(w, prefix="_"), ["_"], "prefix _")
+    same(_ids(w, prefix="A"), ["A_b"], "prefix A")
+    for odd in ("%", "a%", "*", "a*", "a?", "[a]", "a\\", "'", "a'", "a\x00", "\u00e4", "\ud800", "a_b_", "\x00"):
+        same(_ids(w, prefix=odd), [], f"prefix {odd!a}")
+
+
+def heads_updated_before(w: World) -> None:
+    """`updated_before` lists threads whose last commit was earlier, not at that time."""
+    for n in range(4):
+        w.store.commit(w.claim(f"t{n}"), Commit(0, AT + n, [entry(1)], release=True))
+    same(_ids(w, updated_before=AT + 2), ["t0", "t1"], "earlier threads")
+    same(_ids(w, updated_before=AT), [], "threads before the first")
+    same(_ids(w, updated_before=AT + 0.001), ["t0"], "threads before a fraction of a second")
+    same(len(_ids(w, updated_before=AT + 1e9)), 4, "number of threads before a late time")
+
+
+def filters_add_up(w: World) -> None:
+    """Several filters list the threads that match all of them."""
+    _some(w)
+    same(_ids(w, status="completed", graph="g"), ["a:1"], "completed threads of g")
+    same(_ids(w, status="completed", prefix="a"), ["a:1"], "completed threads with the prefix a")
+    same(_ids(w, status="failed", graph="g"), [], "failed threads of g")
+
+
+def heads_are_limited(w: World) -> None:
+    """`limit` lists that many of the first."""
+    _some(w)
+    same(_ids(w, limit=0), [], "no heads")
+    same(_ids(w, limit=2), ["a", "a:1"], "two heads")
+    same(_ids(w, limit=10**30), ["a", "a:1", "a:2", "b"], "more than there are")
+
+
+def a_limit_counts_matches(w: World) -> None:
+    """`limit` counts the threads that match."""
+    _some(w)
+    same(_ids(w, status="completed", limit=2), ["a:1", "b"], "two completed threads")
+
+
+def a_bad_limit_is_refused(w: World) -> None:
+    """A negative limit, or one that is no number, is refused."""
+    bad: tuple[Any, ...] = (-1, "3", 1.5, True)
+    for limit in bad:
+        refused(InputError, partial(_ids, w, limit=limit), f"limit {limit!r}")
+
+
+def heads_after_a_thread(w: World) -> None:
+    """`after` lists the threads made after that one."""
+    _some(w)
+    same(_ids(w, after="a:1"), ["a:2", "b"], "threads after a:1")
+    same(_ids(w, after="b"), [], "threads after the last")
+
+
+def after_need_not_match(w: World) -> None:
+    """The thread named by `after` need not match the filters."""
+    _some(w)
+    same(_ids(w, after="a", status="completed", limit=1), ["a:1"], "completed threads after a")
+
+
+def after_no_thread_is_refused(w: World) -> None:
+    """`after` names a thread that is there."""
+    _some(w)
+    refused(InputError, lambda: _ids(w, after="gone"), "after an unknown thread", code="unknown-thread")
+
+
+def pages_give_every_thread_once(w: World) -> None:
+    """Paging with `after` and `limit` gives every thread once and in order."""
+    wanted = [f"t{n * 7 % 50}" for n in range(50)]
+    for thread in wanted:
+        w.thread(thread)
+    got: list[str] = []
+    while page := _ids(w, after=got[-1] if got else None, limit=7):
+        got += page
+    same(got, wanted, "ids of all pages")
+
+
+def a_deleted_thread_is_not_listed(w: World) -> None:
+    """A deleted thread leaves the list; made anew it comes last."""
+    _some(w)
+    w.store.delete("a:1")
+    same(_ids(w), ["a", "a:2", "b"], "ids")
+    w.thread("a:1")
+    same(_ids(w), ["a", "a:2", "b", "a:1"], "ids after it was made anew")
+
+
+def head_of_no_thread(w: World) -> None:
+    """`head` of a thread that is not there is refused, and names it."""
+    w.thread("other")
+    error = refused(InputError, lambda: w.store.head("t"), "head of no thread", code="unknown-thread")
+    same("'t'" in str(error), True, "the error names the thread")
+
+
+def times_are_kept_exactly(w: World) -> None:
+    """Times come back as the same number, to the last bit."""
+    for n, at in enumerate((0.0, 0.1, 1_700_000_000.123456, 1e-9, 2.0**40 + 2**-10)):
+        claim = w.store.claim(f"t{n}", create=True, lease_s=60, at=at)
+        w.store.commit(claim, Commit(0, at, [entry(1)]))
+        head = w.store.head(f"t{n}")
+        same((head.created_at, head.updated_at), (at, at), "times")
+
+
+def graph_names_may_be_odd(w: World) -> None:
+    """A graph's name is any text."""
+    for n, graph in enumerate(("%", "_", "'", "\u00e9", "e\u0301", " ", "a" * 1_000, "g")):
+        w.thread(f"t{n}", graph=graph)
+        same([head.graph for head in w.store.heads(graph=graph)], [graph], f"graphs named {graph[:9]!r}")
+
+
+def _ids(w: World, **filters: Any) -> list[str]:
+    return [head.thread for head in w.store.heads(**filters)]
+
+
+def _some(w: World) -> None:
+    """Four threads: the second and fourth completed, the third failed; of the graphs g, g, h and G."""
+    w.thread("a", status="running", graph="g")
+    w.thread("a:1", status="completed", graph="g")
+    w.thread("a:2", status="failed", graph="h")
+    w.thread("b", status="completed", graph="G")

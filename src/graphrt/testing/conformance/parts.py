@@ -1,0 +1,279 @@
+"""Clauses on what is kept beside the journal: staged bodies, snapshots, blobs and meta."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from graphrt.errors import InputError
+from graphrt.stores.protocol import Commit, Saved
+from graphrt.testing.conformance._world import AT, World, entry, refused, same
+
+
+def staged_bodies_are_in_order(w: World) -> None:
+    """Staged bodies come back in the order in which their keys were first staged, over several commits."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[("b", b"1"), ("a", b"2")]))
+    w.store.commit(claim, Commit(1, AT, stage=[("c", b"3"), ("0", b"4")]))
+    same(_staged(w), [("b", b"1"), ("a", b"2"), ("c", b"3"), ("0", b"4")], "staged")
+
+
+def a_staged_key_is_replaced_in_place(w: World) -> None:
+    """Staging a key again replaces its body and keeps its place."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[("a", b"1"), ("b", b"2"), ("c", b"3")]))
+    w.store.commit(claim, Commit(1, AT, stage=[("b", b"new"), ("d", b"4")]))
+    same(_staged(w), [("a", b"1"), ("b", b"new"), ("c", b"3"), ("d", b"4")], "staged")
+
+
+def a_key_twice_in_one_commit(w: World) -> None:
+    """The last body of a key wins within one commit too."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[("a", b"1"), ("b", b"2"), ("a", b"3")]))
+    same(_staged(w), [("a", b"3"), ("b", b"2")], "staged")
+
+
+def unstage_forgets_what_was_staged(w: World) -> None:
+    """`unstage` removes everything staged before."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[("a", b"1"), ("b", b"2")]))
+    w.store.commit(claim, Commit(1, AT, [entry(2)], unstage=True))
+    same(_staged(w), [], "staged after unstage")
+
+
+def unstage_comes_before_stage(w: World) -> None:
+    """What a commit stages itself stays when it also unstages."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[("a", b"1"), ("b", b"2")]))
+    w.store.commit(claim, Commit(1, AT, unstage=True, stage=[("b", b"3"), ("z", b"4")]))
+    same(_staged(w), [("b", b"3"), ("z", b"4")], "staged")
+
+
+def a_key_that_was_unstaged_is_new(w: World) -> None:
+    """After `unstage` the order begins anew."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[("a", b"1"), ("b", b"2")]))
+    w.store.commit(claim, Commit(1, AT, unstage=True))
+    w.store.commit(claim, Commit(1, AT, stage=[("b", b"3")]))
+    w.store.commit(claim, Commit(1, AT, stage=[("a", b"4")]))
+    same(_staged(w), [("b", b"3"), ("a", b"4")], "staged")
+
+
+def staged_bodies_stay_without_unstage(w: World) -> None:
+    """A commit of records alone leaves what is staged."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[("a", b"1")]))
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same(_staged(w), [("a", b"1")], "staged")
+
+
+def staged_bodies_outlive_the_claim(w: World) -> None:
+    """What was staged is there for the next claim, which stages behind it."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[("b", b"1"), ("c", b"2")]))
+    w.store.release(claim)
+    again = w.claim()
+    w.store.commit(again, Commit(1, AT, stage=[("a", b"3")]))
+    same(_staged(w), [("b", b"1"), ("c", b"2"), ("a", b"3")], "staged")
+    w.store.commit(again, Commit(1, AT, unstage=True))
+    same(_staged(w), [], "staged after unstage by the next claim")
+
+
+def staged_bodies_are_not_of_older_moments(w: World) -> None:
+    """A load of an older moment has nothing staged; one of the last entry has."""
+    w.thread(entries=3, stage=[("a", b"1")])
+    same(list(w.load(upto=2).staged), [], "staged at an older moment")
+    same([tuple(item) for item in w.load(upto=3).staged], [("a", b"1")], "staged at the last entry")
+
+
+def staged_keys_may_be_odd(w: World) -> None:
+    """Any text may be a key: empty, long, with quotes, wildcards, NUL or letters of any alphabet."""
+    keys = [
+        "",
+        "'",
+        '"',
+        "%",
+        "_",
+        "a" * 2_000,
+        "\x00",
+        "a\x00b",
+        "a\x00c",
+        "\u00e9",
+        "e\u0301",
+        "\U0001f600",
+        " ",
+        "A",
+        "a",
+    ]
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[(key, str(n).encode()) for n, key in enumerate(keys)]))
+    same(_staged(w), [(key, str(n).encode()) for n, key in enumerate(keys)], "staged")
+
+
+def staged_bodies_may_be_many(w: World) -> None:
+    """Thousands of bodies staged one by one or together keep their order."""
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[(f"k{n % 7}.{n}", str(n).encode()) for n in range(2_000)]))
+    for n in range(2_000, 2_020):
+        w.store.commit(claim, Commit(1, AT, stage=[(f"k{n % 7}.{n}", str(n).encode())]))
+    same([body for _, body in _staged(w)], [str(n).encode() for n in range(2_020)], "staged bodies")
+
+
+def staged_bodies_are_exact(w: World) -> None:
+    """Staged bodies come back byte by byte."""
+    odd = [b"", b"\x00", b"\xff\xfe", bytes(range(256))]
+    claim = w.held()
+    w.store.commit(claim, Commit(1, AT, stage=[(str(n), body) for n, body in enumerate(odd)]))
+    same([body for _, body in _staged(w)], odd, "staged bodies")
+
+
+def the_newest_snapshot_is_loaded(w: World) -> None:
+    """`load` gives the newest snapshot."""
+    _snapshots(w)
+    same(_snapshot(w, None), (4, b"s4"), "snapshot")
+
+
+def the_snapshot_is_not_after_the_moment(w: World) -> None:
+    """`load` with `upto` gives the newest snapshot that is not after it, and the records between."""
+    _snapshots(w)
+    for upto, wanted in ((1, ()), (2, (2, b"s2")), (3, (2, b"s2")), (4, (4, b"s4")), (5, (4, b"s4"))):
+        same(_snapshot(w, upto), wanted, f"snapshot of a load up to {upto}")
+        after = wanted[0] if wanted else 0
+        bodies = [record.body for record in w.load(upto=upto).records]
+        same(bodies, [str(n).encode() for n in range(after + 1, upto + 1)], f"records of a load up to {upto}")
+
+
+def a_thread_without_snapshot_loads_all(w: World) -> None:
+    """Without a snapshot all records are loaded."""
+    w.thread(entries=3)
+    same((w.load().snapshot, len(w.load().records)), (None, 3), "snapshot and number of records")
+
+
+def a_snapshot_is_replaced(w: World) -> None:
+    """A second snapshot of the same entry takes the place of the first."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1)], snapshot=Saved(1, b"old")))
+    w.store.commit(claim, Commit(1, AT, snapshot=Saved(1, b"new")))
+    same(_snapshot(w, None), (1, b"new"), "snapshot")
+
+
+def a_snapshot_is_exact(w: World) -> None:
+    """A snapshot's body comes back byte by byte, also if it is empty."""
+    claim = w.claim()
+    for seq, body in enumerate((b"", bytes(range(256)), b"\x00" * 300_000), 1):
+        w.store.commit(claim, Commit(seq - 1, AT, [entry(seq)], snapshot=Saved(seq, body)))
+        same(_snapshot(w, None), (seq, body), "snapshot")
+
+
+def blobs_come_back_by_name(w: World) -> None:
+    """Blobs are found by their names; names that are not there are left out."""
+    w.thread(blobs={"a": b"A", "b": b"", "c": b"\x00\xff"})
+    same(w.store.blobs("t", ["c", "b", "x"]), {"b": b"", "c": b"\x00\xff"}, "blobs")
+    same(w.store.blobs("t", []), {}, "no blobs")
+    same(w.store.blobs("t", iter(["a", "a"])), {"a": b"A"}, "a blob twice")
+
+
+def a_blob_that_is_there_stays(w: World) -> None:
+    """A blob of a name that is there does not replace it."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1)], blobs={"a": b"first"}))
+    w.store.commit(claim, Commit(1, AT, [entry(2)], blobs={"a": b"second", "b": b"B"}))
+    same(w.store.blobs("t", ["a", "b"]), {"a": b"first", "b": b"B"}, "blobs")
+
+
+def blobs_are_of_their_thread(w: World) -> None:
+    """A blob belongs to the thread that it was committed to."""
+    w.thread("a", blobs={"x": b"of a"})
+    w.thread("b", blobs={"x": b"of b", "y": b"Y"})
+    same(w.store.blobs("a", ["x", "y"]), {"x": b"of a"}, "blobs of a")
+    same(w.store.blobs("b", ["x", "y"]), {"x": b"of b", "y": b"Y"}, "blobs of b")
+
+
+def blobs_of_no_thread(w: World) -> None:
+    """A thread that is not there has no blobs."""
+    same(w.store.blobs("t", ["a"]), {}, "blobs of no thread")
+
+
+def blobs_may_be_many(w: World) -> None:
+    """Hundreds of blobs come back in one call."""
+    many = {f"{n:064x}": bytes([n % 256]) * 100 for n in range(800)}
+    w.thread(blobs=many)
+    same(w.store.blobs("t", many), many, "blobs")
+
+
+def meta_is_none_at_first(w: World) -> None:
+    """A thread that was given no meta has none."""
+    w.thread()
+    same(w.load().meta, None, "meta")
+
+
+def meta_is_replaced(w: World) -> None:
+    """A commit's meta takes the place of the one before; one without leaves it."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1)], meta=b"one"))
+    same(w.load().meta, b"one", "meta")
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same(w.load().meta, b"one", "meta after a commit without")
+    w.store.commit(claim, Commit(2, AT, meta=b"two\x00"))
+    same(w.load().meta, b"two\x00", "meta after another")
+
+
+def empty_meta_is_meta(w: World) -> None:
+    """Meta of no bytes is not the same as no meta."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1)], meta=b"one"))
+    w.store.commit(claim, Commit(1, AT, meta=b""))
+    same(w.load().meta, b"", "meta")
+
+
+def meta_is_there_at_every_moment(w: World) -> None:
+    """A load of an older moment gives the meta of now."""
+    w.thread(entries=3, meta=b"m")
+    same(w.load(upto=1).meta, b"m", "meta")
+
+
+def kinds_do_not_mix(w: World) -> None:
+    """A staged key, a blob and a snapshot that could share a name are apart."""
+    w.thread(
+        entries=1,
+        stage=[("1", b"staged"), ("", b"nameless")],
+        blobs={"1": b"blob"},
+        meta=b"m",
+        snapshot=Saved(1, b"saved"),
+    )
+    same(_staged(w), [("1", b"staged"), ("", b"nameless")], "staged")
+    same((w.store.blobs("t", ["1"]), _snapshot(w, None)), ({"1": b"blob"}, (1, b"saved")), "blob and snapshot")
+    same(w.load().meta, b"m", "meta")
+
+
+def only_bytes_are_kept_by_durable_stores(w: World) -> None:
+    """A durable store refuses anything but bytes, and says so; others keep the object itself."""
+    claim = w.held()
+    thing = {"a": [1]}
+    commit = Commit(1, AT, [entry(2, thing)], stage=[("k", thing)], meta=thing)
+    if not w.store.durable:
+        w.store.commit(claim, commit)
+        loaded = w.load()
+        got = (loaded.records[-1].body is thing, loaded.staged[0][1] is thing, loaded.meta is thing)
+        same(got, (True, True, True), "payloads kept by reference")
+        return
+    text = Commit(1, AT, [entry(2, "text")])
+    others = (Commit(1, AT, stage=[("k", "text")]), Commit(1, AT, meta=bytearray(b"m")))
+    for each in (commit, text, *others):
+        refused(InputError, partial(w.store.commit, claim, each), f"{each}", code="bad-commit")
+    same((w.bodies(), _staged(w), w.load().meta), ([b"1"], [], None), "the thread afterwards")
+
+
+def _staged(w: World) -> list[tuple[str, object]]:
+    return [(key, body) for key, body in w.load().staged]
+
+
+def _snapshot(w: World, upto: int | None) -> tuple[object, ...]:
+    return tuple(w.load(upto=upto).snapshot or ())
+
+
+def _snapshots(w: World) -> None:
+    """Five entries, with snapshots of the second and fourth."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
+    w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=Saved(4, b"s4")))
+    w.store.commit(claim, Commit(4, AT, [entry(5)]))

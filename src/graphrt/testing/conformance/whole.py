@@ -1,0 +1,265 @@
+"""Clauses on whole threads: delete, copy and prune, and that threads with similar ids stay apart."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from graphrt.errors import ConflictError, InputError
+from graphrt.stores.protocol import Claim, Commit, Record, Saved
+from graphrt.testing.conformance._world import AT, World, entry, refused, same
+
+
+def delete_forgets_everything(w: World) -> None:
+    """After `delete` nothing of the thread is there, nor when its id is used again."""
+    _full(w, "t")
+    w.store.delete("t")
+    refused(InputError, lambda: w.store.head("t"), "head", code="unknown-thread")
+    refused(InputError, w.load, "load", code="unknown-thread")
+    same(w.store.blobs("t", ["b"]), {}, "blobs")
+    claim = w.claim()
+    same((claim.head.seq, claim.head.status, claim.head.graph), (0, "new", ""), "head of the thread made anew")
+    w.store.commit(claim, Commit(0, AT, [entry(1)]))
+    same(_everything(w, "t")[1:], (None, None, [b"1"], [], {}), "the thread made anew")
+
+
+def delete_of_no_thread(w: World) -> None:
+    """`delete` of a thread that is not there is refused."""
+    refused(InputError, lambda: w.store.delete("t"), "delete of no thread", code="unknown-thread")
+
+
+def a_held_thread_is_not_deleted(w: World) -> None:
+    """`delete` of a held thread is refused and harms nothing."""
+    claim = w.held()
+    refused(ConflictError, lambda: w.store.delete("t"), "delete of a held thread", code="conflict")
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same(w.bodies(), [b"1", b"2"], "records")
+
+
+def a_deleted_threads_claim_is_void(w: World) -> None:
+    """A claim of before the deletion cannot write to a new thread of the same id."""
+    old = w.held()
+    w.store.release(old)
+    w.store.delete("t")
+    w.store.release(w.held())
+    refused(ConflictError, lambda: w.store.commit(old, Commit(1, AT, [entry(2)])), "commit of the old claim")
+    new = w.claim()
+    w.store.release(old)
+    w.store.commit(new, Commit(1, AT, [entry(2)]))
+
+
+def delete_leaves_other_threads(w: World) -> None:
+    """`delete` touches no thread with a similar id."""
+    names = ["a", "a:1", "a:10", "a.", "A", "aa", "a_", "ab"]
+    for name in names:
+        _full(w, name)
+    before = {name: _everything(w, name) for name in names}
+    w.store.delete("a")
+    w.store.delete("a_")
+    for name in ("a:1", "a:10", "a.", "A", "aa", "ab"):
+        same(_everything(w, name), before[name], f"thread {name}")
+
+
+def threads_are_apart(w: World) -> None:
+    """What is written to one thread is seen in no other, whatever their ids."""
+    names = ["a", "a:1", "a:1:1", "A", "a=", "a@b", "a+b", "1", "01", "_", "a" * 200]
+    claims = {name: w.claim(name) for name in names}
+    for step in range(2):
+        for name, claim in claims.items():
+            body = f"{name}/{step}".encode()
+            w.store.commit(claim, Commit(step, AT, [entry(step + 1, body)], stage=[(str(step), body)], meta=body))
+    for name in names:
+        bodies = [f"{name}/{step}".encode() for step in range(2)]
+        same((w.bodies(name), w.load(name).meta), (bodies, bodies[1]), f"thread {name[:9]}")
+        same([tuple(item) for item in w.load(name).staged], [("0", bodies[0]), ("1", bodies[1])], "staged")
+
+
+def a_copy_has_everything(w: World) -> None:
+    """A copy has the records, snapshots, staged bodies, blobs, meta, status and graph of the thread."""
+    _full(w, "t")
+    w.store.copy("t", "u", at=AT + 70)
+    same(_everything(w, "u")[1:], _everything(w, "t")[1:], "parts of the copy")
+    same([tuple(each) for each in w.store.records("u")], [tuple(each) for each in w.store.records("t")], "records")
+    head, of = w.store.head("u"), w.store.head("t")
+    same((head.thread, head.seq, head.status, head.graph), ("u", of.seq, of.status, of.graph), "head of the copy")
+    same((head.created_at, head.owned), (AT + 70, False), "creation and owner of the copy")
+    same(tuple(w.load("u", upto=3).snapshot or ()), (2, b"s2"), "older snapshot of the copy")
+
+
+def a_copy_is_apart(w: World) -> None:
+    """Writing to the copy changes nothing of the thread, and the other way round."""
+    _full(w, "t")
+    w.store.copy("t", "u", at=AT)
+    before = _everything(w, "t")
+    claim = w.claim("u")
+    w.store.commit(claim, _more(b"u"))
+    same(_everything(w, "t"), before, "the thread after a commit to its copy")
+    after = _everything(w, "u")
+    w.store.commit(w.claim("t"), _more(b"t"))
+    same(_everything(w, "u"), after, "the copy after a commit to the thread")
+
+
+def a_copy_outlives_its_thread(w: World) -> None:
+    """A copy is whole after the thread was deleted, and the thread after its copy was."""
+    _full(w, "t")
+    w.store.copy("t", "u", at=AT)
+    w.store.copy("t", "v", at=AT)
+    before = _everything(w, "t")[1:]
+    w.store.delete("u")
+    same(_everything(w, "t")[1:], before, "the thread after its copy was deleted")
+    w.store.delete("t")
+    same(_everything(w, "v")[1:], before, "the copy after the thread was deleted")
+
+
+def a_copy_of_no_thread(w: World) -> None:
+    """`copy` of a thread that is not there is refused and makes nothing."""
+    refused(InputError, lambda: w.store.copy("t", "u", at=AT), "copy of no thread", code="unknown-thread")
+    same(w.store.heads(), [], "heads")
+
+
+def a_copy_replaces_nothing(w: World) -> None:
+    """`copy` to an id that is taken, by itself or another thread, is refused and changes nothing."""
+    _full(w, "t")
+    w.thread("u", entries=1)
+    w.claim("new")
+    for to in ("u", "t", "new"):
+        refused(InputError, partial(w.store.copy, "t", to, at=AT), f"copy to {to}", code="thread-exists")
+    same(w.bodies("u"), [b"1"], "records of the thread that was there")
+
+
+def a_held_thread_can_be_copied(w: World) -> None:
+    """A held thread can be copied; the copy is free."""
+    claim = w.held()
+    w.store.copy("t", "u", at=AT)
+    same((w.store.head("t").owned, w.store.head("u").owned), (True, False), "owned")
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    w.store.commit(w.claim("u"), Commit(1, AT, [entry(2)]))
+
+
+def a_copy_is_listed_last(w: World) -> None:
+    """A copy is made when it is copied: it is listed last."""
+    w.thread("b")
+    w.thread("c")
+    w.store.copy("b", "a", at=AT)
+    same([head.thread for head in w.store.heads()], ["b", "c", "a"], "ids")
+
+
+def prune_forgets_old_records(w: World) -> None:
+    """`prune` removes the records up to an entry, tells how many entries went, and `first` follows."""
+    claim = _pruneable(w)
+    same(w.store.prune(claim, 4), 4, "pruned entries")
+    same((w.bodies(), w.store.head("t").first, w.store.head("t").seq), ([b"5", b"6"], 5, 6), "records and head")
+    same(tuple(w.load().snapshot or ()), (4, b"s4"), "snapshot")
+    same([record.body for record in w.load().records], [b"5", b"6"], "records after the snapshot")
+
+
+def prune_forgets_older_snapshots(w: World) -> None:
+    """`prune` removes the snapshots of before, and keeps the one of that entry and later ones."""
+    claim = _pruneable(w)
+    w.store.prune(claim, 4)
+    same(w.load(upto=3).snapshot, None, "snapshot of an older moment")
+    same(tuple(w.load(upto=5).snapshot or ()), (4, b"s4"), "snapshot of a later moment")
+
+
+def prune_keeps_later_snapshots(w: World) -> None:
+    """`prune` up to an earlier snapshot leaves the later ones."""
+    claim = _pruneable(w)
+    same(w.store.prune(claim, 2), 2, "pruned entries")
+    same(tuple(w.load().snapshot or ()), (4, b"s4"), "newest snapshot")
+    same((w.bodies(), w.store.head("t").first), ([b"3", b"4", b"5", b"6"], 3), "records and first")
+
+
+def prune_needs_a_snapshot(w: World) -> None:
+    """`prune` up to an entry without a snapshot is refused and removes nothing."""
+    claim = _pruneable(w)
+    for upto in (0, 1, 3, 5, 6, 99):
+        refused(InputError, partial(w.store.prune, claim, upto), f"prune up to {upto}", code="no-snapshot")
+    same((len(w.bodies()), w.store.head("t").first), (6, 1), "records and first")
+
+
+def prune_needs_the_claim(w: World) -> None:
+    """`prune` under a void claim is refused and removes nothing."""
+    claim = _pruneable(w)
+    w.store.release(claim)
+    refused(ConflictError, lambda: w.store.prune(claim, 4), "prune of a void claim")
+    same(len(w.bodies()), 6, "number of records")
+
+
+def prune_keeps_a_record_that_goes_on(w: World) -> None:
+    """A record with an entry after the pruned ones stays whole, and `first` is its first entry."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [Record(3, 3, b"a")], snapshot=Saved(3, b"s3")))
+    w.store.commit(claim, Commit(3, AT, [Record(5, 2, b"b"), Record(9, 4, b"c")], snapshot=Saved(9, b"s9")))
+    same(w.store.prune(claim, 3), 3, "pruned entries")
+    same((w.bodies(), w.store.head("t").first), ([b"b", b"c"], 4), "records and first")
+
+
+def prune_twice_finds_nothing_more(w: World) -> None:
+    """Pruning again up to the same entry removes nothing."""
+    claim = _pruneable(w)
+    same((w.store.prune(claim, 4), w.store.prune(claim, 4)), (4, 0), "pruned entries")
+    same(w.bodies(), [b"5", b"6"], "records")
+
+
+def prune_keeps_named_blobs(w: World) -> None:
+    """`prune` removes the blobs that are not to be kept; without `keep_blobs` all stay."""
+    claim = _pruneable(w)
+    w.store.commit(claim, Commit(6, AT, blobs={"a": b"A", "b": b"B", "c": b"C"}))
+    w.store.prune(claim, 2)
+    same(sorted(w.store.blobs("t", "abc")), ["a", "b", "c"], "blobs after a prune without keep_blobs")
+    w.store.prune(claim, 4, keep_blobs=iter(["b", "x"]))
+    same(w.store.blobs("t", "abc"), {"b": b"B"}, "blobs")
+    w.store.prune(claim, 4, keep_blobs=[])
+    same(w.store.blobs("t", "abc"), {}, "blobs when none is to be kept")
+
+
+def prune_keeps_the_rest(w: World) -> None:
+    """`prune` leaves what is staged, meta, status and other threads."""
+    claim = _pruneable(w)
+    _full(w, "u")
+    before = _everything(w, "u")
+    w.store.commit(claim, Commit(6, AT, stage=[("k", b"v")], meta=b"m", status="running"))
+    w.store.prune(claim, 4, keep_blobs=[])
+    loaded = w.load()
+    same((loaded.meta, loaded.head.status), (b"m", "running"), "meta and status")
+    same([tuple(item) for item in loaded.staged], [("k", b"v")], "staged")
+    same(_everything(w, "u"), before, "another thread")
+
+
+def a_pruned_thread_goes_on(w: World) -> None:
+    """After `prune` the thread takes the next commit and can be copied."""
+    claim = _pruneable(w)
+    w.store.prune(claim, 4)
+    w.store.commit(claim, Commit(6, AT, [entry(7)]))
+    w.store.copy("t", "u", at=AT)
+    same((w.bodies("u"), w.store.head("u").first), ([b"5", b"6", b"7"], 5), "records and first of the copy")
+
+
+def _full(w: World, thread: str) -> None:
+    claim = w.claim(thread)
+    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2"), blobs={"b": thread.encode()}))
+    last = Commit(2, AT + 3, [Record(4, 2, b"34", b"seal")], stage=[("k", b"v"), ("a", b"w")], snapshot=Saved(4, b"s4"))
+    w.store.commit(claim, last._replace(meta=thread.encode(), status="interrupted", graph="g", release=True))
+
+
+def _more(body: bytes) -> Commit:
+    """What follows `_full`, and changes every part."""
+    last = Commit(4, AT, [entry(5, body)], unstage=True, stage=[("n", body)], snapshot=Saved(5, body))
+    return last._replace(blobs={"c": body}, meta=body, status="failed", graph="h")
+
+
+def _everything(w: World, thread: str) -> tuple[Any, ...]:
+    loaded = w.load(thread)
+    snapshot = tuple(loaded.snapshot) if loaded.snapshot else None
+    staged = [tuple(item) for item in loaded.staged]
+    blobs = w.store.blobs(thread, ["b", "c"])
+    return tuple(loaded.head), loaded.meta, snapshot, w.bodies(thread), staged, blobs
+
+
+def _pruneable(w: World) -> Claim:
+    """A claim on a thread of six entries, with snapshots of the second and fourth."""
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
+    w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=Saved(4, b"s4")))
+    w.store.commit(claim, Commit(4, AT, [entry(5), entry(6)]))
+    return claim

@@ -1,0 +1,123 @@
+"""A store that fails at its n-th call, before it does what was asked or after; and a watch over what a run leaves behind.
+
+Nothing of graphs and runs here.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from graphrt.errors import StoreError
+
+PATIENCE_S = 60.0
+CODES = ("store-full", "store-busy", "store-unavailable")
+COUNTED = ("claim", "release", "commit", "head", "heads", "load", "records", "blobs", "delete", "copy", "prune")
+
+
+class FaultyStore:
+    """Passes everything on to *inner*, and fails where it is told to.
+
+    Args:
+        at: The number of the call that fails, from 1; None fails none.
+        after: Fail after the call was carried out.
+        lasting: Every call after that one fails as well, until `works` is set.
+    """
+
+    durable = True
+    blocking = True
+
+    def __init__(
+        self, inner: Any, *, at: int | None = None, code: str = "store-full", after: bool = False, lasting: bool = False
+    ) -> None:
+        self.inner = inner
+        self.at = at
+        self.code = code
+        self.after = after
+        self.lasting = lasting
+        self.works = False
+        self.calls: list[str] = []
+        self.failed: str = ""
+        self.stored: dict[str, int] = {}
+        """The last entry of each thread, as far as a caller can know: no error came, or the error came afterwards."""
+        self._lock = threading.Lock()
+
+    def _fails(self, name: str) -> bool:
+        with self._lock:
+            self.calls.append(name)
+            count = len(self.calls)
+        if self.at is None or self.works or count < self.at or (count > self.at and not self.lasting):
+            return False
+        self.failed = self.failed or name
+        return True
+
+    def _error(self, name: str) -> StoreError:
+        return StoreError(f"Planted at call {len(self.calls)}, {name}.", code=self.code, fix="Nothing.")
+
+    def _call(self, name: str, arguments: Any, options: Any) -> Any:
+        fails = self._fails(name)
+        if fails and not self.after:
+            raise self._error(name)
+        found = getattr(self.inner, name)(*arguments, **options)
+        if fails and name == "claim":
+            self.inner.release(found)  # nobody knows of it: as if its lease had run out
+        if name == "commit":
+            claim, commit = arguments
+            if commit.records:
+                self.stored[claim.thread] = commit.records[-1].seq
+        if fails:
+            raise self._error(name)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name in COUNTED:
+            return lambda *arguments, **options: self._call(name, arguments, options)
+        if name in {"renew", "close"}:
+            return getattr(self.inner, name)
+        raise AttributeError(name)
+
+    def __enter__(self) -> FaultyStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def worker_threads() -> set[threading.Thread]:
+    """Those that a run may have started. The keeper of leases ends by itself, when nothing was claimed for a while."""
+    mine = ("graphrt-", "asyncio_")
+    return {one for one in threading.enumerate() if one.name.startswith(mine) and one.name != "graphrt-leases"}
+
+
+def nothing_left(before: set[threading.Thread]) -> None:
+    """See that all worker threads that were started since end."""
+    end = time.monotonic() + PATIENCE_S
+    for one in worker_threads() - before:
+        one.join(max(0.0, end - time.monotonic()))
+        assert not one.is_alive(), f"left behind: {one.name}"
+
+
+def within_reason(call: Any) -> Any:
+    """What *call* returns or raises; if it does not end, the stacks of all worker threads."""
+    found: list[Any] = []
+
+    def work() -> None:
+        try:
+            found.append((call(), None))
+        except BaseException as error:  # noqa: BLE001 - raised below
+            found.append((None, error))
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(PATIENCE_S)
+    if not found:
+        stacks = sys._current_frames()
+        told = [f"{one.name}:\n{''.join(traceback.format_stack(stacks[one.ident]))}" for one in threading.enumerate()]
+        raise AssertionError("the call hangs\n" + "\n".join(told))
+    result, error = found[0]
+    if error is not None:
+        raise error
+    return result

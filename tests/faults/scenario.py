@@ -1,0 +1,212 @@
+"""One run with everything in it: fan-out, a join, a retry, interrupts, effects, sends and a nested graph.
+
+The graph, the outside world that its effects change, and the patient caller who brings it to its end whatever fails.
+No faults here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Annotated, Any
+
+import typing_extensions as te
+
+from graphrt import END, START, Context, GraphBuilder, InputError, Runtime, Send
+from graphrt.errors import ConflictError, GraphrtError, StoreError
+from graphrt.events import SuperstepCommitted
+from graphrt.limits import RetryPolicy
+from graphrt.reducers import add, append
+
+THREAD = "t"
+INPUT = {"notes": ["start"], "total": 1}
+ANSWERS = {"inner?": 20, "outer?": 300}
+
+
+class State(te.TypedDict):
+    notes: Annotated[list[str], append]
+    total: Annotated[int, add]
+    asked: te.NotRequired[int]
+    seen: te.NotRequired[int]
+
+
+class World:
+    """What effects change, and which nodes ran. Given to nodes as `ctx.deps`."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+        """Effects by the idempotency key of their task and their name."""
+        self.ran: Counter[str] = Counter()
+        """Executions by task id."""
+
+    def change(self, key: str, value: int) -> int:
+        self.done[key] += 1
+        return value
+
+
+def _paid(name: str, value: int, kind: str) -> Any:
+    """A node with an effect, as an async function or not."""
+
+    def node(state: Any, ctx: Context[World]) -> Any:
+        ctx.deps.ran[ctx.task_id] += 1
+        got = ctx.effect(name, ctx.deps.change, f"{ctx.idempotency_key}/{name}", value, kind=kind)
+        return {"notes": [name], "total": got}
+
+    return node
+
+
+def _noted(name: str, value: int = 0) -> Any:
+    def node(state: Any, ctx: Context[World]) -> Any:
+        ctx.deps.ran[ctx.task_id] += 1
+        return {"notes": [name], "total": value}
+
+    return node
+
+
+def _flaky(state: Any, ctx: Context[World]) -> Any:
+    ctx.deps.ran[ctx.task_id] += 1
+    if ctx.attempt == 1:
+        raise ConnectionError("the first attempt fails")
+    return {"notes": ["flaky"], "total": 1_000}
+
+
+def _inner(state: Any, ctx: Context[World]) -> Any:
+    ctx.deps.ran[ctx.task_id] += 1
+    got = ctx.effect("before", ctx.deps.change, f"{ctx.idempotency_key}/before", 7)
+    return {"notes": ["inner"], "total": got + ctx.interrupt("inner?")}
+
+
+def _ask(state: Any, ctx: Context[World]) -> Any:
+    ctx.deps.ran[ctx.task_id] += 1
+    return {"notes": ["ask"], "asked": ctx.interrupt("outer?", answer_type=int)}
+
+
+def _item(state: Any, ctx: Context[World]) -> Any:
+    ctx.deps.ran[ctx.task_id] += 1
+    return {"notes": [f"item {ctx.arg}"], "total": ctx.arg}
+
+
+def _last(state: Any, ctx: Context[World]) -> Any:
+    ctx.deps.ran[ctx.task_id] += 1
+    return {"notes": ["last"], "seen": state["total"]}
+
+
+def _async(fn: Any) -> Any:
+    async def node(state: Any, ctx: Context[World]) -> Any:
+        await asyncio.sleep(0)
+        return fn(state, ctx)
+
+    return node
+
+
+def graph(kind: str = "sync") -> Any:
+    """The graph; *kind* says which sort its nodes are: sync, async or mixed."""
+    made: Any = {"sync": lambda fn: fn, "async": _async}.get(kind, lambda fn: fn)
+    other: Any = _async if kind != "sync" else made
+    child: GraphBuilder[Any, Any] = GraphBuilder(State, name="child")
+    child.add_node("one", made(_noted("one", 2)))
+    child.add_node("inner", other(_inner))
+    child.add_node("three", made(_noted("three", 3)))
+    child.add_edge(START, "one").add_edge("one", "inner").add_edge("inner", "three").add_edge("three", END)
+
+    g: GraphBuilder[Any, Any] = GraphBuilder(State, name="everything")
+    g.add_node("plan", made(_noted("plan")))
+    g.add_node("pay", other(_paid("pay", 40, "once")))
+    g.add_node("flaky", made(_flaky), retry=RetryPolicy(attempts=3, wait_initial_s=0.0))
+    g.add_node("nested", child.compile())
+    g.add_node("ask", other(_ask))
+    g.add_node("item", made(_item))
+    g.add_node("book", made(_paid("book", 5_000, "idempotent")))
+    g.add_node("last", made(_last))
+    g.add_edge(START, "plan")
+    for name in ("pay", "flaky", "nested"):
+        g.add_edge("plan", name)
+    g.add_join(["pay", "flaky", "nested"], "ask")
+    g.add_conditional_edges("ask", lambda s: [Send("item", n * 10_000) for n in (1, 2, 3)], ["item"])
+    g.add_edge("item", "book").add_edge("book", "last").add_edge("last", END)
+    return g.compile()
+
+
+class Caller:
+    """Drives the thread on, by the sync verbs or their async twins, with new runtimes over one store."""
+
+    def __init__(self, store: Any, world: World, *, face: str = "sync", nodes: str = "sync", **options: Any) -> None:
+        self.world = world
+        self.face = face
+        self.graph = graph(nodes)
+        self.options = {"clock": lambda: 1_700_000_000.0, "seed": 7, "ids": lambda: "run", **options}
+        self.runtime = self.over(store)
+
+    def over(self, store: Any) -> Runtime[Any]:
+        return Runtime(self.graph, store=store, deps=self.world, **self.options)
+
+    def call(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        if self.face == "sync":
+            return getattr(self.runtime, verb)(*arguments, **options)
+        return asyncio.run(getattr(self.runtime, f"a{verb}")(*arguments, **options))
+
+    def go_on(self, status: str | None) -> Any:
+        """The one verb that is right for a thread of this status; None if there is none."""
+        if status in (None, "new"):
+            return self.call("run", INPUT, thread=THREAD)
+        if status == "interrupted":
+            questions = self.call("state", THREAD).interrupts
+            return self.call("resume", THREAD, {q.id: self.answer(q) for q in questions})
+        return self.call("retry", THREAD)
+
+    def answer(self, question: Any) -> Any:
+        """What a person would answer, who can look at the world."""
+        if isinstance(question.payload, str):
+            return ANSWERS[question.payload]
+        key = f"{question.payload['idempotency_key']}/{question.payload['effect']}"
+        return {"result": 40} if self.world.done[key] else "run"
+
+    def status(self) -> str | None:
+        """How the thread stands; None if there is none."""
+        try:
+            return self.call("state", THREAD).status
+        except InputError as error:
+            if error.code != "unknown-thread":
+                raise
+            return None
+
+    def finish(self) -> Any:
+        """Bring the thread to its end, and return its state."""
+        for _ in range(12):
+            status = self.status()
+            if status == "completed":
+                return self.call("state", THREAD)
+            self.go_on(status)
+        raise AssertionError(f"the thread does not end: {self.call('state', THREAD)}")
+
+
+def reference() -> Any:
+    """The state that every run ends in: that of one which nothing disturbed."""
+    from graphrt.stores import MemoryStore
+
+    with MemoryStore() as store:
+        return Caller(store, World()).finish().values
+
+
+def check_end(caller: Caller, expected: Any) -> None:
+    """The thread has come to the reference end, in one line of supersteps, with each effect in the world once."""
+    snapshot = caller.call("state", THREAD)
+    entries = list(caller.runtime.entries(THREAD))
+
+    assert snapshot.status == "completed"
+    assert snapshot.values == expected
+    assert [entry.seq for entry in entries] == list(range(1, snapshot.seq + 1))
+    steps = [entry.event.superstep for entry in entries if isinstance(entry.event, SuperstepCommitted) and not entry.path]
+    assert steps == list(range(1, len(steps) + 1))
+    assert caller.runtime.replay(THREAD).values == expected
+    assert set(caller.world.done.values()) == {1}
+    assert len(caller.world.done) == 3
+
+
+def is_of_the_store(error: BaseException) -> bool:
+    """Whether *error* says that the store failed: itself, or a node that asked it for an effect."""
+    if isinstance(error, ConflictError):
+        return False
+    if isinstance(error, StoreError):
+        return True
+    return isinstance(error, GraphrtError) and isinstance(error.__cause__, StoreError)

@@ -1,0 +1,115 @@
+"""The store fails at any call of a run, before or after it did what was asked: a typed error, nothing left, and it goes on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from graphrt.errors import GraphrtError, InputError
+from graphrt.stores import MemoryStore, SqliteStore
+
+from .faulty import CODES, FaultyStore, nothing_left, within_reason, worker_threads
+from .scenario import THREAD, Caller, World, check_end, is_of_the_store, reference
+
+FULL = os.environ.get("GRAPHRT_FULL") == "1"
+DURABILITIES = ("sync", "async", "exit")
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return reference()
+
+
+def session(caller):
+    """All the calls of a run with its interrupts; the first error ends it."""
+    status = None
+    while status != "completed":
+        status = caller.go_on(status).status
+
+
+def attempt(store, face, nodes, durability):
+    """A session over *store*, and the error that it ended with."""
+    caller = Caller(store, World(), face=face, nodes=nodes, durability=durability)
+    try:
+        within_reason(lambda: session(caller))
+    except GraphrtError as error:
+        return caller, error
+    return caller, None
+
+
+def stands_at(store):
+    """The last entry of the thread, 0 without one."""
+    try:
+        return store.head(THREAD).seq
+    except InputError:
+        return 0
+
+
+def check_failed(store, caller, error):
+    """What holds at once after an error: it is typed, nobody holds the thread, and what is stored is what was said."""
+    assert is_of_the_store(error), repr(error)
+    assert error.fix
+    assert stands_at(store.inner) == store.stored.get(THREAD, 0)
+    if stands_at(store.inner):
+        snapshot = caller.call("state", THREAD)
+        assert snapshot.seq == store.stored[THREAD]
+        caller.runtime.replay(THREAD)
+    assert caller.runtime._active == {}
+
+
+def one_fault(make, expected, *, at, code, after, lasting, face, nodes, durability):
+    before = worker_threads()
+    with make() as inner:
+        store = FaultyStore(inner, at=at, code=code, after=after, lasting=lasting)
+        caller, error = attempt(store, face, nodes, durability)
+        store.works = True
+        nothing_left(before)
+        if not store.failed:
+            assert error is None
+            check_end(caller, expected)
+            return False
+        if error is not None:  # else it came where nothing depended on it any more
+            check_failed(store, caller, error)
+        within_reason(caller.finish)
+        assert not store.head(THREAD).owned
+        check_end(caller, expected)
+        nothing_left(before)
+    return True
+
+
+def every_call(make, expected, *, step=1, **options):
+    """A fault at each call in its turn; the kinds of fault take turns."""
+    for at in range(1, 200, step):
+        if not one_fault(make, expected, at=at, code=CODES[at % len(CODES)], **options):
+            assert at > 10
+            return
+    raise AssertionError("more calls than expected")
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_fault_at_any_call_is_told_and_the_run_goes_on_after_it(face, after, durability, expected):
+    nodes = ("sync", "mixed") if not FULL else ("sync", "async", "mixed")
+    for kind in nodes:
+        every_call(MemoryStore, expected, after=after, lasting=False, face=face, nodes=kind, durability=durability)
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_store_that_fails_for_long_is_told_and_the_run_goes_on_after_it(face, durability, expected):
+    """From some call on everything fails, giving the thread back included."""
+    every_call(MemoryStore, expected, after=False, lasting=True, face=face, nodes="mixed", durability=durability)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+def test_the_same_over_a_file(after, lasting, expected, tmp_path):
+    numbers = iter(range(1_000))
+
+    def make():
+        return SqliteStore(tmp_path / f"{next(numbers)}.db")
+
+    step = 1 if FULL else 4
+    every_call(make, expected, after=after, lasting=lasting, face="async", nodes="mixed", durability="sync", step=step)

@@ -1,0 +1,126 @@
+"""What the tests of the SQLite store share: short ways to write, other processes, and a connection that fails on demand."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrt.errors import StoreError
+from graphrt.stores import _sqlite_files as files
+from graphrt.stores.protocol import Claim, Commit, Record, Store
+from graphrt.stores.sqlite import SqliteStore
+
+AT = 1_700_000_000.0
+
+_PRELUDE = """
+from tests.stores.support import *
+from graphrt.errors import ConflictError
+"""
+
+
+def entry(seq: int, body: bytes | None = None) -> Record:
+    return Record(seq, 1, str(seq).encode() if body is None else body)
+
+
+def claimed(store: Store, thread: str = "t", *, entries: int = 1, lease_s: float = 600) -> Claim:
+    claim = store.claim(thread, create=True, lease_s=lease_s, at=AT)
+    if entries:
+        store.commit(claim, Commit(0, AT, [entry(n) for n in range(1, entries + 1)]))
+    return claim
+
+
+def bodies(store: Store, thread: str = "t") -> list[Any]:
+    return [record.body for record in store.records(thread)]
+
+
+def refused(path: Any) -> StoreError:
+    """The error that opening *path* ends in: it names the path and says what to do."""
+    with pytest.raises(StoreError) as caught:
+        SqliteStore(path)
+    assert caught.value.fix
+    assert str(path) in str(caught.value)
+    return caught.value
+
+
+def pragma(path: Any, name: str) -> Any:
+    db = sqlite3.connect(path)
+    try:
+        return db.execute(f"PRAGMA {name}").fetchone()[0]
+    finally:
+        db.close()
+
+
+def other_process(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """A Python process that runs *code* with `argv`, and answers on its standard output."""
+    source = _PRELUDE + textwrap.dedent(code)
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), *filter(None, sys.path)])
+    return subprocess.Popen(
+        [sys.executable, "-c", source, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        **options,
+    )
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+class Faulty:
+    """A connection that fails at the n-th statement: before it is carried out, or after."""
+
+    def __init__(self, db: sqlite3.Connection, plan: Plan) -> None:
+        self._db = db
+        self._plan = plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, sql: str, *rest: Any) -> Any:
+        return self._plan.run(self._db, sql, rest)
+
+
+class Plan:
+    """Which statement fails, counted over all connections, and how."""
+
+    def __init__(self, code: int, *, at: int | None = None, of: str = "", after: bool = False) -> None:
+        self.code = code
+        self.at = at
+        self.of = of
+        self.after = after
+        self.count = 0
+        self.failed: str = ""
+
+    def run(self, db: sqlite3.Connection, sql: str, rest: tuple[Any, ...]) -> Any:
+        self.count += 1
+        fails = self.count == self.at or (bool(self.of) and sql == self.of and not self.failed)
+        if not fails:
+            return db.execute(sql, *rest)
+        self.failed = sql
+        if self.after:
+            db.execute(sql, *rest)
+        error = sqlite3.OperationalError("planted")
+        error.sqlite_errorcode = self.code
+        error.sqlite_errorname = "PLANTED"
+        raise error
+
+    def install(self, monkeypatch: Any) -> None:
+        """Let every connection that is made from now on follow this plan."""
+        real = files.connect
+        monkeypatch.setattr(files, "connect", lambda path, timeout_s: Faulty(real(path, timeout_s), self))

@@ -1,0 +1,64 @@
+"""The stores that come with graphrt keep every clause, and the suite says so without pytest too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from tests.stores import kinds
+
+from graphrt.testing import conformance
+
+
+@pytest.mark.parametrize("clause", conformance.clauses(durable=False), ids=repr)
+def test_memory_store_keeps(clause, tmp_path):
+    clause(kinds.memory(tmp_path))
+
+
+@pytest.mark.parametrize("kind", kinds.DURABLE)
+@pytest.mark.parametrize("clause", conformance.CLAUSES, ids=repr)
+def test_sqlite_store_keeps(clause, kind, tmp_path):
+    clause(kinds.DURABLE[kind](tmp_path))
+
+
+def test_every_clause_says_its_rule_and_has_a_name_of_its_own():
+    rules = [clause.rule for clause in conformance.CLAUSES]
+
+    assert all(rule.endswith(".") for rule in rules)
+    assert len(set(rules)) == len(rules)
+    assert len({repr(clause) for clause in conformance.CLAUSES}) == len(rules) >= 110
+
+
+def test_check_needs_no_pytest(tmp_path):
+    """The plain runner checks a store in a process that has no pytest, and says that it holds."""
+    code = f"""
+        import sys, tempfile
+        sys.modules["pytest"] = None  # whoever imports it fails
+        from graphrt.testing import conformance
+        from graphrt.stores.sqlite import SqliteStore
+
+        def factory():
+            folder = tempfile.mkdtemp(dir={str(tmp_path)!r})
+            return lambda: SqliteStore(folder + "/runs.db")
+
+        print(conformance.check(factory, conformance.CLAUSES[::9]))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+
+    assert re.fullmatch(r"(\d+) of \1 clauses hold\n", done.stdout)
+
+
+def test_check_reports_what_a_store_raises():
+    def no_store():
+        raise OSError("no such store")
+
+    clause = conformance.CLAUSES[0]
+    broken = iter([kinds.memory(Path()), no_store])
+    report = conformance.check(lambda: next(broken), [clause])
+
+    assert not report.ok
+    assert [(each.clause, type(each.error)) for each in report.failures] == [(clause, OSError)]

@@ -1,0 +1,369 @@
+"""An encrypted store: what its storage shows, which bodies it refuses, and how keys change."""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+import sys
+
+import pytest
+
+from graphrt.errors import ConflictError, InputError, MissingExtraError, StoreError
+from graphrt.stores import _copying
+from graphrt.stores._sealing import Keyring
+from graphrt.stores.encrypted import EncryptedStore
+from graphrt.stores.memory import MemoryStore
+from graphrt.stores.protocol import Commit, Loaded, Record, Saved
+from graphrt.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.needs("cryptography")
+AT = 1_700_000_000.0
+LEASE_S = 600.0
+CANARY = b"canary-4711-in-plain-sight"
+KEYS = {"k1": secrets.token_bytes(32)}
+EVERYTHING = Commit(
+    0,
+    AT,
+    [Record(1, 1, CANARY, b"seal")],
+    stage=[("a", CANARY), ("b", b"")],
+    snapshot=Saved(1, CANARY),
+    blobs={f"sha-{CANARY.decode()}": CANARY * 50},
+    meta=CANARY,
+)
+BLOB = next(iter(EVERYTHING.blobs))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def plain(path):
+    """The storage without the encryption around it."""
+    with SqliteStore(str(path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(plain):
+    with EncryptedStore(plain, KEYS) as opened:
+        yield opened
+
+
+def filled(store, thread="t"):
+    """A claim on a new thread with everything that a thread can have."""
+    claim = store.claim(thread, create=True, lease_s=LEASE_S, at=AT)
+    store.commit(claim, EVERYTHING)
+    return claim
+
+
+def read_all(store, thread="t"):
+    store.load(thread)
+    list(store.records(thread))
+    return store.blobs(thread, [BLOB])
+
+
+def refused(call, code):
+    with pytest.raises(StoreError) as caught:
+        call()
+    assert caught.value.code == code
+    return caught.value
+
+
+class Tampered:
+    """A store whose bodies pass through the hands of somebody else when they are read."""
+
+    durable = True
+    blocking = True
+
+    def __init__(self, store, change):
+        self._store = store
+        self._change = change
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def load(self, thread, *, upto=None):
+        found = self._store.load(thread, upto=upto)
+        return Loaded(
+            found.head,
+            self._change("meta", found.meta),
+            Saved(found.snapshot.seq, self._change("snapshot", found.snapshot.body)),
+            [record._replace(body=self._change("record", record.body)) for record in found.records],
+            [(key, self._change("staged", body)) for key, body in found.staged],
+        )
+
+    def records(self, thread, *, after=0, upto=None):
+        for record in self._store.records(thread, after=after, upto=upto):
+            yield record._replace(body=self._change("record", record.body))
+
+    def blobs(self, thread, names):
+        return {name: self._change("blob", body) for name, body in self._store.blobs(thread, names).items()}
+
+
+# ---------------------------------------------------------------------------------------------------------- the storage
+
+
+def test_no_body_and_no_name_of_a_blob_is_readable_in_the_files(store, path):
+    filled(store)
+    read = store.load("t")
+    blobs = store.blobs("t", [BLOB, "none"])
+    store.close()
+
+    everything = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert (read.meta, read.snapshot, read.staged) == (CANARY, Saved(1, CANARY), [("a", CANARY), ("b", b"")])
+    assert blobs == {BLOB: CANARY * 50}
+    assert CANARY not in everything
+    assert b"sha-" not in everything
+    assert b"seal" in everything
+
+
+def test_equal_bodies_do_not_look_equal(plain, store):
+    for thread in ("t", "u"):
+        store.release(filled(store, thread))
+
+    bodies = [body for thread in ("t", "u") for _, body in plain.load(thread).staged]
+    assert len(set(bodies)) == len(bodies)
+    assert store._keys.name("t", BLOB) != store._keys.name("u", BLOB)
+    assert store._keys.name("t", BLOB) != Keyring({"k1": secrets.token_bytes(32)}, current=None, naming=None).name(
+        "t", BLOB
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+def test_every_bit_of_a_body_counts():
+    keys = Keyring(KEYS, current=None, naming=None)
+    sealed = keys.seal(b"abc", "t", "record", (1, 1))
+
+    for bit in range(8 * len(sealed)):
+        flipped = bytearray(sealed)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(StoreError) as caught:
+            keys.open(bytes(flipped), "t", "record", (1, 1))
+        place = "magic" if bit < 32 else "key" if bit < 56 else "rest"
+        expected = {"magic": {"downgrade-refused"}, "key": {"missing-key", "store-damaged"}, "rest": {"store-damaged"}}
+        assert caught.value.code in expected[place]
+    assert keys.open(sealed, "t", "record", (1, 1)) == b"abc"
+
+
+def test_a_body_that_was_cut_is_damaged():
+    keys = Keyring(KEYS, current=None, naming=None)
+    sealed = keys.seal(b"abc", "t", "meta", "")
+
+    for end in range(4, len(sealed)):
+        refused(lambda end=end: keys.open(sealed[:end], "t", "meta", ""), "store-damaged")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("u", "record", (1, 1)),
+        ("t", "snapshot", (1, 1)),
+        ("t", "record", (2, 1)),
+        ("t", "record", (1, 2)),
+        ("t", "", ""),
+    ],
+)
+def test_a_body_that_was_moved_is_refused(place):
+    keys = Keyring(KEYS, current=None, naming=None)
+    sealed = keys.seal(b"abc", "t", "record", (1, 1))
+
+    refused(lambda: keys.open(sealed, *place), "store-damaged")
+
+
+def test_two_bodies_that_were_swapped_are_refused(plain, store):
+    claim = filled(store)
+    store.commit(claim, Commit(1, AT, [Record(2, 1, b"other")]))
+    first, second = (record.body for record in plain.records("t"))
+    swapped = EncryptedStore(Tampered(plain, lambda kind, body: {first: second, second: first}.get(body, body)), KEYS)
+
+    refused(lambda: list(swapped.records("t")), "store-damaged")
+    moved = {BLOB: plain.blobs("t", [store._keys.name("t", BLOB)])[store._keys.name("t", BLOB)]}
+    store.commit(claim, Commit(2, AT, blobs={"other": b"other"}))
+    misplaced = EncryptedStore(Tampered(plain, lambda kind, body: moved[BLOB] if kind == "blob" else body), KEYS)
+    refused(lambda: misplaced.blobs("t", ["other"]), "store-damaged")
+
+
+@pytest.mark.parametrize("kind", ["record", "snapshot", "meta", "staged", "blob"])
+@pytest.mark.parametrize("body", [b"", b"plain", CANARY])
+def test_a_plain_body_is_refused_wherever_it_stands(plain, store, kind, body):
+    filled(store)
+    downgraded = EncryptedStore(Tampered(plain, lambda found, old: body if found == kind else old), KEYS)
+
+    error = refused(lambda: read_all(downgraded), "downgrade-refused")
+    assert "thread 't'" in error.where
+
+
+def test_a_store_of_plain_threads_is_refused(plain, store):
+    claim = plain.claim("t", create=True, lease_s=LEASE_S, at=AT)
+    plain.commit(claim, EVERYTHING)
+
+    refused(lambda: store.load("t"), "downgrade-refused")
+
+
+# ---------------------------------------------------------------------------------------------------------------- keys
+
+
+def test_keys_can_be_rotated(plain):
+    old, new = KEYS, {"k2": secrets.token_bytes(32)}
+    first = EncryptedStore(plain, old)
+    claim = filled(first)
+    both = EncryptedStore(plain, {**new, **old}, name_key="k1")
+    both.commit(claim, Commit(1, AT, [Record(2, 1, b"new")], blobs={"n": b"new", BLOB: b"stays"}))
+
+    assert [record.body for record in both.records("t")] == [CANARY, b"new"]
+    assert both.blobs("t", [BLOB, "n"]) == {BLOB: CANARY * 50, "n": b"new"}
+    refused(lambda: list(first.records("t")), "missing-key")
+    refused(lambda: first.blobs("t", ["n"]), "missing-key")
+    refused(lambda: EncryptedStore(plain, new).load("t"), "missing-key")
+
+
+def test_another_name_key_is_missed_before_blobs_are(plain):
+    """With another name key no blob would be found; whoever reads anything of the thread hears of it."""
+    filled(EncryptedStore(plain, KEYS))
+    other = EncryptedStore(plain, {**KEYS, "k0": secrets.token_bytes(32)}, current="k1")
+
+    error = refused(lambda: other.load("t"), "missing-key")
+    assert "name_key" in error.what
+
+
+def test_the_wrong_bytes_under_the_right_id_are_damage(plain):
+    filled(EncryptedStore(plain, KEYS))
+
+    refused(lambda: EncryptedStore(plain, {"k1": secrets.token_bytes(32)}).load("t"), "store-damaged")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"k": b"short"},
+        {"k": b"\0" * 32},
+        {"k": b"abcd" * 8},
+        {"k": secrets.token_bytes(33)},
+        {"k": secrets.token_hex(16)},
+        {"k": bytearray(secrets.token_bytes(32))},
+        {"": secrets.token_bytes(32)},
+        {"k k": secrets.token_bytes(32)},
+        {"k" * 65: secrets.token_bytes(32)},
+        {1: secrets.token_bytes(32)},
+        {"good": secrets.token_bytes(32), "k": b"\xff" * 32},
+    ],
+)
+def test_a_key_that_will_not_do_is_refused_and_not_shown(plain, keys):
+    with pytest.raises(InputError) as caught:
+        EncryptedStore(plain, keys)
+
+    assert caught.value.code == "bad-key"
+    told = f"{caught.value} {vars(caught.value)}"
+    assert not any(repr(secret) in told or str(secret) in told for secret in keys.values())
+
+
+@pytest.mark.parametrize("wrong", [{"current": "k9"}, {"name_key": "k9"}])
+def test_a_key_that_was_not_given_cannot_be_chosen(plain, wrong):
+    with pytest.raises(InputError):
+        EncryptedStore(plain, KEYS, **wrong)
+
+
+def test_keys_are_in_no_text_and_no_pickle(store):
+    told = repr(store) + repr(store._keys) + str(vars(store))
+
+    assert "k1" in told
+    assert repr(KEYS["k1"])[2:-1] not in told
+    assert KEYS["k1"].hex() not in told
+    for thing in (store, store._keys):
+        with pytest.raises(TypeError):
+            pickle.dumps(thing)
+
+
+def test_what_keeps_no_bytes_is_not_wrapped():
+    with pytest.raises(InputError):
+        EncryptedStore(MemoryStore(), KEYS)
+
+
+def test_a_missing_package_is_said(plain, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+
+    with pytest.raises(MissingExtraError) as caught:
+        EncryptedStore(plain, KEYS)
+    assert "graphrt[crypto]" in caught.value.fix
+
+
+# -------------------------------------------------------------------------------------------------- copies and pruning
+
+
+def test_a_copy_is_sealed_anew_and_whole(plain, store):
+    claim = filled(store)
+    for seq in range(2, 30):
+        saved = Saved(seq, b"s%d" % seq) if seq in {10, 20} else None
+        store.commit(claim, Commit(seq - 1, AT, [Record(seq, 1, b"%d" % seq)], snapshot=saved, blobs={f"b{seq}": b"x"}))
+    store.prune(claim, 10, keep_blobs=[BLOB, *(f"b{seq}" for seq in range(5, 30))])
+    names = [BLOB, *(f"b{seq}" for seq in range(1, 30))]
+
+    store.copy("t", "u", at=AT)
+    mine, copied = store.load("t"), store.load("u")
+
+    assert copied[1:] == mine[1:]
+    assert (copied.head.seq, copied.head.first, copied.head.owned) == (29, 11, False)
+    assert [store.load("u", upto=upto).snapshot for upto in (10, 15, 25)] == [
+        store.load("t", upto=upto).snapshot for upto in (10, 15, 25)
+    ]
+    assert list(store.records("u")) == list(store.records("t"))
+    assert store.blobs("u", names) == store.blobs("t", names)
+    assert set(store.blobs("u", names)) == {BLOB, *(f"b{seq}" for seq in range(5, 30))}
+    assert {record.body for record in plain.records("u")}.isdisjoint(record.body for record in plain.records("t"))
+
+
+def test_a_copy_of_a_copy_and_of_a_thread_after_a_new_claim_has_all_blobs(store):
+    store.release(filled(store))
+    claim = store.claim("t", create=False, lease_s=LEASE_S, at=AT)
+    for seq in range(2, 90):
+        store.commit(claim, Commit(seq - 1, AT, [Record(seq, 1, b"")], blobs={f"b{seq}": b"x"}))
+    store.copy("t", "u", at=AT)
+    store.copy("u", "v", at=AT)
+
+    assert len(store.blobs("v", [BLOB, *(f"b{seq}" for seq in range(2, 90))])) == 89
+
+
+def test_a_name_is_listed_again_after_a_commit_that_failed(store):
+    """What a refused commit would have listed is listed by the next one."""
+    claim = filled(store)
+    with pytest.raises(ConflictError):
+        store.commit(claim, Commit(7, AT, blobs={"late": b"x"}))
+    store.commit(claim, Commit(1, AT, blobs={"late": b"x"}))
+    store.copy("t", "u", at=AT)
+
+    assert store.blobs("u", ["late"]) == {"late": b"x"}
+
+
+def test_a_copy_that_fails_leaves_nothing(store, monkeypatch):
+    filled(store)
+
+    def fail(*_):
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(_copying, "_some", fail)
+    with pytest.raises(RuntimeError):
+        store.copy("t", "u", at=AT)
+
+    assert [head.thread for head in store.heads()] == ["t"]
+
+
+def test_a_copy_whose_original_is_pruned_meanwhile_is_refused(store, monkeypatch):
+    claim = filled(store)
+    store.commit(claim, Commit(1, AT, [Record(2, 1, b"b")], snapshot=Saved(2, b"s")))
+    snapshots = _copying._snapshots
+
+    def prune_first(given, found):
+        there = snapshots(given, found)
+        store.prune(claim, 2)
+        return there
+
+    monkeypatch.setattr(_copying, "_snapshots", prune_first)
+    with pytest.raises(ConflictError):
+        store.copy("t", "u", at=AT)
+
+    assert [head.thread for head in store.heads()] == ["t"]

@@ -1,0 +1,63 @@
+"""What only the memory store does: it keeps objects as they are, and is shared within its process."""
+
+from __future__ import annotations
+
+import pytest
+from tests.stores.support import AT, claimed
+
+from graphrt.errors import ConflictError, StoreError
+from graphrt.stores.memory import MemoryStore
+from graphrt.stores.protocol import Commit, Record
+
+
+def test_payloads_are_kept_by_reference():
+    thing, store = object(), MemoryStore()
+    store.commit(claimed(store, entries=0), Commit(0, AT, [Record(1, 1, thing)], meta=thing))
+
+    assert next(store.records("t")).body is thing
+    assert store.load("t").meta is thing
+
+
+def test_claim_needs_no_lease_to_hold():
+    """An owner in the same process cannot die alone."""
+    store = MemoryStore()
+    claimed(store, lease_s=0.0)
+
+    assert store.head("t").owned
+    with pytest.raises(ConflictError):
+        claimed(store)
+
+
+def test_commit_does_not_keep_the_callers_containers():
+    store = MemoryStore()
+    claim = claimed(store, entries=0)
+    records, stage, blobs = [Record(1, 1, b"1")], [("k", b"v")], {"b": b"B"}
+    store.commit(claim, Commit(0, AT, records, stage=stage, blobs=blobs))
+    records.clear()
+    stage.clear()
+    blobs.clear()
+
+    assert [record.body for record in store.records("t")] == [b"1"]
+    assert store.load("t").staged == (("k", b"v"),)
+    assert store.blobs("t", ["b"]) == {"b": b"B"}
+
+
+def test_what_was_loaded_does_not_follow_later_commits():
+    store = MemoryStore()
+    claim = claimed(store)
+    loaded = store.load("t")
+    store.commit(claim, Commit(1, AT, [Record(2, 1, b"2")], stage=[("k", b"v")]))
+
+    assert [record.body for record in loaded.records] == [b"1"]
+    assert loaded.staged == ()
+
+
+def test_close_forgets_everything():
+    store = MemoryStore()
+    claimed(store)
+    store.close()
+
+    with pytest.raises(StoreError) as caught:
+        store.head("t")
+    assert caught.value.code == "store-closed"
+    assert repr(store) == "<MemoryStore of 0 threads, closed>"

@@ -1,0 +1,229 @@
+"""A PostgreSQL store whose connection or server dies: what became of the commit, and what is kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from graphrt.errors import StoreError
+from graphrt.stores import _postgres_commit
+from graphrt.stores.postgres import PostgresStore
+from graphrt.stores.protocol import Commit, Saved
+
+from . import postgres_server, postgres_support
+from .postgres_support import AT, LONG_S, PATIENT_S, entry, eventually, seqs, started
+
+pytestmark = pytest.mark.needs("psycopg")
+
+
+@pytest.fixture
+def url(request):
+    yield from postgres_support.fresh(request.config)
+
+
+@pytest.fixture
+def store(url):
+    with PostgresStore(url) as opened:
+        yield opened
+
+
+def backend_of_ours(url):
+    found = postgres_server.run(url, "SELECT pid FROM pg_stat_activity WHERE application_name = 'graphrt' LIMIT 1")
+    if not found:
+        raise LookupError("no connection just now")
+    return found[0][0]
+
+
+class Cut:
+    """Cuts the connection of the next commit: before its statement is sent, or after it was carried out."""
+
+    def __init__(self, monkeypatch, *, landed, times=1):
+        self.left = times
+        self.late = []
+        take = _postgres_commit.Writing._take
+
+        def cut(writing, connection, parts):
+            import psycopg
+
+            if not self.left:
+                return take(writing, connection, parts)
+            self.left -= 1
+            if landed:
+                take(writing, connection, parts)
+            else:
+                self.late.append((writing, parts, writing.claim.fence))
+            connection.close()
+            raise psycopg.OperationalError("the connection was cut")
+
+        self.take = take
+        monkeypatch.setattr(_postgres_commit.Writing, "_take", cut)
+
+
+COMMITS = [
+    Commit(1, AT, [entry(2)]),
+    Commit(1, AT, [entry(2), entry(3)], stage=[("a", b"1")], snapshot=Saved(3, b"s"), blobs={"b": b"2"}, meta=b"m"),
+    Commit(1, AT, stage=[("a", b"1")]),
+    Commit(1, AT, status="failed"),
+    Commit(1, AT, [entry(2)], release=True),
+]
+
+
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("commit", COMMITS)
+def test_a_commit_whose_connection_is_cut_is_there_once(url, store, monkeypatch, commit, landed):
+    claim = started(store)
+    Cut(monkeypatch, landed=landed)
+
+    store.commit(claim, commit)
+
+    assert seqs(store) == [1, *(record.seq for record in commit.records)]
+    assert store.load("t").staged == list(commit.stage)
+    assert store.head("t").status == (commit.status or "new")
+    if not commit.release:
+        store.commit(claim, Commit(seqs(store)[-1], AT, [entry(seqs(store)[-1] + 1)]))
+
+
+def test_a_statement_that_arrives_after_its_commit_was_given_up_changes_nothing(store, monkeypatch):
+    """What was still on its way when the connection was lost is shut out, and cannot undo what came after."""
+    claim = started(store)
+    cut = Cut(monkeypatch, landed=False)
+    store.commit(claim, Commit(1, AT, stage=[("a", b"old")]))
+    store.commit(claim, Commit(1, AT, stage=[("a", b"new")]))
+    [(writing, parts, fence)] = cut.late
+
+    writing.claim.fence, now = fence, writing.claim.fence
+    with store._link.lend() as connection:
+        arrived = cut.take(writing, connection, parts)
+    writing.claim.fence = now
+
+    assert not arrived
+    assert store.load("t").staged == [("a", b"new")]
+
+
+def test_a_commit_that_is_cut_again_and_again_is_unknown_and_can_be_repeated(store, monkeypatch):
+    claim = started(store)
+    Cut(monkeypatch, landed=False, times=5)
+
+    with pytest.raises(StoreError) as caught:
+        store.commit(claim, COMMITS[0])
+    store.commit(claim, COMMITS[0])
+
+    assert caught.value.code == "store-unavailable"
+    assert "whether this commit follows it is not known" in caught.value.known
+    assert seqs(store) == [1, 2]
+
+
+def test_a_claim_whose_connection_is_cut_is_taken_once(store, monkeypatch):
+    import psycopg
+
+    from graphrt.stores import _postgres_claims
+
+    run = _postgres_claims.Taking.run
+    cuts = [1]
+
+    def cut(taking, connection):
+        claim = run(taking, connection)
+        if cuts:
+            cuts.pop()
+            connection.close()
+            raise psycopg.OperationalError("the connection was cut")
+        return claim
+
+    monkeypatch.setattr(_postgres_claims.Taking, "run", cut)
+    claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
+
+    assert claim.epoch == 1
+    store.commit(claim, COMMITS[0]._replace(expected=0, records=[entry(1)]))
+
+
+def test_idle_connections_that_died_are_not_used(url, store):
+    claim = started(store)
+    for seq in range(2, 5):
+        postgres_server.run(
+            url, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'graphrt'"
+        )
+        store.commit(claim, Commit(seq - 1, AT, [entry(seq)]))
+
+    assert seqs(store) == [1, 2, 3, 4]
+
+
+def test_a_pool_full_of_dead_connections_costs_no_call(url, store):
+    """More of them than a call has tries."""
+    claim = started(store)
+    with ExitStack() as lent:
+        for _ in range(8):
+            lent.enter_context(store._link.lend())
+    postgres_server.run(
+        url, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'graphrt'"
+    )
+
+    assert seqs(store) == [1]
+    store.commit(claim, COMMITS[0])
+
+
+# ------------------------------------------------------------------------------------------------------- the server
+
+
+def test_a_server_that_is_down_is_unavailable_and_the_next_call_after_works(request, url):
+    server = postgres_server.server(request.config)
+    with PostgresStore(postgres_server.with_options(url, connect_timeout_s="0.5")) as store:
+        claim = started(store)
+        server.stop()
+        try:
+            with pytest.raises(StoreError) as caught:
+                store.commit(claim, COMMITS[0])
+            with pytest.raises(StoreError):
+                store.load("t")
+        finally:
+            server.start()
+        store.commit(claim, COMMITS[0])
+
+        assert caught.value.code == "store-unavailable"
+        assert "Nothing of this commit" in caught.value.known
+        assert seqs(store) == [1, 2]
+        assert store.head("t").owned
+
+
+def test_what_was_confirmed_survives_crashes_of_the_server_in_the_middle_of_commits(request, url):
+    server = postgres_server.server(request.config)
+    with PostgresStore(postgres_server.with_options(url, connect_timeout_s="20")) as store:
+        claim = started(store)
+        confirmed = [1]
+        errors = []
+        stop = threading.Event()
+
+        def work():
+            try:
+                while not stop.is_set():
+                    seq = confirmed[-1] + 1
+                    store.commit(claim, Commit(seq - 1, AT, [entry(seq, str(seq).encode())]))
+                    confirmed.append(seq)
+            except BaseException as error:  # noqa: BLE001 - told below
+                errors.append(error)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        for crash in range(3):
+            grown = len(confirmed) + 20
+            end = time.monotonic() + PATIENT_S
+            while len(confirmed) < grown and time.monotonic() < end and not errors:
+                stop.wait(0.01)
+            if crash == 1:
+                server.kill(eventually(lambda: backend_of_ours(url), LookupError))
+            else:
+                server.restart()
+        grown = len(confirmed) + 20
+        end = time.monotonic() + PATIENT_S
+        while len(confirmed) < grown and time.monotonic() < end and not errors:
+            stop.wait(0.01)
+        stop.set()
+        worker.join()
+
+        assert errors == []
+        assert len(confirmed) >= 80
+        assert [(record.seq, record.body) for record in store.records("t", after=1)] == [
+            (seq, str(seq).encode()) for seq in confirmed[1:]
+        ]

@@ -1,0 +1,139 @@
+"""Ends of transactions that nobody heard of, and the corners where a thread has no entry yet."""
+
+from __future__ import annotations
+
+import pytest
+from tests.stores.support import AT, Plan, bodies, claimed, entry
+
+from graphrt.errors import InputError, StoreError
+from graphrt.stores.memory import MemoryStore
+from graphrt.stores.protocol import Commit
+from graphrt.stores.sqlite import SqliteStore
+
+EIO = 10 | (3 << 8)
+
+
+class Taken(Plan):
+    """Carries out a COMMIT, lets another store take the thread over, and then fails."""
+
+    def __init__(self, path, *, lands):
+        super().__init__(EIO)
+        self.path = path
+        self.lands = lands
+
+    def run(self, db, sql, rest):
+        if sql != "COMMIT" or self.of != "COMMIT":
+            return super().run(db, sql, rest)
+        self.of, self.after = "", False
+        db.execute("COMMIT" if self.lands else "ROLLBACK")
+        db.execute("UPDATE thread SET lease = 0")  # as if this process had been stopped for a long time
+        with SqliteStore(self.path) as other:
+            claim = claimed(other, entries=0)
+            seq = claim.head.seq
+            other.commit(claim, Commit(seq, AT, [entry(seq + 1, b"of the other")]))
+        self.at = self.count + 1
+        return super().run(db, sql, rest)
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_commit_is_told_from_another_ones_that_came_since(lands, tmp_path, monkeypatch):
+    """The thread was released with the commit and taken by somebody else before its outcome was asked for."""
+    path = tmp_path / "runs.db"
+    plan = Taken(path, lands=lands)
+    plan.install(monkeypatch)
+    with SqliteStore(path) as store:
+        claim = claimed(store)
+        plan.of = "COMMIT"
+        commit = Commit(1, AT, [entry(2, b"mine")], release=True)
+        if lands:
+            store.commit(claim, commit)
+        else:
+            with pytest.raises(StoreError, match="at entry 1; nothing of this commit"):
+                store.commit(claim, commit)
+
+        assert bodies(store) == [b"1", *([b"mine"] if lands else []), b"of the other"]
+
+
+def test_rollback_that_fails_takes_the_connection_along(tmp_path, monkeypatch):
+    """Without its connection a transaction is gone, whatever SQLite thinks of the ROLLBACK."""
+    plan = Plan(EIO)
+    plan.install(monkeypatch)
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claim = claimed(store)
+        real = plan.run
+
+        def fails(db, sql, rest):
+            if sql.startswith("INSERT INTO record") or sql == "ROLLBACK":
+                plan.at = plan.count + 1
+            return real(db, sql, rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(plan, "run", fails)
+            with pytest.raises(StoreError) as caught:
+                store.commit(claim, Commit(1, AT, [entry(2)]))
+        assert caught.value.code == "store-unavailable"
+        assert bodies(store) == [b"1"]
+        store.commit(claim, Commit(1, AT, [entry(2)]))
+        assert bodies(store) == [b"1", b"2"]
+
+
+def test_commit_that_released_an_empty_thread_and_landed_returns(tmp_path, monkeypatch):
+    plan = Plan(EIO, after=True)
+    plan.install(monkeypatch)
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claim = claimed(store, entries=0)
+        plan.of = "COMMIT"
+        store.commit(claim, Commit(0, AT, stage=[("k", b"v")], release=True))
+
+        assert plan.failed
+        assert store.heads() == []
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_thread_without_entries_is_not_copied(kind, tmp_path):
+    """It is not there for anybody but its owner."""
+    with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "runs.db") as store:
+        claimed(store, entries=0)
+        with pytest.raises(InputError) as caught:
+            store.copy("t", "u", at=AT)
+
+        assert caught.value.code == "unknown-thread"
+        assert store.heads() == []
+
+
+def test_copy_takes_the_id_of_a_thread_whose_owner_was_lost_before_its_first_entry(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claimed(store)
+        lost = claimed(store, "u", entries=0, lease_s=0.0)
+        store.copy("t", "u", at=AT)
+
+        assert bodies(store, "u") == [b"1"]
+        with pytest.raises(StoreError, match="void"):
+            store.commit(lost, Commit(1, AT, [entry(2)]))
+
+
+def test_entry_beyond_the_last_number_is_refused(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claim = claimed(store, entries=0)
+        with pytest.raises(InputError, match="beyond the last"):
+            store.commit(claim, Commit(0, AT, [entry(1)._replace(seq=2**36, count=2**36)]))
+
+        assert store.head("t").seq == 0
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udfff"])
+def test_text_that_cannot_be_stored_is_refused_whole(name, tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claim = claimed(store)
+        for commit in (
+            Commit(1, AT, [entry(2)], stage=[(name, b"v")]),
+            Commit(1, AT, [entry(2)], blobs={name: b"v"}),
+            Commit(1, AT, [entry(2)], graph=name),
+        ):
+            with pytest.raises(InputError) as caught:
+                store.commit(claim, commit)
+            assert caught.value.code == "bad-commit"
+
+        assert bodies(store) == [b"1"]
+        assert store.heads(graph=name) == []
+        assert store.blobs("t", [name]) == {}

@@ -1,0 +1,305 @@
+"""Who holds a thread when its owner dies, stops, forks or restarts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.stores.support import AT, bodies, claimed, end, entry, line, other_process
+
+from graphrt.errors import ConflictError
+from graphrt.stores import _owners
+from graphrt.stores._owners import Holder, now_s, process_lives, this_owner
+from graphrt.stores.protocol import Commit
+from graphrt.stores.sqlite import SqliteStore
+
+HOLD = """
+    import sys
+    store = SqliteStore(sys.argv[1])
+    claim = claimed(store, lease_s=float(sys.argv[2]))
+    print("claimed", flush=True)
+    sys.stdin.readline()
+    try:
+        store.commit(claim, Commit(1, AT, [entry(2, b"late")]))
+        print("stored", flush=True)
+    except Exception as error:
+        print(type(error).__name__, error.code, flush=True)
+    sys.stdin.readline()
+"""
+
+linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.db"
+
+
+def test_other_process_holds_the_thread_and_is_named(path):
+    process = other_process(HOLD, path, 600)
+    assert line(process) == "claimed"
+    try:
+        with SqliteStore(path) as store:
+            began = time.monotonic()
+            with pytest.raises(ConflictError) as caught:
+                claimed(store)
+
+            assert time.monotonic() - began < 1
+            assert f"process {process.pid} on host" in str(caught.value)
+            assert "since 2023-11-14 22:13:20 UTC" in str(caught.value)
+            assert " s left" in caught.value.known
+            assert caught.value.fix
+    finally:
+        end(process)
+
+
+@pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
+@linux
+def test_killed_owner_frees_its_thread_at_once(path, reaped):
+    """Also while nobody has asked for the dead process's exit status yet."""
+    process = other_process(HOLD, path, 600)
+    assert line(process) == "claimed"
+    process.kill()
+    if reaped:
+        process.wait()
+    else:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        with SqliteStore(path) as store:
+            assert not store.head("t").owned
+            claim = store.claim("t", create=False, lease_s=60, at=AT)
+            store.commit(claim, Commit(1, AT, [entry(2)]))
+            assert bodies(store) == [b"1", b"2"]
+    finally:
+        end(process)
+
+
+@linux
+def test_stopped_owner_keeps_its_thread_until_the_lease_runs_out_and_then_cannot_commit(path):
+    process = other_process(HOLD, path, 1.5)
+    assert line(process) == "claimed"
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        with SqliteStore(path) as store:
+            with pytest.raises(ConflictError):
+                claimed(store, entries=0)
+            # The stopped process cannot be told to hurry: its lease has to pass.
+            deadline = time.monotonic() + 30
+            while store.head("t").owned and time.monotonic() < deadline:
+                time.sleep(0.05)
+            claim = claimed(store, entries=0)
+
+            os.kill(process.pid, signal.SIGCONT)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert line(process) == "ConflictError lost-lease"
+            store.commit(claim, Commit(1, AT, [entry(2, b"new")]))
+            assert bodies(store) == [b"1", b"new"]
+    finally:
+        end(process)
+
+
+@linux
+def test_pid_that_was_given_again_is_another_process():
+    """A process that has the number of a dead owner does not hold its threads."""
+    me = this_owner()
+
+    assert process_lives(me.pid, me.start)
+    assert not process_lives(me.pid, str(int(me.start) - 1))
+    assert not process_lives(2**22 + 1, me.start)
+
+
+def holder(lease_s=60.0, **changed):
+    return Holder(this_owner()._replace(**changed), lease_s, AT)
+
+
+def lives(one, left_s):
+    return one.lives(now_s() + left_s, me=this_owner())
+
+
+def test_living_owner_holds_until_its_lease_runs_out():
+    assert lives(holder(), 30)
+    assert not lives(holder(), -0.001)
+
+
+@linux
+def test_dead_owner_holds_nothing():
+    assert not lives(holder(pid=2**22 + 1), 30)
+    assert not lives(holder(start="1"), 30)
+
+
+@linux
+def test_owner_in_another_container_holds_for_its_lease_only():
+    """Its process cannot be seen from here, whatever its number."""
+    for other in (holder(space="pid:[1]", pid=2**22 + 1), holder(host="elsewhere", pid=2**22 + 1)):
+        assert lives(other, 30)
+        assert not lives(other, -1)
+
+
+@linux
+def test_owner_of_before_a_restart_holds_nothing():
+    assert not lives(holder(boot="another"), 30)
+
+
+def test_owner_on_another_machine_holds_for_its_lease_by_the_wall_clock():
+    """Its boot clock says nothing here; the offset that it wrote down does."""
+    far = holder(boot="another", host="elsewhere", offset_s=time.time())
+
+    assert far.lives(60.0, me=this_owner())
+    assert not far.lives(-1.0, me=this_owner())
+
+
+def test_lease_that_is_longer_than_leases_was_given_before_a_restart():
+    """Where there is no boot id, a clock that began anew shows it."""
+    assert lives(holder(lease_s=60), 60)
+    assert not lives(holder(lease_s=60), 86_400)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", "[1, 2]", '["a", "b", "c", "x", "d", "e", 1, 2, 3]'])
+def test_owner_that_cannot_be_read_holds_nothing(text, path):
+    assert Holder.load(text) is None
+
+    with SqliteStore(path) as store:
+        claimed(store)
+        store._file.connection().execute("UPDATE thread SET owner = ?", (text,))
+        assert not store.head("t").owned
+
+
+def test_holder_survives_being_written_down():
+    one = holder()
+
+    assert Holder.load(one.dump()) == one
+
+
+def test_owner_where_there_is_no_proc(monkeypatch):
+    """Elsewhere the process is asked for by a signal that does nothing."""
+    real = _owners.Path.exists
+    monkeypatch.setattr(_owners.Path, "exists", lambda self: str(self) != "/proc/self/stat" and real(self))
+
+    assert process_lives(os.getpid(), "")
+    assert not process_lives(2**22 + 1, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_child_of_a_fork_uses_the_store_with_claims_of_its_own(path):
+    """The child works on a connection of its own; the parent's claims are not the child's, and stay good."""
+    process = other_process(
+        """
+        import os, sys, traceback
+        store = SqliteStore(sys.argv[1])
+        claim = claimed(store)
+        child = os.fork()
+        if not child:
+            try:
+                assert store._file._db is None
+                assert bodies(store)[0] == b"1"
+                for refused in (lambda: claimed(store), lambda: store.commit(claim, Commit(1, AT, [entry(2)]))):
+                    try:
+                        refused()
+                    except ConflictError:
+                        continue
+                    raise AssertionError("not refused")
+                mine = claimed(store, "of the child".replace(" ", "-"))
+                store.commit(mine, Commit(1, AT, [entry(2)]))
+                store.close()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        for seq in range(1, 20):
+            store.commit(claim, Commit(seq, AT, [entry(seq + 1)]))
+        _, status = os.waitpid(child, 0)
+        assert store.head("t").owned
+        store.commit(claim, Commit(20, AT, [entry(21)]))
+        print(status, len(bodies(store)), bodies(store, "of-the-child"), flush=True)
+        """,
+        path,
+    )
+    out, _ = process.communicate(timeout=60)
+
+    assert out.strip() == "0 21 [b'1', b'2']"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_fork_waits_for_a_commit_of_another_worker_thread(path):
+    """No transaction is open when the process forks, so the child never inherits half of one."""
+    process = other_process(
+        """
+        import os, sys, threading
+        store = SqliteStore(sys.argv[1])
+        claim = claimed(store)
+        stop = threading.Event()
+
+        def work():
+            for seq in range(1, 200):
+                store.commit(claim, Commit(seq, AT, [entry(seq + 1)]))
+                if stop.is_set():
+                    return
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        failed = 0
+        for n in range(5):
+            child = os.fork()
+            if not child:
+                try:
+                    claimed(store, f"child{n}", entries=3)
+                    store.close()
+                    os._exit(0)
+                except BaseException:
+                    os._exit(1)
+            failed += os.waitpid(child, 0)[1]
+        stop.set()
+        worker.join()
+        total = len(bodies(store))
+        print(failed, total == store.head("t").seq, [len(bodies(store, f"child{n}")) for n in range(5)], flush=True)
+        """,
+        path,
+    )
+    out, _ = process.communicate(timeout=60)
+
+    assert out.strip() == "0 True [3, 3, 3, 3, 3]"
+
+
+def test_many_processes_commit_without_losing_or_mixing(path):
+    """Four processes at once, each with its own thread, on one file."""
+    SqliteStore(path).close()
+    code = """
+        import sys
+        store = SqliteStore(sys.argv[1])
+        claim = claimed(store, sys.argv[2], entries=0)
+        for seq in range(40):
+            store.commit(claim, Commit(seq, AT, [entry(seq + 1, f"{sys.argv[2]}/{seq}".encode())]))
+        store.close()
+    """
+    processes = [other_process(code, path, f"t{n}") for n in range(4)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0, 0]
+    for process in processes:
+        process.communicate()
+
+    with SqliteStore(path) as store:
+        for n in range(4):
+            assert bodies(store, f"t{n}") == [f"t{n}/{seq}".encode() for seq in range(40)]
+
+
+def test_one_of_many_processes_gets_the_claim(path):
+    """Several processes that open a new file and claim one thread at the same time: one gets it."""
+    code = """
+        import sys
+        store = SqliteStore(sys.argv[1])
+        try:
+            claimed(store)
+            print("won", flush=True)
+        except ConflictError:
+            print("conflict", flush=True)
+        sys.stdin.readline()
+    """
+    processes = [other_process(code, path) for _ in range(4)]
+    said = sorted(line(process) for process in processes)
+    for process in processes:
+        process.communicate("\n")
+
+    assert said == ["conflict", "conflict", "conflict", "won"]
