@@ -17,6 +17,10 @@ PRINTS = {
     "quickstart": "Light scatters in air. Blue scatters most.  [3 supersteps, 2 calls]\n",
     "approval": "asked: Version 1 about graphs\nasked: Version 2 about graphs (shorter)\n"
     "sent:  Version 2 about graphs (shorter)\n",
+    "durable": "  plan        (process first)\n  read Lisbon (process first)\n  read Oslo   (process first)\n"
+    "  read Quito  (process first)\nkilled: the thread is running, next read, read\n"
+    "  read Quito  (process second)\n  read Hanoi  (process second)\n  write       (process second)\n"
+    "report: Lisbon 16°, Oslo 14°, Quito 15°, Hanoi 15°\n",
     "map_reduce": "A day: Dawn 3, Noon 3, Dusk 7; 13 words, at most 7\n",
 }
 
