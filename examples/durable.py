@@ -73,20 +73,15 @@ def main() -> None:
     """Start the first process, kill it in the middle of a superstep, and go on."""
     with tempfile.TemporaryDirectory() as folder:
         database = str(Path(folder) / "runs.db")
-        process = subprocess.Popen(  # noqa: S603 - this very file
-            [sys.executable, "-m", "examples.durable", database],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="")
-            if "Quito" in line:
-                break
-        time.sleep(0.5)  # what the others came to is stored within milliseconds
-        process.kill()
-        process.wait()
+        command = [sys.executable, "-m", "examples.durable", database]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:  # noqa: S603 - this very file
+            for line in process.stdout or ():
+                print(line, end="")
+                if "Quito" in line:
+                    break
+            time.sleep(0.5)  # what the others came to is stored within milliseconds
+            process.kill()
         with Runtime(graph, store=f"sqlite:///{database}", deps="second") as runtime:
             snapshot = runtime.state("weather")
             print(f"killed: the thread is {snapshot.status}, next {', '.join(snapshot.next)}")
