@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from examples.audit import report, review, view
 from examples.audit.graph import GRAPH
@@ -17,7 +18,7 @@ from examples.audit.options import Options, parse
 from examples.audit.report import Outcome
 from examples.audit.screen import Screen, open_screen
 from examples.audit.state import State
-from graphrt import AgentHarness, GraphrtError, Runtime, __version__
+from graphrt import AgentHarness, GraphrtError, RunResult, Runtime, __version__
 
 THREAD = "audit"
 
@@ -75,10 +76,9 @@ def audit(options: Options, screen: Screen) -> Outcome:
         limit=options.limit,
         reviewer="person" if options.review else "policy",
     )
-    with Runtime(GRAPH, store="memory:", harness=harness, deps=log.tick, sinks=[journal]) as runtime:
-        result = runtime.run(first, thread=THREAD)
-        while result.interrupts:
-            result = runtime.resume(THREAD, review.answers(result.interrupts, screen))
+    store = "memory:" if options.db is None else f"sqlite:///{quote(options.db)}"
+    with Runtime(GRAPH, store=store, harness=harness, deps=log.tick, sinks=[journal]) as runtime:
+        result = drive(runtime, first, screen)
     return Outcome(
         state=result.state,
         usage=result.usage,
@@ -92,6 +92,24 @@ def audit(options: Options, screen: Screen) -> Outcome:
         mermaid=GRAPH.to_mermaid(),
         fingerprint=GRAPH.fingerprint,
     )
+
+
+def drive(runtime: Runtime[State], first: State, screen: Screen) -> RunResult[State]:
+    """Run a new audit to its end, or go on with one that was left behind: killed, interrupted or failed."""
+    known = runtime.threads(prefix=f"{THREAD}-")
+    left = next((info for info in known if info.status != "completed"), None)
+    if left is None:
+        result = runtime.run(first, thread=f"{THREAD}-{len(known) + 1}")
+    else:
+        screen.line((f"going on with {left.thread}", "accent"), f"  it was {left.status}")
+        questions = runtime.state(left.thread).interrupts
+        if questions:
+            result = runtime.resume(left.thread, review.answers(questions, screen))
+        else:
+            result = runtime.retry(left.thread)
+    while result.interrupts:
+        result = runtime.resume(str(result.thread), review.answers(result.interrupts, screen))
+    return result
 
 
 def make_harness(options: Options) -> tuple[AgentHarness, str]:

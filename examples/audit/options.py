@@ -21,6 +21,7 @@ examples:
   python -m examples.audit --path ../other/.venv --review
   python -m examples.audit --model openai/gpt-4o-mini
   python -m examples.audit --json | jq .verdict
+  python -m examples.audit --review --db audits.db
 
 Licences are SPDX ids, with * as a wildcard, or families: public-domain,
 permissive, copyleft (weak-, strong- or network-copyleft alone), proprietary,
@@ -51,6 +52,8 @@ class Options:
     colour: bool
     out: str | None
     """Where the report goes; "-" is standard output, None nowhere."""
+    db: str | None
+    """The SQLite file that keeps the audit, so that it can be killed and goes on; None keeps it in memory."""
     command: str
     """The command line, to do it again."""
 
@@ -90,6 +93,7 @@ def parse(arguments: Sequence[str]) -> Options:
         quiet=given.quiet,
         colour=not given.no_color,
         out=_out(parser, given.out, json=given.json),
+        db=given.db,
         command=" ".join([PROGRAM, *(_quoted(argument) for argument in arguments)]),
     )
 
@@ -121,6 +125,8 @@ def _parser() -> _Parser:
     who.add_argument("--api-base", metavar="URL", help="where the model is served")
     who.add_argument("--review", action="store_true", help="decide each finding yourself, here")
     who.add_argument("--strict", action="store_true", help="exit with 1 if a finding was rejected")
+    keep = parser.add_argument_group("what is kept")
+    keep.add_argument("--db", metavar="FILE", help="keep the audit in this SQLite file; one that was killed goes on")
     show = parser.add_argument_group("what is shown")
     show.add_argument("--out", metavar="FILE", help="where the report goes, .md or .json; - prints it")
     show.add_argument("--json", action="store_true", help="print the report as JSON, and nothing else")

@@ -1,0 +1,66 @@
+"""The audit kept in a database: one that was killed goes on, a finished one is followed by a new one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import graphrt
+from graphrt.stores import open_store
+
+PATH = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(graphrt.__file__).parents[1])])
+KILLED = """
+import os, signal, sys
+from graphrt.stores.sqlite import SqliteStore
+from examples.audit.__main__ import main
+
+commit, commits = SqliteStore.commit, []
+
+def deadly(self, claim, what):
+    commit(self, claim, what)
+    commits.append(what)
+    if len(commits) == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+SqliteStore.commit = deadly
+main(sys.argv[1:])
+"""
+
+
+def audit(cwd: Path, *program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *program, "--limit", "5", "--db", "audits.db"],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+
+
+def test_an_audit_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    killed = audit(tmp_path, "-c", KILLED)
+    assert killed.returncode == -9
+
+    done = audit(tmp_path, "-m", "examples.audit")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "going on with audit-1  it was running" in done.stdout
+    assert "● discover" in done.stdout
+    assert "1  discover      1  found" not in done.stdout, "a finished node ran again"
+    with open_store(f"sqlite:///{tmp_path / 'audits.db'}") as store:
+        assert [(head.thread, head.status) for head in store.heads()] == [("audit-1", "completed")]
+
+
+def test_a_finished_audit_is_followed_by_a_new_one(tmp_path: Path) -> None:
+    audit(tmp_path, "-m", "examples.audit")
+
+    done = audit(tmp_path, "-m", "examples.audit")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    with open_store(f"sqlite:///{tmp_path / 'audits.db'}") as store:
+        assert [head.thread for head in store.heads()] == ["audit-1", "audit-2"]
