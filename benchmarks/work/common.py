@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,12 +14,41 @@ Run = Callable[[], Any]
 
 SLEEP_S = 0.010
 _TEXT = "The quick brown fox jumps over the lazy dog and then considers what it has learnt from that. " * 2
+PRAGMAS, POSTGRES = "GRAPHRT_BENCH_PRAGMAS", "GRAPHRT_BENCH_POSTGRES"
+"""Variables by which `compare.py` tells its children what to use."""
 _loop: list[asyncio.AbstractEventLoop] = []
 
 
 def message(i: int) -> dict[str, str]:
     """The i-th message of a growing conversation, about 220 bytes."""
     return {"id": f"m{i}", "role": "assistant" if i % 2 else "user", "content": f"{_TEXT} (step {i})"}
+
+
+LETTER_BYTES = 420
+_LETTER = len(json.dumps({"id": "", "role": "", "content": ""}))
+
+
+def letter(i: int) -> dict[str, str]:
+    """The i-th message of a conversation that is stored: 420 bytes of JSON."""
+    id_, role = f"m{i}", "assistant" if i % 2 else "user"
+    content = f"(step {i}) {_TEXT}{_TEXT}"
+    return {"id": id_, "role": role, "content": content[: LETTER_BYTES - _LETTER - len(id_) - len(role)]}
+
+
+def noise(i: int) -> str:
+    """1,024 characters that no compression makes smaller, the same for the same *i*."""
+    return random.Random(i).randbytes(768).hex()[:1024]
+
+
+def pragmas() -> dict[str, Any]:
+    """How SQLite is set for every library: as graphrt sets it, which `compare.py` has asked."""
+    found: dict[str, Any] = json.loads(os.environ.get(PRAGMAS, '{"page_size": 4096, "journal_mode": "wal", "synchronous": 2}'))
+    return found
+
+
+def postgres() -> str:
+    """The server that `compare.py` started or was given."""
+    return os.environ[POSTGRES]
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -51,7 +83,14 @@ OBSERVE: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "grow": grown,
     "store_memory": grown,
     "store_sqlite": grown,
+    "store_sqlite_plain": grown,
+    "store_postgres": grown,
+    "store_postgres_plain": grown,
+    "store_async": grown,
+    "store_fan": fanned,
     "load": grown,
+    "load_plain": grown,
+    "load_step": grown,
     "fan_sync": fanned,
     "fan_async": fanned,
     "sleeps_async": fanned,

@@ -1,22 +1,26 @@
 """The yardsticks of the workloads with a store: the loop of `handwritten.py` that keeps each update before going on.
 
-In memory an update is appended to a list; in SQLite it is one row, inserted and committed under the pragmas that
-make every step safe against a power cut.
+In memory an update is appended to a list. In SQLite and PostgreSQL it is one row of JSON in a table of thread, number
+and body, without any key: inserted and committed before the next step, under the settings that graphrt chooses.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from benchmarks.work.common import Run
-from benchmarks.work.handwritten import REDUCERS, TALK, State, Table, merge, talk_edges
+from benchmarks.catalogue import TOGETHER_STEPS, fan_rounds
+from benchmarks.work.common import Run, drive, letter, noise, postgres, pragmas
+from benchmarks.work.handwritten import REDUCERS, TALK, State, Table, gather, merge, plan, talk_edges, work
 
 Keep = Callable[[int, str, State], None]
+TABLE = "CREATE TABLE entries (thread TEXT, seq INTEGER, body TEXT)"
 
 
 def run(state: State, nodes: Table, edges: Table, name: str | None, keep: Keep) -> State:
@@ -35,25 +39,11 @@ def empty() -> State:
     return {"count": 0, "messages": []}
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=FULL")
-    db.execute("CREATE TABLE IF NOT EXISTS entries (seq INTEGER PRIMARY KEY, node TEXT, body TEXT) STRICT")
-    return db
+def write(state: State) -> State:
+    return {"messages": [letter(state["count"])], "count": 1}
 
 
-def fill(path: Path, n: int) -> State:
-    db, edges = connect(path), talk_edges(n)
-
-    def keep(seq: int, name: str, update: State) -> None:
-        db.execute("BEGIN")
-        db.execute("INSERT INTO entries VALUES (?, ?, ?)", (seq, name, json.dumps(update)))
-        db.execute("COMMIT")
-
-    state = run(empty(), TALK, edges, "ask", keep)
-    db.close()
-    return state
+LETTERS = {"ask": write, "reply": write}
 
 
 def store_memory(n: int) -> Run:
@@ -66,6 +56,32 @@ def store_memory(n: int) -> Run:
     return once
 
 
+# SQLite
+
+
+def connect(path: Path, *, new: bool = False) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    for name, value in pragmas().items():
+        db.execute(f"PRAGMA {name} = {value}")
+    if new:
+        db.execute(TABLE)
+    return db
+
+
+def insert(db: sqlite3.Connection, rows: list[tuple[int, State]]) -> None:
+    db.execute("BEGIN")
+    for seq, update in rows:
+        db.execute("INSERT INTO entries VALUES (?, ?, ?)", ("t", seq, json.dumps(update)))
+    db.execute("COMMIT")
+
+
+def fill(path: Path, n: int) -> State:
+    db = connect(path, new=True)
+    state = run(empty(), LETTERS, talk_edges(n), "ask", lambda seq, _, update: insert(db, [(seq, update)]))
+    db.close()
+    return state
+
+
 def store_sqlite(n: int) -> Run:
     def once() -> State:
         with tempfile.TemporaryDirectory() as folder:
@@ -74,13 +90,37 @@ def store_sqlite(n: int) -> Run:
     return once
 
 
+store_sqlite_plain = store_sqlite
+
+
+def left_in(folder: str) -> dict[str, int]:
+    return {"bytes": sum(path.stat().st_size for path in Path(folder).iterdir())}
+
+
 def store_bytes(n: int) -> Run:
     def once() -> dict[str, int]:
         with tempfile.TemporaryDirectory() as folder:
             fill(Path(folder) / "runs.db", n)
-            return {"bytes": sum(path.stat().st_size for path in Path(folder).iterdir())}
+            return left_in(folder)
 
     return once
+
+
+store_bytes_plain = store_bytes
+
+
+def payload(n: int) -> Run:
+    return lambda: {"bytes": sum(len(noise(i)) for i in range(n))}
+
+
+payload_plain = payload
+
+
+def read(db: sqlite3.Connection) -> State:
+    state = empty()
+    for (body,) in db.execute("SELECT body FROM entries ORDER BY rowid"):
+        merge(state, json.loads(body), REDUCERS)
+    return state
 
 
 def load(n: int) -> Run:
@@ -89,10 +129,126 @@ def load(n: int) -> Run:
     fill(path, n)
 
     def once(_folder: Any = folder) -> State:
-        db, state = connect(path), empty()
-        for (body,) in db.execute("SELECT body FROM entries ORDER BY seq"):
-            merge(state, json.loads(body), REDUCERS)
+        db = connect(path)
+        state = read(db)
         db.close()
         return state
 
     return once
+
+
+load_plain = load
+
+
+def load_step(n: int) -> Run:
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name) / "runs.db"
+    fill(path, n)
+
+    def once(_folder: Any = folder) -> State:
+        db = connect(path)
+        state = read(db)
+        update = write(state)
+        insert(db, [(state["count"] + 1, update)])
+        merge(state, update, REDUCERS)
+        db.close()
+        return state
+
+    return once
+
+
+async def awrite(state: State) -> State:
+    return write(state)
+
+
+async def arun(state: State, steps: int, keep: Callable[[int, State], None]) -> State:
+    loop = asyncio.get_running_loop()
+    for seq in range(1, steps + 1):
+        update = await awrite(state)
+        await loop.run_in_executor(None, keep, seq, update)
+        merge(state, update, REDUCERS)
+    return state
+
+
+def store_async(n: int) -> Run:
+    def once() -> State:
+        with tempfile.TemporaryDirectory() as folder:
+            db = connect(Path(folder) / "runs.db", new=True)
+            state = drive(arun(empty(), n, lambda seq, update: insert(db, [(seq, update)])))
+            db.close()
+            return state
+
+    return once
+
+
+def store_together(n: int) -> Run:
+    async def many(db: sqlite3.Connection) -> dict[str, int]:
+        lock = Lock()
+
+        def keep(seq: int, update: State) -> None:
+            with lock:
+                insert(db, [(seq, update)])
+
+        done = await asyncio.gather(*[arun(empty(), TOGETHER_STEPS, keep) for _ in range(n)])
+        return {"runs": len(done), "count": sum(state["count"] for state in done)}
+
+    def once() -> dict[str, int]:
+        with tempfile.TemporaryDirectory() as folder:
+            db = connect(Path(folder) / "runs.db", new=True)
+            found = drive(many(db))
+            db.close()
+            return found
+
+    return once
+
+
+def store_fan(n: int) -> Run:
+    """Each superstep is one transaction, with a row for each task."""
+
+    def once() -> State:
+        with tempfile.TemporaryDirectory() as folder:
+            db, state, seq = connect(Path(folder) / "runs.db", new=True), {"rounds": 0, "results": []}, 0
+            while state["rounds"] < fan_rounds(n):
+                for updates in ([plan(state)], [work(state, item) for item in range(n)], [gather(state)]):
+                    insert(db, [(seq := seq + 1, update) for update in updates])
+                    for update in updates:
+                        merge(state, update, REDUCERS)
+            db.close()
+            return state
+
+    return once
+
+
+# PostgreSQL
+
+
+def fill_postgres(n: int, *, keep: bool = False) -> tuple[State, int]:
+    """The state, and the bytes of the table if it was to be kept until they were counted."""
+    import psycopg
+
+    with psycopg.connect(postgres()) as db:
+        db.execute("DROP TABLE IF EXISTS bare")
+        db.execute("CREATE TABLE bare (thread TEXT, seq INTEGER, body TEXT)")
+        db.commit()
+
+        def insert_one(seq: int, _name: str, update: State) -> None:
+            db.execute("INSERT INTO bare VALUES (%s, %s, %s)", ("t", seq, json.dumps(update)))
+            db.commit()
+
+        state = run(empty(), LETTERS, talk_edges(n), "ask", insert_one)
+        size = db.execute("SELECT pg_total_relation_size('bare')").fetchone() if keep else None
+        return state, size[0] if size else 0
+
+
+def store_postgres(n: int) -> Run:
+    return lambda: fill_postgres(n)[0]
+
+
+store_postgres_plain = store_postgres
+
+
+def store_bytes_postgres(n: int) -> Run:
+    return lambda: {"bytes": fill_postgres(n, keep=True)[1]}
+
+
+store_bytes_postgres_plain = store_bytes_postgres

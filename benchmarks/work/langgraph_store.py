@@ -1,51 +1,195 @@
-"""LangGraph with a checkpointer; SQLite only where its saver (langgraph-checkpoint-sqlite) is installed."""
+"""LangGraph with a checkpointer, durability "sync"; SQLite and PostgreSQL only where their savers are installed."""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
 
-from benchmarks.work.common import Run
-from benchmarks.work.langgraph_ import Talk, config, loop_graph, router, speak
+from benchmarks.catalogue import TOGETHER_STEPS, fan_rounds
+from benchmarks.work.common import Run, drive, letter, noise, postgres, pragmas
+from benchmarks.work.langgraph_ import Talk, config, fan_graph, loop_graph, router, speak, work
 
 try:
     from langgraph.checkpoint.sqlite import SqliteSaver
 except ImportError:
     SqliteSaver = None
+try:
+    from langgraph.checkpoint.postgres import PostgresSaver
+except ImportError:
+    PostgresSaver = None
 
 
-def run(n: int, saver: Any) -> Any:
-    builder = loop_graph(Talk, speak, speak, router(n)).builder
-    options = {**config(n), "configurable": {"thread_id": "t"}}
-    return builder.compile(checkpointer=saver).invoke({"count": 0, "messages": []}, options, durability="sync")
+class Notes(TypedDict):
+    notes: Annotated[list[str], add]
+
+
+def write(state: Talk) -> Any:
+    return {"messages": [letter(state["count"])], "count": 1}
+
+
+async def awrite(state: Talk) -> Any:
+    return {"messages": [letter(state["count"])], "count": 1}
+
+
+def options(steps: int, thread: str = "t") -> Any:
+    return {**config(steps), "configurable": {"thread_id": thread}}
+
+
+def empty() -> Any:
+    return {"count": 0, "messages": []}
+
+
+def run(graph: Any, n: int, saver: Any, state: Any = None) -> Any:
+    compiled = graph.builder.compile(checkpointer=saver)
+    return compiled.invoke(empty() if state is None else state, options(n), durability="sync")
+
+
+def alone(schema: type, node: Any, more: Any) -> Any:
+    builder = StateGraph(schema)
+    builder.add_node("only", node)
+    builder.add_edge(START, "only")
+    builder.add_conditional_edges("only", more, {True: "only", False: END})
+    return builder.compile()
+
+
+def letters(n: int) -> Any:
+    return loop_graph(Talk, write, write, router(n))
 
 
 def store_memory(n: int) -> Run:
-    return lambda: run(n, InMemorySaver())
+    graph = loop_graph(Talk, speak, speak, router(n))
+    return lambda: run(graph, n, InMemorySaver())
 
 
 if SqliteSaver is not None:
 
-    def fill(path: Path, n: int) -> Any:
-        with SqliteSaver.from_conn_string(str(path)) as saver:
-            saver.conn.execute("PRAGMA journal_mode=WAL")
-            saver.conn.execute("PRAGMA synchronous=FULL")
-            return run(n, saver)
+    @contextmanager
+    def opened(path: Path) -> Iterator[Any]:
+        """A saver on a connection that is set as the others are; its own setup chooses another journal first."""
+        db = sqlite3.connect(path, check_same_thread=False)
+        chosen = pragmas()
+        db.execute(f"PRAGMA page_size = {chosen['page_size']}")
+        saver = SqliteSaver(db)
+        saver.setup()
+        for name, value in chosen.items():
+            db.execute(f"PRAGMA {name} = {value}")
+        yield saver
+        db.close()
+
+    def in_sqlite(graph: Any, n: int, state: Any = None) -> Run:
+        def once() -> Any:
+            with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "runs.db") as saver:
+                return run(graph, n, saver, state)
+
+        return once
 
     def store_sqlite(n: int) -> Run:
-        def once() -> Any:
+        return in_sqlite(letters(n), n)
+
+    def left_by(graph: Any, n: int, state: Any = None) -> Run:
+        def once() -> dict[str, int]:
             with tempfile.TemporaryDirectory() as folder:
-                return fill(Path(folder) / "runs.db", n)
+                with opened(Path(folder) / "runs.db") as saver:
+                    run(graph, n, saver, state)
+                return {"bytes": sum(path.stat().st_size for path in Path(folder).iterdir())}
 
         return once
 
     def store_bytes(n: int) -> Run:
-        def once() -> dict[str, int]:
-            with tempfile.TemporaryDirectory() as folder:
-                fill(Path(folder) / "runs.db", n)
-                return {"bytes": sum(path.stat().st_size for path in Path(folder).iterdir())}
+        return left_by(letters(n), n)
+
+    def payload(n: int) -> Run:
+        def more(state: Notes) -> bool:
+            return len(state["notes"]) < n
+
+        return left_by(alone(Notes, lambda state: {"notes": [noise(len(state["notes"]))]}, more), n, {"notes": []})
+
+    def load(n: int) -> Run:
+        graph, folder = letters(n), tempfile.TemporaryDirectory()
+        path = Path(folder.name) / "runs.db"
+        with opened(path) as saver:
+            run(graph, n, saver)
+
+        def once(_folder: Any = folder) -> Any:
+            with opened(path) as saver:
+                return graph.builder.compile(checkpointer=saver).get_state(options(n)).values
 
         return once
+
+    def load_step(n: int) -> Run:
+        graph, folder = alone(Talk, write, lambda state: state["count"] < n), tempfile.TemporaryDirectory()
+        path = Path(folder.name) / "runs.db"
+        with opened(path) as saver:
+            run(graph, n, saver)
+
+        def once(_folder: Any = folder) -> Any:
+            with opened(path) as saver:
+                return run(graph, n, saver)
+
+        return once
+
+    def store_fan(n: int) -> Run:
+        rounds = fan_rounds(n)
+        return in_sqlite(fan_graph(n, rounds, work), 3 * rounds, {"rounds": 0, "results": []})
+
+    async def steps(path: Path, threads: int, n: int) -> list[Any]:
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+        graph = alone(Talk, awrite, lambda state: state["count"] < n)
+        async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+            await saver.conn.execute(f"PRAGMA page_size = {pragmas()['page_size']}")
+            await saver.setup()
+            for name, value in pragmas().items():
+                await saver.conn.execute(f"PRAGMA {name} = {value}")
+            compiled = graph.builder.compile(checkpointer=saver)
+            wanted = [compiled.ainvoke(empty(), options(n, f"t{i}"), durability="sync") for i in range(threads)]
+            return await asyncio.gather(*wanted)
+
+    def store_async(n: int) -> Run:
+        def once() -> Any:
+            with tempfile.TemporaryDirectory() as folder:
+                return drive(steps(Path(folder) / "runs.db", 1, n))[0]
+
+        return once
+
+    def store_together(n: int) -> Run:
+        def once() -> dict[str, int]:
+            with tempfile.TemporaryDirectory() as folder:
+                done = drive(steps(Path(folder) / "runs.db", n, TOGETHER_STEPS))
+            return {"runs": len(done), "count": sum(state["count"] for state in done)}
+
+        return once
+
+
+if PostgresSaver is not None:
+
+    def postgres_run(n: int, *, count: bool = False) -> tuple[Any, int]:
+        import psycopg
+
+        tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
+        with psycopg.connect(postgres(), autocommit=True) as db:
+            db.execute(f"DROP TABLE IF EXISTS {', '.join(tables)}".encode())
+            with PostgresSaver.from_conn_string(postgres()) as saver:
+                saver.setup()
+                state = run(letters(n), n, saver)
+            size = 0
+            if count:
+                for table in tables:
+                    found = db.execute(f"SELECT pg_total_relation_size('{table}')".encode()).fetchone()
+                    size += found[0] if found else 0
+            return state, size
+
+    def store_postgres(n: int) -> Run:
+        return lambda: postgres_run(n)[0]
+
+    def store_bytes_postgres(n: int) -> Run:
+        return lambda: {"bytes": postgres_run(n, count=True)[1]}

@@ -2,10 +2,11 @@
 
 The floors, from the bottom; imports go down only (decision 0002):
 
-    0 words     errors, commands, events, limits       what are things called?
+    0 words     errors, commands, events, limits,      what are things called?
+                migrations, _codec
     1 plan      _plan, reducers                        what may happen?
     2 cores     _engine, harness                       what follows from what? how is a model spoken to?
-    3 records   stores                                 what is remembered?
+    3 records   _journal, stores                       what is remembered?
     4 flows     _flows                                 in which order are effects asked?
     5 drivers   _drivers                               who performs effects?
     6 face      graph, runtime                         what do I call?

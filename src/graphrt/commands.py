@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeA
 
 import typing_extensions as te
 
+from graphrt.errors import InputError
+
 __all__ = [
     "DELETE",
     "END",
@@ -183,6 +185,24 @@ class Command(Generic[U_co]):
         return f"Command(update={self.update!r}, goto={self.goto!r})"
 
 
+def check_expiry(expires_s: Any) -> float | None:
+    """*expires_s*, if a question may expire after so many seconds.
+
+    Raises:
+        InputError: It is no number of seconds above 0 (`bad-expiry`).
+    """
+    number = not isinstance(expires_s, bool) and isinstance(expires_s, (int, float))
+    if expires_s is None or (number and 0 < expires_s < float("inf")):
+        found: float | None = expires_s
+        return found
+    raise InputError(
+        f"expires_s= of a question must be a number of seconds above 0, not {expires_s!r}.",
+        code="bad-expiry",
+        fix="Pass seconds, or None to wait for ever.",
+        boundary=True,
+    )
+
+
 @final
 class Interrupt:
     """What a node returns to pause its task and ask the outside; the node runs again with `ctx.answer`."""
@@ -199,7 +219,7 @@ class Interrupt:
         """
         self.payload: Any = payload
         self.answer_type: Any = answer_type
-        self.expires_s: float | None = expires_s
+        self.expires_s: float | None = check_expiry(expires_s)
         self.expires_at: float | None = None
         """Seconds since the epoch; set when the question is asked."""
 

@@ -14,6 +14,7 @@ from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
 from graphrt._flows.run import Watch
 from graphrt._journal.modes import Durability
+from graphrt._journal.versions import Verdict
 from graphrt._runs import opening
 from graphrt._runs.answers import answers_by_id
 from graphrt._runs.arguments import (
@@ -24,12 +25,14 @@ from graphrt._runs.arguments import (
     checked,
     checked_durability,
     checked_lease,
+    checked_migrations,
     new_id,
     opened_store,
     stream_modes,
 )
 from graphrt._runs.driving import adrive, aiterate, drive, iterate, opened
 from graphrt._runs.flight import Run, system_clock
+from graphrt._runs.looking import Divergence
 from graphrt._runs.results import InterruptInfo, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.verbs import ThreadVerbs
 from graphrt.commands import UNSET
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MODES",
     "Diff",
+    "Divergence",
     "InterruptInfo",
     "MessageItem",
     "Mode",
@@ -55,6 +59,7 @@ __all__ = [
     "Snapshot",
     "Step",
     "ThreadInfo",
+    "Verdict",
 ]
 
 S = TypeVar("S")
@@ -117,7 +122,7 @@ class Runtime(ThreadVerbs[S], Generic[S]):
         self.durability: Durability = checked_durability(durability)
         self.chain = chain
         self.lease_s = checked_lease(lease_s)
-        self.migrations: tuple[Migration, ...] = tuple(migrations)
+        self.migrations: tuple[Migration, ...] = checked_migrations(migrations)
         self._owns_store = isinstance(store, str)
         self.store: Store | None = opened_store(store)
         self.harness = harness
@@ -187,7 +192,11 @@ class Runtime(ThreadVerbs[S], Generic[S]):
 
     def _resumed(self, thread: str, answers: Any, answer: Any) -> Run:
         return opening.continued(
-            self, thread, "resume", lambda engine: answers_by_id(engine, answers, answer, self.clock)
+            self,
+            thread,
+            "resume",
+            lambda engine: answers_by_id(engine, answers, answer, self.clock),
+            given=answers is not UNSET or answer is not UNSET,
         )
 
     async def _aopen(self, make: Callable[[], Run]) -> Run:

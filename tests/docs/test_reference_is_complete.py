@@ -14,8 +14,9 @@ import pytest
 import graphrt
 from graphrt import CompiledGraph, Context, GraphBuilder, Limits, RunResult, Runtime, Snapshot, Step, errors, events
 from graphrt.graph.policies import GraphPolicy
-from graphrt.runtime import MODES
-from graphrt.stores import Status
+from graphrt.migrations import Migration
+from graphrt.runtime import MODES, Divergence, InterruptInfo, ThreadInfo, Verdict
+from graphrt.stores import Status, Store
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (.+?) \|", re.MULTILINE)
@@ -47,8 +48,10 @@ def public_modules() -> list[str]:
 
 
 def members(cls: type[Any]) -> set[str]:
-    slots = set(getattr(cls, "__slots__", ()))
-    return {name for name in {*vars(cls), *slots} if not name.startswith("_")} - NOT_FOR_USERS
+    """Public names of the class and of those of graphrt that it is made of."""
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("graphrt.")]
+    found = {name for base in ours for name in {*vars(base), *getattr(base, "__slots__", ())}}
+    return {name for name in found if not name.startswith("_")} - NOT_FOR_USERS
 
 
 @pytest.mark.parametrize("name", public_modules())
@@ -68,6 +71,12 @@ def test_reference_names_every_public_name(name: str) -> None:
         ("`RunResult[State]`", RunResult),
         ("`Step[State]`", Step),
         ("`Snapshot[State]`", Snapshot),
+        ("`InterruptInfo`", InterruptInfo),
+        ("`ThreadInfo`", ThreadInfo),
+        ("`Divergence`", Divergence),
+        ("`Verdict`", Verdict),
+        ("`graphrt.migrations`", Migration),
+        ("The store protocol", Store),
     ],
 )
 def test_reference_lists_every_member(heading: str, cls: type[Any]) -> None:

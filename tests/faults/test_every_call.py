@@ -73,7 +73,7 @@ def one_fault(make, expected, *, at, code, after, lasting, face, nodes, durabili
             check_failed(store, caller, error)
         within_reason(caller.finish)
         assert not store.head(THREAD).owned
-        check_end(caller, expected)
+        check_end(caller, expected, again=error is not None)
         nothing_left(before)
     return True
 

@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 import pydantic
 
-from graphrt import DELETE, END, START, Command, Context, GraphBuilder, Limits, Overwrite, Send
+from graphrt import DELETE, END, START, Command, Context, GraphBuilder, Limits, Overwrite, RetryPolicy, Send
 from graphrt import reducers as built_in
 
 from . import description
-from .description import MISSING, Conditional, Field, Graph, Node, SendTo, State, Target, thaw
+from .description import MISSING, Conditional, Field, Graph, Node, SendTo, State, Target, Turn, thaw
 
 NodeKind: TypeAlias = Literal["sync", "async", "mixed"]
 
@@ -96,10 +96,14 @@ class Script:
         turn = node.turn(visit)
         if turn.fails:
             raise ScriptedError(node.name)
+        return self.result(turn, state, None if ctx is None else ctx.arg)
+
+    def result(self, turn: Turn, state: Any, arg: int | None) -> Any:
+        """What a turn makes of the state and of what it was given."""
         snapshot = to_plain(self.graph, state)
         update: dict[str, Any] = {}
         for write in turn.writes:
-            value: Any = write.value(self.graph, snapshot, None if ctx is None else ctx.arg)
+            value: Any = write.value(self.graph, snapshot, arg)
             update[write.field] = {"set": value, "overwrite": Overwrite(value), "delete": DELETE}[write.op]
         if turn.goto is not None:
             goto = [to_target(target) for target in turn.goto]
@@ -129,6 +133,10 @@ class Script:
         }
         return chosen[is_async, node.context]
 
+    def inside(self, node: Node) -> Script:
+        """Plays the nodes of the graph that is nested in *node*."""
+        raise NotImplementedError(node)
+
     def router(self, conditional: Conditional) -> Callable[[Any], Any]:
         """The router as a user would write it."""
 
@@ -146,6 +154,10 @@ def build(graph: Graph, script: Script, *, nodes: NodeKind = "sync", **policies:
     builder: GraphBuilder[Any, Any] = GraphBuilder(state_class(graph), name="law")
     for place, node in enumerate(graph.nodes):
         is_async = nodes == "async" or (nodes == "mixed" and place % 2 == 0)
+        if node.child is not None:
+            inside = build(node.child, script.inside(node), nodes=nodes, **policies)
+            builder.add_node(node.name, inside, **policy(node))
+            continue
         builder.add_node(node.name, script.function(node, is_async=is_async), **policy(node), **policies)
     for src, dst in graph.edges:
         builder.add_edge(START if src is None else src, name_of(dst))
@@ -170,6 +182,9 @@ def policy(node: Node) -> dict[str, Any]:
         "on_error": None if node.on_error is None else name_of(node.on_error),
         "on_fatigue": None if node.on_fatigue is None else name_of(node.on_fatigue),
         "goto": None if node.declared is None else [name_of(target) for target in node.declared],
+        "retry": RetryPolicy(node.flaky + 1, wait_initial_s=0.0) if node.flaky else None,
+        "interrupt_before": True if node.pauses == "before" else None,
+        "interrupt_after": True if node.pauses == "after" else None,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -203,6 +218,7 @@ def annotation(each: Field) -> Any:
     kind: Any = list[int] if each.is_list else int if each.reducer == "mix" or each.default is not None else int | None
     notes: list[Any] = [] if each.reducer == "overwrite" else [reducer]
     notes += [built_in.ephemeral] if each.ephemeral else []
+    notes += [built_in.untracked] if each.untracked else []
     for note in notes:
         kind = Annotated[kind, note]  # nested Annotated are flattened
     return kind
@@ -210,18 +226,19 @@ def annotation(each: Field) -> Any:
 
 def state_class(graph: Graph) -> Any:
     """The state class in the style of the description."""
+    title = "State" if graph.nodes[0].name.islower() else "Inner"  # a store tells classes apart by their names
     if graph.style == "typeddict":
         given = dict(graph.given)
         keys = {
             each.name: annotation(each) if each.name in given or each.has_identity else NotRequired[annotation(each)]
             for each in graph.fields
         }
-        return typing.TypedDict("State", keys)  # type: ignore[operator]  # made from data
+        return typing.TypedDict(title, keys)  # type: ignore[operator]  # made from data
     if graph.style == "pydantic":
         made = {each.name: (annotation(each), default(each, pydantic.Field, ...)) for each in graph.fields}
-        return pydantic.create_model("State", **made)  # type: ignore[call-overload]  # made from data
+        return pydantic.create_model(title, **made)  # type: ignore[call-overload]  # made from data
     return dataclasses.make_dataclass(
-        "State",
+        title,
         [(e.name, annotation(e), default(e, dataclasses.field, dataclasses.field())) for e in graph.fields],
         kw_only=True,
     )

@@ -16,6 +16,7 @@ State: TypeAlias = dict[str, Value]
 Reducer: TypeAlias = Literal["overwrite", "append", "add", "union", "first", "min", "max", "mix"]
 Op: TypeAlias = Literal["set", "overwrite", "delete"]
 Style: TypeAlias = Literal["typeddict", "pydantic", "dataclass"]
+Kind: TypeAlias = Literal["pure", "idempotent", "once"]
 
 END = "END"
 """In a description END is this string; no node may be named so."""
@@ -57,6 +58,7 @@ class Field(Plain):
     reducer: Reducer = "overwrite"
     default: int | tuple[int, ...] | Missing | None = MISSING
     ephemeral: bool = False
+    untracked: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -112,7 +114,8 @@ class Turn(Plain):
 class Node(Plain):
     """One node: visit v plays turn `(v - 1) % len(turns)`; a node without context always plays the first.
 
-    *declared* is the policy `goto=[...]`, None if there is none.
+    *declared* is the policy `goto=[...]`, None if there is none. What stands after it only `steady` nodes do, and only
+    with a context: what they hear (answers, results) is added to the numbers that they write.
     """
 
     name: str
@@ -122,6 +125,18 @@ class Node(Plain):
     on_error: str | None = None
     on_fatigue: str | None = None
     declared: tuple[str, ...] | None = None
+    asks: int = 0
+    """Questions that it asks by `ctx.interrupt`, one after another."""
+    returns: bool = False
+    """It returns an Interrupt first, whose answer is a number, and goes on with `ctx.answer`."""
+    flaky: int = 0
+    """Attempts that fail before one does not; its retry policy allows one more."""
+    effects: tuple[Kind, ...] = ()
+    """What it does by `ctx.effect`, before it asks."""
+    pauses: Literal["", "before", "after"] = ""
+    """The policy `interrupt_before` or `interrupt_after`."""
+    child: Graph | None = None
+    """The graph that is nested here: then the node has no turns of its own."""
 
     def turn(self, visit: int) -> Turn:
         return self.turns[(visit - 1) % len(self.turns)] if self.context else self.turns[0]

@@ -214,6 +214,11 @@ def _dict(writer: Writer, value: dict[Any, Any], depth: int) -> dict[str, Any]:
     depth += 1
     if value and (frozenset(map(type, value)) != _STR or TAG in value):
         return {TAG: "dict", "v": writer.pairs(value, depth)}
+    if not writer.strict and frozenset(map(type, value.values())) == _STR:
+        size = sum(map(len, value.values()))
+        if size <= writer.room:
+            writer.room -= size
+            return value
     encoders = writer.encoders
     done = value
     key: Any = ""

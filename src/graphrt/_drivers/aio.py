@@ -12,13 +12,13 @@ from typing import Any, final
 
 from graphrt._drivers.acrew import AioCrew
 from graphrt._drivers.crew import Crew, Ended
-from graphrt._drivers.invoke import afinish, ainvoke, failed, invoke
+from graphrt._drivers.invoke import afinish, ainvoke, failed, invoke, unstored
 from graphrt._drivers.patience import unhurried
 from graphrt._drivers.scope import Scope, monotonic
 from graphrt._drivers.sync import _SHOWN, SyncDriver, Watcher
 from graphrt._engine.task import STOPPED, Failed, Task
 from graphrt._engine.trace import Step
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Time
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
 from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC
 from graphrt.limits import Limits
 
@@ -59,7 +59,7 @@ class AioDriver:
                     else:
                         reply = await self.perform(effect)
                 except Exception as raised:  # noqa: BLE001 - whatever a node raises is its outcome
-                    if effect.__class__ is not Task:
+                    if effect.__class__ is not Task or unstored(effect, raised):
                         error = raised
                     else:
                         reply = failed(raised)
@@ -146,6 +146,9 @@ class AioDriver:
                 for entry in await unhurried(self.scope, self.scope.written, effect):
                     if self.watcher is not None:
                         self.watcher("events", entry)
+                return None
+            case Tell():
+                await unhurried(self.scope, self.scope.tell)
                 return None
             case Stage():
                 await unhurried(self.scope, self.scope.keep, effect.staged)

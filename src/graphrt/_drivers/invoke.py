@@ -12,7 +12,7 @@ from graphrt._engine import retry
 from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
-from graphrt.errors import GraphrtError, NodeError
+from graphrt.errors import GraphrtError, NodeError, StoreError
 
 
 def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
@@ -25,6 +25,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
         What the engine's `report` takes.
 
     Raises:
+        StoreError: What a nested graph did could not be stored.
         BaseException: What the node raised that is no Exception, for instance KeyboardInterrupt.
     """
     node = task.node
@@ -140,7 +141,9 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
         if task.timeout_s is not None and limit is not None and limit.expired():
             return TimedOut(task.timeout_s)
         return failed(error)
-    except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+    except Exception as error:
+        if unstored(task, error):
+            raise
         return failed(error)
     finally:
         if context is not None:
@@ -158,6 +161,11 @@ def failed(error: Exception) -> Failed:
     """The reply for an attempt that raised *error*."""
     at_boundary = isinstance(error, GraphrtError) and bool(error.__dict__.get("boundary"))
     return Failed(error, retry.hinted_wait(error), at_boundary=at_boundary)
+
+
+def unstored(task: Task, error: Exception) -> bool:
+    """Whether *error* says that what the nested graph of *task* did could not be stored: no failure of its node."""
+    return task.node.child is not None and isinstance(error, StoreError)
 
 
 def asked(task: Task, pause: Suspended) -> Asked:

@@ -44,6 +44,8 @@ def perform(
     if kind == "once":
         _intend(task, key)
         _keep(scope, task, key, kind)
+    if known is None:
+        raise _unknown(task, key)
     result = fn(*args)
     _take(task, key, result)
     if kind != "pure":
@@ -62,6 +64,8 @@ async def _aperform(
     if kind == "once":
         _intend(task, key)
         await unhurried(scope, _keep, scope, task, key, kind)
+    if known is None:
+        raise _unknown(task, key)
     result = await fn(*args)
     _take(task, key, result)
     if kind != "pure":
@@ -69,9 +73,12 @@ async def _aperform(
     return own(result)
 
 
-def _known(context: Context[Any], task: Task, key: str, kind: EffectKind) -> tuple[bool, Any]:
-    """Whether the result is known, and it; asks for a decision where a "once" effect began and no result is known."""
+def _known(context: Context[Any], task: Task, key: str, kind: EffectKind) -> tuple[bool | None, Any]:
+    """Whether the result is known (None: it is to fail), and it; asks for a decision where a "once" effect began and no result is known."""
     extra = task.more()
+    if key in extra.calls:
+        extra.calls.remove(key)
+    extra.calls.append(key)
     if key in extra.effects:
         return True, own(extra.effects[key])
     if kind != "once" or key not in extra.intents:
@@ -80,15 +87,15 @@ def _known(context: Context[Any], task: Task, key: str, kind: EffectKind) -> tup
         raise _unknown(task, key)
     name = key.rsplit("#", 1)[0]
     payload = {"effect": name, "problem": "outcome unknown", "idempotency_key": context.idempotency_key}
-    answer = context._ask(f"effect={key}", payload)
+    starts = extra.intents[key]
+    # Each start has a question of its own: what was answered about the one before says nothing of this one.
+    decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]
+    answer = context._ask(f"effect={key}" if starts == 1 else f"effect={key}:{starts}", payload, decision)
     if isinstance(answer, Mapping) and "result" in answer:
         _take(task, key, answer["result"])
         return True, own(answer["result"])
-    if answer == "run":
-        # The permission is for one more run: if that has no outcome either, it is asked for again.
-        extra.interrupts = [question for question in extra.interrupts if question.key != f"effect={key}"]
-        return False, None
-    raise _unknown(task, key)
+    # "fail" is for this execution, as "run" is: it counts like a start, so that the next one asks anew.
+    return (False if answer == "run" else None), None
 
 
 def _unknown(task: Task, key: str) -> NodeError:
@@ -105,9 +112,8 @@ def _unknown(task: Task, key: str) -> NodeError:
 
 
 def _intend(task: Task, key: str) -> None:
-    extra = task.more()
-    if key not in extra.intents:
-        extra.intents.append(key)
+    intents = task.more().intents
+    intents[key] = intents.get(key, 0) + 1
 
 
 def _take(task: Task, key: str, result: Any) -> None:
@@ -120,7 +126,7 @@ def _keep(scope: Scope, task: Task, key: str, kind: EffectKind) -> None:
     extra, path = task.more(), task.engine.path
     known: list[tuple[str, Event]] = []
     if key in extra.intents:
-        known.append((path, EffectStarted(task=task.id, key=key)))
+        known.append((path, EffectStarted(task=task.id, key=key, starts=extra.intents[key])))
     if key in extra.effects:
         known.append((path, EffectRecorded(task=task.id, key=key, result=extra.effects[key])))
     scope.keep([(f"{task.id}#{key}", known)], now=kind == "once")

@@ -26,6 +26,10 @@ _lock = Lock()
 """Guards what is made at first need: rare and short, so that all runs share it."""
 
 
+def _nothing() -> None:
+    """Nobody keeps what the fast path tells of: it does not tell."""
+
+
 class Recorder(Protocol):
     """Writes entries, and returns those that somebody watches."""
 
@@ -59,6 +63,7 @@ class Scope:
         "loop_source",
         "record",
         "stage",
+        "tell",
         "thread",
         "timed",
     )
@@ -91,6 +96,8 @@ class Scope:
         """Writes entries, and what is staged with them; None if nobody keeps any."""
         self.stage: Stager | None = None
         """Keeps events of the open superstep; None without a store."""
+        self.tell: Callable[[], None] = _nothing
+        """Writes the superstep that the fast path tells of."""
         self.blocking: bool = False
         """Whether `record` and `stage` may wait for a disk or a network."""
         self.eager: bool = False

@@ -16,7 +16,7 @@ from graphrt._drivers.scope import Scope
 from graphrt._engine.task import Task
 from graphrt._engine.trace import Step
 from graphrt._flows.child import nested
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Time
+from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
 
 Choose = Callable[[Sequence[Task]], int]
 
@@ -80,6 +80,8 @@ class ScriptedDriver:
                 return []
             case Record():
                 self.scope.written(effect)
+            case Tell():
+                self.scope.tell()
             case Stage():
                 self.scope.keep(effect.staged)
             case Publish():

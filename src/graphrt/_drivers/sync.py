@@ -7,11 +7,25 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, final
 
 from graphrt._drivers.crew import Crew
-from graphrt._drivers.invoke import failed, finish, invoke
+from graphrt._drivers.invoke import failed, finish, invoke, unstored
 from graphrt._drivers.scope import Scope, monotonic
 from graphrt._engine.task import Task
 from graphrt._engine.trace import Step
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Time
+from graphrt._flows.effects import (
+    TELL,
+    Await,
+    Collect,
+    Flow,
+    Now,
+    Publish,
+    Record,
+    Sleep,
+    Stage,
+    Start,
+    Stop,
+    Tell,
+    Time,
+)
 from graphrt.limits import Limits
 
 Watcher = Callable[[str, Any], None]
@@ -40,10 +54,12 @@ class SyncDriver:
                 try:
                     if effect.__class__ is Task and effect.plain == 1:  # CALL_SYNC: the straight path
                         reply = effect.fn(effect.state)
+                    elif effect is TELL:
+                        reply = self.scope.tell()
                     else:
                         reply = self.perform(effect)
                 except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
-                    if effect.__class__ is not Task:
+                    if effect.__class__ is not Task or unstored(effect, error):
                         effect = flow.throw(error)
                         continue
                     reply = failed(error)
@@ -89,7 +105,7 @@ class SyncDriver:
                     self.abandon(flow)
                     raise
                 except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
-                    if kind is not Task:
+                    if kind is not Task or unstored(effect, error):
                         effect = flow.throw(error)
                         continue
                     reply = failed(error)
@@ -119,6 +135,8 @@ class SyncDriver:
         kind = effect.__class__
         if kind is Task:
             return self._run_one(effect)
+        if kind is Tell:
+            return self.scope.tell()
         if kind is Collect:
             return self._the_crew().collect()
         if kind is Start:

@@ -38,7 +38,7 @@ class Engine:
     __slots__ = (
         "aliases", "asked", "batches", "call", "check_state", "codec", "depth", "dirty", "due", "entering", "ephemeral", "fast",
         "fields", "guard", "joins", "limits", "log", "make_view", "max_steps", "opened", "path", "plan", "quick",
-        "run_id", "settled", "sizes", "staging", "steps", "superstep", "tape", "tasks", "thread", "trail",
+        "run_id", "settled", "sizes", "staging", "steps", "superstep", "tape", "tasks", "thread", "told", "trail",
         "trail_last", "usage", "values", "view", "visit_limits", "visits", "waiting", "watched", "writable",
     )
     # fmt: on
@@ -52,8 +52,7 @@ class Engine:
         self.fields: dict[str, Field] = plan.state.fields
         self.writable: dict[str, Field] = plan.update.fields
         self.make_view: Callable[[Values], Any] = plan.state.view
-        ephemeral = [f for f in self.fields.values() if f.ephemeral] if plan.state.has_ephemeral else []
-        self.ephemeral: list[Field] = ephemeral
+        self.ephemeral: list[Field] = [f for f in self.fields.values() if f.ephemeral]
         self.thread: str | None = thread
         self.path: str = path
         """Task id of the nested graph's node, with a slash; empty at the top."""
@@ -63,6 +62,8 @@ class Engine:
         """Makes values storable, where entries are bytes."""
         self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
         """Takes commits of the fast path that need no events."""
+        self.told: Any = None
+        """What `straight.tell` noted of such a commit, until it is written."""
         self.values: Values = {}
         self.sizes: dict[str, int] = {}
         """Length of every container among the values, to find a node that changed one."""
@@ -117,9 +118,8 @@ class Engine:
         self.max_steps: int = limits.max_steps
         general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
         self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
-        self.fast: bool = (
-            not self.ephemeral and limits.timeout_s is None and limits.deadline_s is None and not self.check_state
-        )
+        timed = limits.timeout_s is not None or limits.deadline_s is not None
+        self.fast: bool = not (timed or self.ephemeral or self.check_state)
 
     def watch(self, *, tape: bool) -> None:
         """Keep what a step generator needs, or do not."""

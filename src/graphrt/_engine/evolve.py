@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt import events
 from graphrt._engine import outcome
 from graphrt._engine.edit import edit, folded_in
-from graphrt._engine.fold import fold
+from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.log import Logged
 from graphrt._engine.route import Due
 from graphrt._engine.standing import due_again, due_parts, join_standings, set_joins
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Recalled, Task
-from graphrt._plan.fields import ABSENT, APPEND, LAST
+from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values
 from graphrt.commands import END
 
@@ -61,6 +61,7 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, 
 
 
 _NO_FIELD: Final = object()
+_NUMBERS: Final = (int, float)
 
 
 def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepCommitted, take: Take) -> None:
@@ -76,6 +77,7 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
             if not (
                 (kind == LAST and new.__class__ not in outcome.MARKERS and name in values)
                 or (kind == APPEND and current.__class__ is list and new.__class__ is list)
+                or (kind == ADD and current.__class__ in _NUMBERS and new.__class__ in _NUMBERS)
             ):
                 quick = False
                 break
@@ -89,9 +91,12 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
     engine.visits[due.node.index] += 1
     sizes = engine.sizes
     for name, value in update.items():
-        if fields[name].kind == APPEND:
+        kind = fields[name].kind
+        if kind == APPEND:
             values[name].extend(take(value))
             sizes[name] = len(values[name])
+        elif kind == ADD:
+            values[name] += value
         else:
             values[name] = take(value)
             if name in sizes or fields[name].boxed:
@@ -138,8 +143,7 @@ def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
 
 def _effect_started(engine: Engine, event: events.EffectStarted, _take: Take) -> None:
     extra = _task(engine, event.task).more()
-    if event.key not in extra.intents:
-        extra.intents.append(event.key)
+    extra.intents[event.key] = max(event.starts, extra.intents.get(event.key, 0))
 
 
 def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -> None:
@@ -212,14 +216,17 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
     set_joins(engine, saved.joins)
 
 
-def saved(engine: Engine) -> events.StateSaved:
+def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
     """The engine between two supersteps as plain data; its values are shared, not copied.
 
     An open superstep is left out: what opened it is due again.
+
+    Args:
+        ended: The call of the fast path has ended, and the next one is not made ready yet; what is due is not known.
     """
     due, opened = (engine.opened, 1) if engine.tasks else (engine.due, 0)
     seen = {task.node.index for task in engine.tasks}
-    if engine.call is not None:  # the fast path has made its next call ready
+    if engine.call is not None and not ended:  # the fast path has made its next call ready
         due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
     names, sends, errors = due_parts(due)
     untracked = engine.plan.state.untracked
@@ -283,7 +290,10 @@ def _goto(engine: Engine, event: events.TaskSucceeded, take: Take) -> tuple[Any,
 
 def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> None:
     tasks = engine.tasks or engine.open()
-    folded = fold(engine.fields, engine.values, tasks, ephemeral=engine.ephemeral, where=engine.where)
+    try:
+        folded = fold(engine.fields, engine.values, tasks, ephemeral=engine.ephemeral, where=engine.where)
+    except FoldError as error:
+        raise error.error from error.error.__cause__
     for task in tasks:
         task.state = None
     engine.forget_view()
@@ -309,7 +319,10 @@ def _raised(engine: Engine, event: events.InterruptRaised, take: Take, *, journa
         question = OpenInterrupt(id_, event.key, event.node, take(event.payload), static=static)
         extra.interrupts.append(question)
     question.answer_type, question.expires_at = event.answer_type, event.expires_at
-    question.logged = question.logged or journalled
+    if task.node.child is None:
+        question.logged = question.logged or journalled
+    elif journalled:
+        question.told |= {engine.path}
     if not question.answered:
         task.status = PAUSED
     _used(task, event.usage)

@@ -79,6 +79,8 @@ def fire_starved(engine: Engine) -> list[JoinState]:
         StarvedJoinError: A join with starved="error" waits.
     """
     starved = [join for join in engine.joins if join.starved]
+    if not starved:
+        return []
     bad = [join for join in starved if join.plan.starved == "error"]
     if bad:
         raise starved_error(engine, bad)

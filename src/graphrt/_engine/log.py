@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from graphrt import events
+from graphrt._codec import NotStorable
 from graphrt._engine.fold import Folded
 from graphrt._engine.joins import JoinState
 from graphrt._engine.route import Due
@@ -26,6 +29,12 @@ def note(engine: Engine, event: events.Event) -> None:
     """Add *event* to the log, if somebody listens."""
     if engine.log is not None:
         engine.log.append((engine.path, event))
+
+
+def note_all(engine: Engine, logged: Sequence[Logged]) -> None:
+    """Add what was logged elsewhere, if somebody listens."""
+    if engine.log is not None:
+        engine.log += logged
 
 
 def take(engine: Engine) -> list[Logged]:
@@ -105,10 +114,11 @@ def effects(engine: Engine, task: Task) -> None:
                 usage=extra.usage,
             ),
         )
-    for key in extra.intents:
-        note(engine, events.EffectStarted(task=task_id, key=key))
-    for key, result in extra.effects.items():
-        note(engine, events.EffectRecorded(task=task_id, key=key, result=result))
+    for key, starts in extra.intents.items():
+        note(engine, events.EffectStarted(task=task_id, key=key, starts=starts))
+    order = {key: at for at, key in enumerate(extra.calls)}
+    for key in sorted(extra.effects, key=lambda key: order.get(key, -1)):
+        note(engine, events.EffectRecorded(task=task_id, key=key, result=extra.effects[key]))
 
 
 def outcome(engine: Engine, task: Task) -> None:
@@ -175,6 +185,9 @@ def standing(engine: Engine, task: Task) -> list[Logged]:
             if question.answered:
                 note(engine, events.InterruptAnswered(id=question.id, answer=question.answer))
     if task.status in (DONE, HANDLED):
+        child = task.extra.child if task.extra is not None else None
+        if child is not None:
+            note_all(engine, child.log or ())
         ended(engine, task)
     found, engine.log = engine.log, kept
     return found
@@ -191,8 +204,12 @@ def failures(engine: Engine) -> None:
 def raised(engine: Engine, task: Task) -> None:
     """The questions of *task* that nobody answered yet and that were not logged before."""
     for question in task.open_interrupts():
-        if not question.logged:
-            question.logged = True
+        # One of a nested graph stands in its entries, which come with its parent's commit; until then here as well.
+        if task.node.child is None:
+            told, question.logged = question.logged, True
+        else:
+            told, question.told = engine.path in question.told, question.told | {engine.path}
+        if not told:
             question_raised(engine, task, question)
 
 
@@ -217,6 +234,17 @@ def fatigued(engine: Engine, node: NodePlan) -> None:
     """The on_fatigue route of *node* was taken."""
     route = getattr(node.on_fatigue, "name", "END")
     note(engine, events.NodeFatigued(node=node.name, visits=engine.visits[node.index], route=str(route)))
+
+
+def folded(engine: Engine) -> dict[str, str]:
+    """Checksums (CRC-32, hex) of the fields that the user's own reducers fold, of a thread and where they can be made."""
+    found: dict[str, str] = {}
+    if engine.thread is not None and not engine.path:
+        for name in engine.plan.custom:
+            if name in engine.values:
+                with contextlib.suppress(NotStorable):
+                    found[name] = f"{crc32(engine.plan.codec.dump(engine.values[name])):08x}"
+    return found
 
 
 def error_name(error: BaseException | None) -> str:

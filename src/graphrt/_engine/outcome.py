@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._codec import NotStorable
-from graphrt._engine import log, retry
+from graphrt._engine import log, pausing, retry
 from graphrt._engine.route import Due
 from graphrt._engine.stored import check_storable, stamped
 from graphrt._engine.task import (
@@ -127,7 +127,7 @@ def answer_type(engine: Engine, task: Task, annotation: Any) -> Any:
         return engine.plan.codec.describe(annotation)
     except NotStorable as error:
         raise InputError(
-            f"Node {task.node.name!r} asks for an answer of a type that cannot be kept: {error.why}",
+            f"Node {task.node.name!r} asks for an answer of a type that cannot be kept: it {error.why}",
             code="bad-answer-type",
             where=engine.where(task),
             fix="Use plain types, Literal, unions and containers of them, or a class that the state declares or that "
@@ -213,11 +213,21 @@ def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any
         _fail(task, error, None, at_boundary=True, final=True)
         return
     extra = task.more()
-    known = {question.id for question in extra.interrupts}
-    extra.interrupts += [question for question in questions if question.id not in known]
-    if child is not None:
-        extra.child = child
+    known = {question.id: question for question in extra.interrupts}
+    if child is None:
+        extra.interrupts += [question for question in questions if question.id not in known]
+        task.status = PAUSED
+        return
+    for question in questions:
+        before = known.get(question.id)
+        if before is not None:
+            question.told |= before.told
+            if before.answered and not question.answered:  # in a fork, whose nested graph began anew
+                question.answered, question.answer = True, before.answer
+    extra.child, extra.interrupts = child, list(questions)
     task.status = PAUSED
+    if any(question.answered for question in questions):
+        pausing.unpause(task)
 
 
 def again(task: Task) -> None:
@@ -260,6 +270,8 @@ def _fail(
 def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
     """Fail *tasks* for good with graphrt's own word about them; a retry runs them again."""
     for task in tasks:
+        if task.engine.staging:
+            task.engine.dirty[task] = None  # the outcome that was staged counts no more
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
         extra.failure, extra.at_boundary = error, True

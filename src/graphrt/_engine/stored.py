@@ -123,7 +123,7 @@ def not_storable(engine: Engine, task: Task | None, error: NotStorable, what: st
     who = f"Node {node!r}" if node is not None else "The graph"
     place = f" at {error.path}" if error.path else ""
     return UpdateError(
-        f"{who} {what} that cannot be stored{place}: {error.why}",
+        f"{who} {what} that cannot be stored{place}: it {error.why}",
         code="not-storable",
         where=engine.where(task),
         known="the thread is as it was at the last commit; nothing of this task was stored",

@@ -142,7 +142,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         if engine.quick is not None and routed is None and call.extra is None:
             engine.quick(call, checked, target)
         else:
-            _note(engine, call, checked, undo, [Due(target)] if target is not None else routed.due() if routed else [])
+            _note(engine, call, checked, undo, target, routed)
     if call.extra is not None:
         engine.count(call)
     if target is not None:
@@ -166,6 +166,12 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     return None
 
 
+def tell(call: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
+    """Note a commit for a journal that writes it before anything goes on, and needs no events for that."""
+    engine = call.engine
+    engine.told = (engine.superstep, call.node, update, target)
+
+
 def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, Any, Any]] | None) -> None:
     """Note the lengths of the containers that were written."""
     for name, value in out.items():
@@ -186,13 +192,20 @@ def _leave(engine: Engine, call: Task) -> None:
     engine.tasks = [call]
 
 
-def _note(engine: Engine, call: Task, checked: dict[str, Any] | None, undo: dict[str, Any], due: list[Due]) -> None:
-    """Tell the parent's trail, the tape and the log what this superstep did, and what is *due* after it."""
+def _note(
+    engine: Engine,
+    call: Task,
+    checked: dict[str, Any] | None,
+    undo: dict[str, Any],
+    target: NodePlan | None,
+    routed: Routed | None,
+) -> None:
+    """Tell the parent's trail, the tape and the log what this superstep did, and what is due after it."""
     if checked:
         engine.follow(checked)
     if engine.log is not None:
         call.superstep = engine.superstep
-        engine.due = due
+        engine.due = [Due(target)] if target is not None else routed.due() if routed is not None else []
         log.straight(engine, call, checked)
         engine.due = []
     if engine.tape is not None:

@@ -23,7 +23,19 @@ it waits for answers; it failed for good."""
 class OpenInterrupt:
     """A question that a task asked; it stands until it is answered."""
 
-    __slots__ = ("answer", "answer_type", "answered", "expires_at", "id", "key", "logged", "node", "payload", "static")
+    __slots__ = (
+        "answer",
+        "answer_type",
+        "answered",
+        "expires_at",
+        "id",
+        "key",
+        "logged",
+        "node",
+        "payload",
+        "static",
+        "told",
+    )
 
     def __init__(self, id: str, key: str, node: str, payload: Any, *, static: bool = False) -> None:
         self.id: str = id
@@ -40,6 +52,9 @@ class OpenInterrupt:
         self.answered: bool = False
         self.answer: Any = None
         self.logged: bool = False
+        """Whether the entries of its own graph tell of it."""
+        self.told: frozenset[str] = frozenset()
+        """Paths of the graphs around it whose entries do."""
 
 
 @final
@@ -49,6 +64,7 @@ class Extra:
     __slots__ = (
         "activation_error",
         "at_boundary",
+        "calls",
         "child",
         "delay_s",
         "effects",
@@ -66,8 +82,10 @@ class Extra:
         """The failure is graphrt's own word about the task, to be raised as it is."""
         self.interrupts: list[OpenInterrupt] = []
         self.effects: dict[str, Any] = {}
-        self.intents: list[str] = []
-        """Keys of effects of the class `once` that were started."""
+        self.calls: list[str] = []
+        """Keys of effects in the order in which they were asked for last: their results come in any order."""
+        self.intents: dict[str, int] = {}
+        """How often effects of the class `once` were started, by their key."""
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
         self.retries: list[tuple[int, float, BaseException]] = []

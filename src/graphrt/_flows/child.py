@@ -16,12 +16,16 @@ from graphrt._flows.run import CANCELLED, INTERRUPTED, Watch, run
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import short
 from graphrt._plan.tables import Plan
-from graphrt.errors import DeadlineError, GraphrtError, InputError, LimitError
+from graphrt.errors import DeadlineError, GraphrtError, InputError, LimitError, StoreError
 from graphrt.limits import Limits
 
 
 def nested(task: Task, control: Control) -> Flow:
-    """Drive the nested graph of *task*; returns the reply for its parent's engine."""
+    """Drive the nested graph of *task*; returns the reply for its parent's engine.
+
+    Raises:
+        StoreError: What it did could not be stored.
+    """
     parent: Engine = task.engine
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
@@ -41,6 +45,8 @@ def nested(task: Task, control: Control) -> Flow:
         if task.timeout_s is not None and (own_s is None or task.timeout_s <= own_s):
             return TimedOut(task.timeout_s)
         return Failed(error, at_boundary=True)
+    except StoreError:
+        raise  # the run cannot go on, whatever the node's policy says
     except GraphrtError as error:
         if error.node is None:
             error.__dict__["node"] = task.node.name
@@ -54,6 +60,17 @@ def nested(task: Task, control: Control) -> Flow:
         return Nested(_output(task, parent, engine))
     except GraphrtError as error:
         return Failed(error, at_boundary=True)
+
+
+def child_of(task: Task) -> Engine:
+    """An engine for the nested graph of *task*, without any state yet."""
+    plan = task.node.child
+    assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
+    parent: Engine = task.engine
+    engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
+    engine.run_id = parent.run_id
+    engine.depth = parent.depth + 1
+    return engine
 
 
 def child_again(task: Task) -> Engine:
@@ -90,9 +107,7 @@ def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
     given = _input(task, parent, plan)
     where = f"nested graph {plan.name!r}, {parent.where(task)}"
     values = plan.state.initial(given, where=where, only=plan.spec.input_names)
-    engine = Engine(plan, limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
-    engine.run_id = parent.run_id
-    engine.depth = parent.depth + 1
+    engine = child_of(task)
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))
     if parent.log is not None:

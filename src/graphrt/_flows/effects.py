@@ -93,6 +93,13 @@ class Record:
 
 
 @final
+class Tell:
+    """Write the superstep of the fast path that `engine.told` tells of; answered with None once it is stored."""
+
+    __slots__ = ()
+
+
+@final
 class Stage:
     """Keep events of the open superstep beside the journal; answered with None once they are stored."""
 
@@ -120,7 +127,7 @@ class Time:
     __slots__ = ()
 
 
-COLLECT, STOP, NOW, TIME = Collect(), Stop(), Now(), Time()
+COLLECT, STOP, NOW, TIME, TELL = Collect(), Stop(), Now(), Time(), Tell()
 
 
 @final

@@ -12,29 +12,31 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
 from graphrt._engine.log import Logged
 from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
-from graphrt._flows.child import child_again
+from graphrt._flows.child import child_again, child_of
+from graphrt.events import SuperstepCommitted
 
 Staged = Mapping[str, Sequence[Logged]]
 """Key to events: a task's id, its id with `#` and the key of an effect, or the path of a nested graph with `+` and a
 number."""
 
 
-def restore_open(engine: Engine, staged: Staged, answers: Mapping[str, Any], take: Take) -> None:
+def restore_open(engine: Engine, staged: Staged, answers: Mapping[str, Any], told: Sequence[str], take: Take) -> None:
     """Bring the open superstep of *engine* to where it was.
 
     Args:
         answers: Answers by interrupt id that were journalled since the last commit.
+        told: Paths of what was journalled of nested graphs since then: it is not told again.
 
     Raises:
         LookupError, ValueError: What is staged does not fit the graph.
     """
     if staged:
-        _restore(engine, staged, take)
+        _restore(engine, staged, told, take)
         if answers:
             engine.answer(answers)
 
 
-def _restore(engine: Engine, staged: Staged, take: Take) -> None:
+def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) -> None:
     if not engine.tasks:
         first = f"{engine.path}{engine.superstep + 1}."
         if not engine.due or not any(key.startswith(first) for key in staged):
@@ -49,8 +51,11 @@ def _restore(engine: Engine, staged: Staged, take: Take) -> None:
         for key, logged in staged.items():
             if key.startswith(effects):
                 evolve_all(engine, logged, take, journalled=False)
-        if task.node.child is not None and task.status not in (DONE, HANDLED):
-            _restore_child(task, staged, take)
+        if task.node.child is not None:
+            if task.status in (DONE, HANDLED):
+                _settle_child(task, staged, told)
+            else:
+                _restore_child(task, staged, told, take)
 
 
 def _forget(task: Task) -> None:
@@ -60,7 +65,7 @@ def _forget(task: Task) -> None:
         extra.retries = []
 
 
-def _restore_child(task: Task, staged: Staged, take: Take) -> None:
+def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) -> None:
     path = f"{task.id}/"
     if not any(key.startswith(path) for key in staged):
         return
@@ -69,13 +74,46 @@ def _restore_child(task: Task, staged: Staged, take: Take) -> None:
         evolve_all(child, logged, take)
         child.settled += logged
         child.batches += 1
-    _restore(child, staged, take)
+    _restore(child, staged, _told_since_commit(child), take)
+    _forget_told(child, told)
     extra = task.more()
     extra.child = child
     extra.usage = None
     open_ = child.open_interrupts()
+    asked = {question.id: question.told for question in extra.interrupts}
+    for question in open_:
+        question.told |= asked.get(question.id, frozenset())
     extra.interrupts = open_
     task.status = PAUSED if open_ and not _running(child) else DUE
+
+
+def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
+    """Keep what a nested graph that has ended told: it is journalled with the outcome of its task."""
+    child = child_of(task)
+    while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
+        child.settled += logged
+        child.batches += 1
+    child.settled += [one for one in staged.get(task.id, ()) if one[0] != task.engine.path]
+    _forget_told(child, told)
+    if child.settled:
+        task.more().child = child
+
+
+def _told_since_commit(child: Engine) -> list[str]:
+    """Paths of what a nested graph told of graphs inside it since its own last commit."""
+    paths: list[str] = []
+    for path, event in child.settled:
+        if path != child.path:
+            paths.append(path)
+        elif isinstance(event, SuperstepCommitted):
+            paths = []
+    return paths
+
+
+def _forget_told(child: Engine, told: Sequence[str]) -> None:
+    """Drop what was told already: when its parent fails, a nested graph tells what it came to so far."""
+    count = sum(path.startswith(child.path) for path in told)
+    del child.settled[:count]
 
 
 def _running(child: Engine) -> bool:

@@ -13,7 +13,21 @@ from graphrt import events
 from graphrt._engine import log, outcome, straight
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
-from graphrt._flows.effects import COLLECT, NOW, STOP, TIME, Await, Control, Flow, Publish, Record, Sleep, Stage, Start
+from graphrt._flows.effects import (
+    COLLECT,
+    NOW,
+    STOP,
+    TELL,
+    TIME,
+    Await,
+    Control,
+    Flow,
+    Publish,
+    Record,
+    Sleep,
+    Stage,
+    Start,
+)
 from graphrt.commands import Interrupt
 from graphrt.errors import DeadlineError, StoreError
 
@@ -53,10 +67,21 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     """
     try:
         status = yield from _drive(engine, control, watch)
-    except StoreError:
-        raise  # what could not be stored did not happen; the store has nothing to say that it could
+    except StoreError as error:
+        # What could not be stored did not happen, and the store has nothing to say that it could. The thread is given
+        # back next: nothing of this run goes on then.
+        if watch.records:
+            control.cancel(type(error).__name__)
+        yield from _land(engine)
+        raise
     except Exception as error:
-        log.note(engine, events.RunFailed(error=type(error).__name__, message=log.first_line(error), node=_node(error)))
+        yield from _land(engine)
+        log.note(
+            engine,
+            events.RunFailed(
+                error=type(error).__name__, message=log.first_line(error), node=_node(error), folded=log.folded(engine)
+            ),
+        )
         yield from _flush(engine, watch, last=True)
         raise
     except GeneratorExit:
@@ -65,17 +90,24 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         straight.park(engine)
         control.cancel(type(error).__name__)  # what still runs sees ctx.cancelled
         yield from _stop(engine)
-        log.note(engine, events.RunCancelled(reason=type(error).__name__))
+        log.note(engine, events.RunCancelled(reason=type(error).__name__, folded=log.folded(engine)))
         yield from _flush(engine, watch, last=True)
         raise
     if status == CANCELLED:
-        log.note(engine, events.RunCancelled(reason=control.halt or "cancelled"))
+        log.note(engine, events.RunCancelled(reason=control.halt or "cancelled", folded=log.folded(engine)))
     elif status == INTERRUPTED:
-        log.note(engine, events.RunInterrupted(interrupts=tuple(q.id for q in engine.open_interrupts())))
+        asked = tuple(question.id for question in engine.open_interrupts())
+        log.note(engine, events.RunInterrupted(interrupts=asked, folded=log.folded(engine)))
     else:
-        log.note(engine, events.RunCompleted(steps=engine.steps))
+        log.note(engine, events.RunCompleted(steps=engine.steps, folded=log.folded(engine)))
     yield from _flush(engine, watch, last=True)
     return status
+
+
+def _land(engine: Engine) -> Flow:
+    """End what still runs, where the flow failed between two tasks."""
+    if any(task.status == RUNNING for task in engine.tasks):
+        yield from _stop(engine)
 
 
 def _node(error: Exception) -> str | None:
@@ -129,11 +161,15 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
         if call is not None:
             reply: Any = None
             watched, only_steps = watch.any, watch.only_steps
+            listening = engine.log is not None
             while call is not None:
                 reply = yield call
                 call = advance(engine, reply)
-                if engine.log:
-                    yield from _flush(engine, watch)
+                if listening:
+                    if engine.told is not None:
+                        yield TELL
+                    elif engine.log:
+                        yield from _flush(engine, watch)
                 if watched:
                     if only_steps:
                         yield from engine.tape.take()  # type: ignore[union-attr]  # steps have a tape

@@ -15,6 +15,8 @@ from graphrt.events import (
     RunResumed,
     RunStarted,
     SuperstepCommitted,
+    ThreadForked,
+    ThreadMigrated,
 )
 from graphrt.stores.protocol import Status
 
@@ -65,3 +67,12 @@ def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:
         if not path and isinstance(event, _CAUSES):
             return seq - back
     return cause
+
+
+def fingerprint_after(event: Any) -> str | None:
+    """The fingerprint of the thread's graph after *event*; None if it says nothing of that."""
+    if isinstance(event, RunStarted):
+        return event.fingerprint
+    if isinstance(event, ThreadMigrated):
+        return event.target
+    return event.state.fingerprint if isinstance(event, ThreadForked) else None

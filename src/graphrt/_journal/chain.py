@@ -14,8 +14,9 @@ it: it is extended, never computed anew, however large the field has grown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256, shake_256
+from os import urandom
 from struct import Struct
 from typing import Final, final
 
@@ -35,11 +36,13 @@ LEAF: Final = "\x00"
 class Chain:
     """The end of a thread's chain, to which commits are added."""
 
-    __slots__ = ("digests", "leaf")
+    __slots__ = ("_labels", "digests", "leaf")
 
     def __init__(self, thread: str, digests: Mapping[str, str] | None = None) -> None:
         self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in (digests or {}).items()}
         """Field to its rolling digest."""
+        self._labels: list[tuple[str, bytes]] = []
+        """Fields with digests in order, and what stands before each digest. Names are only ever added."""
         self.leaf: bytes = self.digests.pop(LEAF, b"") or sha256(_GENESIS + thread.encode()).digest()
 
     def saved(self) -> dict[str, str]:
@@ -50,28 +53,39 @@ class Chain:
         """Take in what was folded into fields."""
         digests = self.digests
         for name, line in written:
-            digests[name] = sha256(_FIELD + digests.get(name, b"") + line).digest()
+            before = digests[name] if name in digests else b""  # noqa: SIM401 - a call less, for each field
+            digests[name] = sha256(_FIELD + before + line).digest()
 
-    def seal(self, seq: int, count: int, at: float, lines: Sequence[bytes], entropy: Callable[[int], bytes]) -> bytes:
+    def seal(self, seq: int, count: int, at: float, lines: Sequence[bytes], seed: int | None) -> bytes:
         """The seal of a commit, which is added to the chain.
 
         Args:
             at: Seconds since the epoch.
-            entropy: Makes so many random bytes, for the salts.
+            seed: Makes the same salts in every run; None draws them.
         """
-        salts = entropy(SALT_BYTES * len(lines))
+        size = SALT_BYTES * len(lines)
+        salts = urandom(size) if seed is None else _salts(seed, seq, size)
         header = self._header(seq, count, at, lines, salts)
         self.leaf = sha256(b"\x00" + header).digest()
         return header + salts
 
     def _header(self, seq: int, count: int, at: float, lines: Sequence[bytes], salts: bytes) -> bytes:
-        commits = b"".join(
-            sha256(_COMMIT + salts[at * SALT_BYTES : (at + 1) * SALT_BYTES] + line).digest()
-            for at, line in enumerate(lines)
-        )
+        # Loops, not comprehensions: this is done for every commit, and for every record that is read.
+        commits = b""
+        begin = 0
+        for line in lines:
+            end = begin + SALT_BYTES
+            commits += sha256(_COMMIT + salts[begin:end] + line).digest()
+            begin = end
         digests = self.digests
-        state = sha256(b"".join(name.encode() + b"\x00" + digests[name] for name in sorted(digests))).digest()
-        return HEADER.pack(VERSION, seq, count, round(at * 1e6), self.leaf, sha256(commits).digest(), state)
+        labels = self._labels
+        if len(labels) != len(digests):
+            labels = self._labels = [(name, name.encode() + b"\x00") for name in sorted(digests)]
+        state = b""
+        for name, label in labels:
+            state += label + digests[name]
+        body, fields = sha256(commits).digest(), sha256(state).digest()
+        return HEADER.pack(VERSION, seq, count, round(at * 1e6), self.leaf, body, fields)
 
     def check(self, seq: int, count: int, at: float, lines: Sequence[bytes], seal: bytes) -> None:
         """Take in a stored commit, if it is what was sealed.
@@ -89,3 +103,7 @@ class Chain:
                 seq=seq,
             )
         self.leaf = sha256(b"\x00" + header).digest()
+
+
+def _salts(seed: int, seq: int, size: int) -> bytes:
+    return shake_256(f"graphrt/salt/{seed}/{seq}".encode()).digest(size)

@@ -60,8 +60,8 @@ def _listed(_body: Body, items: Any) -> list[Any]:
     return list(items)
 
 
-def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str]:
-    return dict(digests)
+def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
+    return dict(digests) or None
 
 
 def _flag(_body: Body, value: Any) -> bool:
@@ -240,6 +240,7 @@ ERRORS = How(_put_errors, _get_errors, _NOTHING)
 ERROR = How(_put_error, _get_error)
 USAGE = How(_put_usage, _get_usage)
 JOINS = How(_put_joins, _get_joins, ())
+DIGESTS = How(_put_digests, _digests, {})
 COUNTS = How(_put_counts, _get_counts, {})
 
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
@@ -257,7 +258,7 @@ STATE: Final[Form] = (
     ("cause", INT),
     ("fingerprint", TEXT),
     ("names", How(_listed, _texts, ())),
-    ("digests", How(_put_digests, _digests, {})),
+    ("digests", DIGESTS),
 )
 
 _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
@@ -302,7 +303,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("usage", USAGE),
         ),
     ),
-    (6, events.EffectStarted, (("task", TASK), ("key", TEXT))),
+    (6, events.EffectStarted, (("task", TASK), ("key", TEXT), ("starts", How(_same, _int, 1)))),
     (7, events.EffectRecorded, (("task", TASK), ("key", TEXT), ("result", VALUE))),
     (
         8,
@@ -340,10 +341,10 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         (("source", TEXT), ("target", TEXT), ("why", TEXT), ("values", MAYBE_FIELDS)),
     ),
     (18, events.HistoryPruned, (("upto", INT),)),
-    (19, events.RunInterrupted, (("interrupts", How(_listed, _texts, ())),)),
-    (20, events.RunCompleted, (("steps", INT),)),
-    (21, events.RunFailed, (("error", TEXT), ("message", MESSAGE), ("node", NAME))),
-    (22, events.RunCancelled, (("reason", TEXT),)),
+    (19, events.RunInterrupted, (("interrupts", How(_listed, _texts, ())), ("folded", DIGESTS))),
+    (20, events.RunCompleted, (("steps", INT), ("folded", DIGESTS))),
+    (21, events.RunFailed, (("error", TEXT), ("message", MESSAGE), ("node", NAME), ("folded", DIGESTS))),
+    (22, events.RunCancelled, (("reason", TEXT), ("folded", DIGESTS))),
     (23, events.InterruptExpired, (("id", TEXT),)),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}

@@ -30,7 +30,8 @@ class Keeper:
 
     def __init__(self, store: Store) -> None:
         self._store = weakref.ref(store)
-        self._claims: dict[int, Claim] = {}
+        self._claims: dict[int, tuple[Claim, float]] = {}
+        """Each with when it is to be renewed next."""
         self._owed: dict[str, tuple[Claim, float]] = {}
         """By thread: a claim that could not be given back, and when its lease has run out in any case."""
         self._changed = threading.Condition()
@@ -42,8 +43,9 @@ class Keeper:
     def add(self, claim: Claim) -> None:
         """Renew *claim* until it is removed."""
         with self._changed:
-            self._claims[id(claim)] = claim
-            self._wake(claim.lease_s / 3)
+            due = time.monotonic() + claim.lease_s / 3
+            self._claims[id(claim)] = claim, due
+            self._wake(due)
 
     def remove(self, claim: Claim) -> None:
         """Renew *claim* no more."""
@@ -54,7 +56,7 @@ class Keeper:
         """Give *claim* back as soon as the store can."""
         with self._changed:
             self._owed[claim.thread] = claim, time.monotonic() + claim.lease_s
-            self._wake(IDLE_S)
+            self._wake(time.monotonic() + IDLE_S)
 
     def settle(self, thread: str) -> None:
         """Give back now what is owed of *thread*.
@@ -75,23 +77,21 @@ class Keeper:
             if self._owed.get(claim.thread, (None,))[0] is claim:
                 del self._owed[claim.thread]
 
-    def _wake(self, within_s: float) -> None:
-        """See that the worker thread looks within so many seconds. The caller has the lock."""
+    def _wake(self, due: float) -> None:
+        """See that the worker thread looks at *due* at the latest. The caller has the lock."""
         if self._worker is None:
             self._worker = threading.Thread(target=self._work, name="graphrt-leases", daemon=True)
             self._worker.start()
-        if time.monotonic() + within_s < self._due:
+        if due < self._due:
             self._changed.notify_all()  # it waits by the longer leases of before
 
     def _pause(self) -> bool:
         """Wait until there is something to do; False if there will be nothing."""
         with self._changed:
-            began = time.monotonic()
+            idle = time.monotonic() + IDLE_S
             while True:
-                waits = [claim.lease_s / 3 for claim in self._claims.values()]
-                if self._owed or not waits:
-                    waits.append(IDLE_S)
-                self._due = began + min(waits)
+                dues = [due for _, due in self._claims.values()]
+                self._due = min([*dues, idle] if self._owed or not dues else dues)
                 left_s = self._due - time.monotonic()
                 if left_s <= 0:
                     break
@@ -101,10 +101,19 @@ class Keeper:
                 return False
             return True
 
+    def _chosen(self) -> list[Claim]:
+        """The claims that are to be renewed now; they are due again after a third of their lease."""
+        with self._changed:
+            now = time.monotonic()
+            chosen = [(key, claim) for key, (claim, due) in self._claims.items() if due <= now]
+            for key, claim in chosen:
+                self._claims[key] = claim, now + claim.lease_s / 3
+            return [claim for _, claim in chosen]
+
     def _work(self) -> None:
         while self._pause():
+            claims = self._chosen()
             with self._changed:
-                claims = list(self._claims.values())
                 owed = list(self._owed.values())
             store = self._store()
             if store is None:

@@ -70,6 +70,7 @@ class Commits:
             self._released = commit.release
             return
         if self._mode == "exit":
+            self._raise()
             self._waiting.append(commit)
             return
         more = self._more
@@ -130,11 +131,16 @@ class Commits:
                 while self._error is None and (self._waiting or self._busy):
                     more.wait()
                 self._raise()
-        elif self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for merged in merged_groups(waiting):
+            return
+        self._raise()
+        waiting, self._waiting = self._waiting, []
+        for merged in merged_groups(waiting):
+            try:
                 self._store.commit(self._claim, merged)
-                self._released = merged.release
+            except BaseException as error:
+                self._error = error  # what follows it cannot be stored either
+                raise
+            self._released = merged.release
 
     def close(self) -> None:
         """Store what waits, end the worker thread, and give the claim back.

@@ -24,6 +24,10 @@ class Names:
             self.known.append(name)
         return number
 
+    def number(self, name: str) -> int | None:
+        """The number of *name*, None if it was not used before."""
+        return self._numbers.get(name)
+
     def add(self, names: Sequence[Any]) -> None:
         """Take over names that were written by another one, in its order."""
         for name in names:

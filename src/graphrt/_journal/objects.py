@@ -57,57 +57,42 @@ def owned_state(state: events.StateSaved) -> events.StateSaved:
 
 
 @final
-class Lines:
-    """Supersteps of the fast path: entries are made of them when somebody reads."""
+class Told:
+    """A superstep of the fast path: its two entries are made when somebody reads them."""
 
-    __slots__ = ("_cause", "_lines", "_order", "_untracked", "run")
+    __slots__ = ("_line", "_order", "_untracked", "cause", "run")
 
-    def __init__(
-        self, run: str, cause: int, lines: list[Line], order: tuple[str, ...], untracked: frozenset[str]
-    ) -> None:
+    def __init__(self, run: str, cause: int, line: Line, order: tuple[str, ...], untracked: frozenset[str]) -> None:
         self.run = run
-        self._cause = cause
-        self._lines = lines
+        self.cause = cause
+        self._line = line
         self._order = order
         """Fields in schema order."""
         self._untracked = untracked
 
     @property
-    def cause(self) -> int:
-        """What led to the first of them."""
-        return self._cause
-
-    @property
     def at(self) -> float:
-        """When the last of them was committed, in seconds since the epoch."""
-        return self._lines[-1].at
-
-    def _pairs(self) -> Iterator[tuple[Line, events.TaskSucceeded, events.SuperstepCommitted]]:
-        for line in self._lines:
-            update = {n: v for n, v in (line.update or {}).items() if n not in self._untracked}
-            yield (
-                line,
-                events.TaskSucceeded(
-                    task=f"{line.superstep}.0:{line.node}",
-                    node=line.node,
-                    updates=() if line.update is None else (update,),
-                ),
-                events.SuperstepCommitted(
-                    superstep=line.superstep,
-                    wrote=tuple(name for name in self._order if name in (line.update or ())),
-                    next=line.next,
-                ),
-            )
+        """When it was committed, in seconds since the epoch."""
+        return self._line.at
 
     @property
     def logged(self) -> Sequence[Logged]:
         """What happened, in order."""
-        return [("", event) for _, done, commit in self._pairs() for event in (done, commit)]
+        line = self._line
+        update = {n: v for n, v in (line.update or {}).items() if n not in self._untracked}
+        done = events.TaskSucceeded(
+            task=f"{line.superstep}.0:{line.node}",
+            node=line.node,
+            updates=() if line.update is None else (update,),
+        )
+        commit = events.SuperstepCommitted(
+            superstep=line.superstep,
+            wrote=tuple(name for name in self._order if name in (line.update or ())),
+            next=line.next,
+        )
+        return [("", done), ("", commit)]
 
     def entries(self, first: int) -> Iterator[Entry]:
         """The entries, the first of which is number *first*."""
-        cause, seq = self._cause, first
-        for line, done, commit in self._pairs():
-            yield Entry(seq=seq, at=line.at, run=self.run, cause=cause, event=done)
-            yield Entry(seq=seq + 1, at=line.at, run=self.run, cause=cause, event=commit)
-            cause, seq = seq + 1, seq + 2
+        for seq, (_, event) in enumerate(self.logged, first):
+            yield Entry(seq=seq, at=self._line.at, run=self.run, cause=self.cause, event=event)

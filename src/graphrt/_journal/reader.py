@@ -14,7 +14,7 @@ from graphrt._engine.evolve import Take, as_is, evolve_all, local_id
 from graphrt._engine.log import Logged
 from graphrt._journal.batch import STATUS, Batch, last_cause
 from graphrt._journal.names import Names
-from graphrt._journal.objects import Lines
+from graphrt._journal.objects import Told
 from graphrt._journal.wire import Body, decode
 from graphrt._plan.fields import own
 from graphrt._plan.tables import Plan
@@ -53,9 +53,9 @@ class Reader:
         body.fetch = self.fetch
         return decode(body, payload), body
 
-    def batch(self, payload: Any) -> Batch | Lines:
+    def batch(self, payload: Any) -> Batch | Told:
         """The batch of a record."""
-        return self.body(payload)[0] if payload.__class__ is bytes else payload
+        return self.body(payload)[0] if payload.__class__ is bytes else self._kept(payload)
 
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
         """The entries of *records*, in order."""
@@ -64,13 +64,26 @@ class Reader:
 
     def staged(self, payload: Any) -> Sequence[Logged]:
         """Staged events. Their names are their own."""
-        logged: Sequence[Logged] = self.body(payload, Names())[0].logged if payload.__class__ is bytes else payload
+        logged: Sequence[Logged] = (
+            self.body(payload, Names())[0].logged if payload.__class__ is bytes else self._kept(payload)
+        )
         return logged
+
+    def _kept(self, payload: Any) -> Any:
+        """What a store in memory kept as it is."""
+        if self.store.durable:
+            raise StoreError(
+                f"Thread {self.thread!r} holds {type(payload).__name__} where bytes were written.",
+                code="store-damaged",
+                fix="Restore the database from a backup.",
+                thread=self.thread,
+            )
+        return payload
 
     def saved(self, payload: Any) -> events.StateSaved:
         """A snapshot."""
         if payload.__class__ is not bytes:
-            state: events.StateSaved = payload
+            state: events.StateSaved = self._kept(payload)
             return state
         (_, event), *_ = self.body(payload, Names())[0].logged
         if not isinstance(event, events.StateSaved):
@@ -96,6 +109,7 @@ class Fold:
         "fingerprint",
         "meta",
         "migrated",
+        "nested",
         "reader",
         "run",
         "seed",
@@ -111,7 +125,8 @@ class Fold:
         self.engine = Engine(plan, limits, thread=reader.thread, check_state=check_state)
         self.reader = reader
         self.meta = meta
-        self.chain: Chain | None = _chain(reader.thread, None) if meta.get("chained") else None
+        self.chain: Chain | None = _chain(str(meta["chained"]), None) if meta.get("chained") else None
+        """The end of the hash chain. A copied thread goes on with the chain of the one that it was copied from."""
         self.seq: int = 0
         self.cause: int = 0
         self.status: Status = "new"
@@ -120,6 +135,8 @@ class Fold:
         self.fingerprint: str = ""
         self.answers: dict[str, Any] = {}
         """Answers since the last commit, by interrupt id."""
+        self.nested: list[str] = []
+        """Paths of the entries of nested graphs since the last commit: what stands in the journal of an open superstep."""
         self.tail: int = 0
         """What stands since the snapshot: bytes, or entries where objects are kept."""
         self.steps_at: int = 0
@@ -132,7 +149,7 @@ class Fold:
         evolve_all(self.engine, [("", saved)], take)  # type: ignore[list-item]  # a snapshot is folded like an event
         self._stand(saved, seq)
         if self.chain is not None:
-            self.chain = _chain(self.reader.thread, saved.digests)
+            self.chain = _chain(str(self.meta["chained"]), saved.digests)
 
     def _stand(self, saved: events.StateSaved, seq: int) -> None:
         self.seq = self.steps_at = seq
@@ -147,6 +164,18 @@ class Fold:
             StoreError: It is damaged.
             ReplayDivergedError: A reducer raises now that did not then.
         """
+        batch, take = self.read(record)
+        first, logged = record.seq - record.count + 1, batch.logged
+        if upto is not None and upto < record.seq:
+            logged = logged[: upto - first + 1]
+        self.fold(logged, first, batch.run, take)
+
+    def read(self, record: Record) -> tuple[Batch | Told, Take]:
+        """The entries of the next record, checked against its seal, and how their values become the engine's own.
+
+        Raises:
+            StoreError: It is damaged.
+        """
         first = record.seq - record.count + 1
         if first != self.seq + 1:
             raise StoreError(
@@ -157,7 +186,7 @@ class Fold:
             )
         payload = record.body
         take: Take = own
-        batch: Batch | Lines
+        batch: Batch | Told
         if payload.__class__ is bytes:
             batch, body = self.reader.body(payload)
             take = as_is
@@ -166,19 +195,16 @@ class Fold:
                 self.chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
             self.tail += len(payload) + len(record.seal)
         else:
-            batch = payload
+            batch = self.reader._kept(payload)
             self.tail += record.count
-        logged = batch.logged
-        if len(logged) != record.count:
+        if len(batch.logged) != record.count:
             raise StoreError(
-                f"The record of entry {record.seq} holds {len(logged)} entries, not {record.count}.",
+                f"The record of entry {record.seq} holds {len(batch.logged)} entries, not {record.count}.",
                 code="store-damaged",
                 fix="Restore the database from a backup.",
                 seq=record.seq,
             )
-        if upto is not None and upto < record.seq:
-            logged = logged[: upto - first + 1]
-        self.fold(logged, first, batch.run, take)
+        return batch, take
 
     def fold(self, logged: Sequence[Logged], first: int, run: str, take: Take) -> None:
         """Fold events that are numbered from *first*."""
@@ -206,7 +232,9 @@ class Fold:
         self.run = run or self.run
         seq = first
         for path, event in logged:
-            if not path:
+            if path:
+                self.nested.append(path)
+            else:
                 self._note(event, seq, take)
             seq += 1
         self.cause = last_cause(logged, seq - 1, self.cause)
@@ -219,7 +247,8 @@ class Fold:
             self.status = status
         if kind in CHANGES:
             self.steps_at = seq
-            self.answers = {}
+        if kind in SETTLES:
+            self.answers, self.nested = {}, []
         if kind is events.RunStarted:
             self.seed, self.fingerprint = event.seed, event.fingerprint
         elif kind is events.InterruptAnswered:
@@ -245,3 +274,5 @@ CHANGES: Final = frozenset(
     }
 )
 """Events after which the state is another one."""
+SETTLES: Final = frozenset({events.RunStarted, events.SuperstepCommitted, events.ThreadForked})
+"""Events after which no superstep is open."""

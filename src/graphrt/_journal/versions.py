@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -68,7 +68,7 @@ def judge(
     if before.get("name") != now["name"]:
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
     _nodes(before, now, waiting, renamed, blocking, changes)
-    _fields(before, plan, loaded, migration, blocking, changes)
+    _fields(before, plan, _written(reader, loaded), migration, blocking, changes)
     if before.get("edges") != now["edges"]:
         changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
     if blocking:
@@ -109,14 +109,13 @@ def _nodes(
 def _fields(
     before: Mapping[str, Any],
     plan: Plan,
-    loaded: Loaded,
+    written: Collection[str],
     migration: Migration | None,
     blocking: list[str],
     changes: list[str],
 ) -> None:
     """Fields: what was folded with another reducer cannot be folded again; a type that changed needs a word."""
     old, new = before.get("state", {}), topology(plan)["state"]
-    unfolded = bool(loaded.records)
     migrated = migration is not None and migration.values is not None
     for name, field in old.items():
         there = new.get(name)
@@ -124,7 +123,12 @@ def _fields(
             (changes if migrated else blocking).append(f"field {name!r} is gone from the state")
         elif there["reducer"] != field["reducer"]:
             what = f"field {name!r} has the reducer {there['reducer']} now, and had {field['reducer']}"
-            (blocking if unfolded else changes).append(what)
+            if name in written:
+                blocking.append(
+                    f"{what}, which folded entries that are still there (prune() them with the older graph)"
+                )
+            else:
+                changes.append(what)
         elif there["type"] != field["type"]:
             what = f"field {name!r} is {there['type']} now, and was {field['type']}"
             (changes if migrated else blocking).append(what)
@@ -134,6 +138,22 @@ def _fields(
         (changes if migrated else blocking).append(f"field {bare[0]!r} is new and has no default")
     if len(added) > len(bare):
         changes.append(f"fields {names(name for name in added if name not in bare)} are new")
+
+
+def _written(reader: Reader, loaded: Loaded) -> set[str]:
+    """Fields that entries after the snapshot fold something into."""
+    found: set[str] = set()
+    for record in loaded.records:
+        for path, event in reader.batch(record.body).logged:
+            if path:
+                continue
+            if isinstance(event, events.SuperstepCommitted):
+                found |= set(event.wrote)
+            elif isinstance(event, events.ThreadUpdated):
+                found |= set(event.values)
+            elif isinstance(event, events.RunStarted) and not event.fresh:
+                found |= set(event.input)
+    return found
 
 
 def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:

@@ -123,8 +123,8 @@ def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> 
     for name, how in form:
         value = getattr(event, name)
         entry.append(None if value is None else how.put(body, value))
-    while entry[-1] is None or entry[-1] == []:
-        entry.pop()
+    while entry[-1] is None or (entry[-1] == [] and form[len(entry) - 3][1].empty is not None):
+        entry.pop()  # what stands for it where nothing stands is the same
     return entry
 
 

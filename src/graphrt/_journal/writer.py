@@ -6,7 +6,6 @@ commits reach the store under each durability is `modes`'.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import RLock
@@ -19,11 +18,12 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import saved
 from graphrt._engine.log import Logged
 from graphrt._engine.task import Task
-from graphrt._journal.batch import STATUS, Batch, Line, last_cause
+from graphrt._journal.batch import STATUS, Batch, Line, fingerprint_after, last_cause
+from graphrt._journal.brief import Briefs
 from graphrt._journal.meta import preload, renewed
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names
-from graphrt._journal.objects import Lines, owned_all, owned_state
+from graphrt._journal.objects import Told, owned_all, owned_state
 from graphrt._journal.wire import Body, encode, encode_state
 from graphrt._plan.fields import own
 from graphrt._plan.owning import SCALARS
@@ -54,8 +54,8 @@ class Journal:
 
     # fmt: off
     __slots__ = (
-        "_at", "_chain", "_clock", "_codec", "_commits", "_engine", "_flushed_at", "_lock", "_measured", "_meta",
-        "_names", "_run_id", "_salts_seed", "_sinks", "_steps", "_tail", "_watched", "cause", "fingerprint", "seed",
+        "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_engine", "_flushed_at", "_lock", "_measured", "_meta",
+        "_names", "_run_id", "_salts_seed", "_sinks", "_steps", "_tail", "_watched", "cause", "fingerprint", "given_at", "seed",
         "seq", "status",
     )
     # fmt: on
@@ -77,6 +77,7 @@ class Journal:
         self._codec: Codec | None = None
         self._engine: Engine | None = None
         self._chain: Chain | None = None
+        self._briefs: Briefs | None = None
         self._names = Names()
         self._meta: dict[str, Any] = {}
         self._salts_seed: int | None = None
@@ -88,6 +89,8 @@ class Journal:
         """Bytes (entries, where objects are kept) since the last snapshot."""
         self._measured = 0
         """Size of the state when it was measured last."""
+        self.given_at: float | None = None
+        """When the first commit is, if the clock was read for it already."""
         self.seq: int = 0
         """Number of the last entry."""
         self.cause: int = 0
@@ -120,6 +123,7 @@ class Journal:
         self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed = salts_seed
+        self._briefs = Briefs(names, engine.plan.state, self._run_id, chain, salts_seed)
 
     @property
     def codec(self) -> Codec | None:
@@ -151,7 +155,8 @@ class Journal:
         with self._lock:
             if self._steps:
                 self._flush_steps()
-            at = self._at = self._clock()
+            at = self._at = self.given_at if self.given_at is not None else self._clock()
+            self.given_at = None
             batch = Batch(at, self._run_id(), self.cause, logged)
             first = self.seq + 1
             if self._commits is not None:
@@ -212,7 +217,7 @@ class Journal:
             blobs = body.blobs
             if self._chain is not None:
                 self._chain.extend(body.written)
-                seal = self._chain.seal(seq, count, batch.at, body.lines, self._entropy(seq))
+                seal = self._chain.seal(seq, count, batch.at, body.lines, self._salts_seed)
             self._tail += len(payload) + len(seal)
         stage: list[tuple[str, Any]] = []
         for key, logged in staged:
@@ -224,7 +229,8 @@ class Journal:
         status = status or next((STATUS[kind] for kind in reversed(kinds) if kind in STATUS), None)
         if status is not None:
             self.status = status
-        self._note_run(batch)
+        for _, event in batch.logged:
+            self.fingerprint = fingerprint_after(event) or self.fingerprint
         self._commits.put(
             Commit(
                 expected=self.seq,
@@ -240,15 +246,6 @@ class Journal:
                 release=release,
             )
         )
-
-    def _note_run(self, batch: Batch) -> None:
-        for _, event in batch.logged:
-            if isinstance(event, events.RunStarted):
-                self.fingerprint = event.fingerprint
-            elif isinstance(event, events.ThreadMigrated):
-                self.fingerprint = event.target
-            elif isinstance(event, events.ThreadForked):
-                self.fingerprint, self.seed = event.state.fingerprint, event.state.seed
 
     def _payload(self, logged: list[Logged]) -> tuple[Any, dict[str, bytes]]:
         """What is staged, and its large values. A staged body names what it needs itself."""
@@ -268,14 +265,6 @@ class Journal:
             return None
         self._meta = changed
         return changed if self._codec is None else to_json(changed, fallback=repr)
-
-    def _entropy(self, seq: int) -> Callable[[int], bytes]:
-        seed = self._salts_seed
-        if seed is None:
-            return os.urandom
-        from hashlib import shake_256
-
-        return lambda size: shake_256(f"graphrt/salt/{seed}/{seq}".encode()).digest(size)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -299,18 +288,18 @@ class Journal:
         body = Body(self._codec, Names())
         payload = encode_state(body, state)
         self._measured = len(payload) + sum(map(len, body.blobs.values()))
-        if self._tail < 2 * len(payload):
+        if self._tail < 2 * self._measured:
             self._measured = max(self._measured, self._tail)
             return None
         blobs.update(body.blobs)
         self._tail = 0
         return Saved(seq, payload)
 
-    def state(self, seq: int) -> events.StateSaved:
-        """All that the entries up to *seq*, the last one, came to; no superstep may be open."""
+    def state(self, seq: int, *, ended: bool = False) -> events.StateSaved:
+        """All that the entries up to *seq*, the last one, came to; no superstep may be open. For *ended* see `saved`."""
         assert self._engine is not None  # noqa: S101 - only asked where there is one
         return replace(
-            saved(self._engine),
+            saved(self._engine, ended=ended),
             status=self.status,
             run=self._run_id(),
             seed=self.seed,
@@ -340,25 +329,46 @@ class Journal:
                 self._flush_steps(fresh=True)
                 self._flushed_at = at
 
+    def tell(self) -> None:
+        """Store the superstep that the fast path tells of: what `write` makes of its events, without making them."""
+        engine, commits, briefs = self._engine, self._commits, self._briefs
+        assert engine is not None and commits is not None and briefs is not None  # noqa: PT018, S101 - `keep` was called
+        with self._lock:
+            told, engine.told = engine.told, None
+            shape = briefs.shape(told)
+            if shape is None:
+                self.write(briefs.logged(told))
+                return
+            at = self._at = self._clock()
+            expected, seq, blobs = self.seq, self.seq + 2, told[2].blobs if told[2] else {}
+            body, seal = briefs.make(shape, told, seq, at, self.cause)
+            self._tail += len(body) + len(seal)
+            snapshot = self._snapshot(seq, blobs) if self._tail >= SNAPSHOT_BYTES else None
+            record = Record(seq, 2, body, seal)
+            commits.put(Commit(expected, at, (record,), unstage=True, snapshot=snapshot, blobs=blobs))
+            self.seq = self.cause = seq
+
     def _flush_steps(self, *, fresh: bool = False) -> None:
-        """Write the noted supersteps as one record; *fresh*: the engine stands right after the last of them."""
+        """Write the noted supersteps, a record for each; *fresh*: the engine stands right after the last of them."""
         steps, self._steps = self._steps, []
         engine = self._engine
         if self._commits is None or engine is None or not steps:
             return
-        count = 2 * len(steps)
         expected, cause = self.seq, self.cause
-        self.seq = self.cause = seq = expected + count
-        self._tail += count
-        record = Record(seq, count, Lines(self._run_id(), cause, steps, tuple(engine.fields), self._untracked()))
+        run, order, untracked = self._run_id(), tuple(engine.fields), self._untracked()
+        records: list[Record] = []
+        for line in steps:
+            seq = self.seq = self.seq + 2
+            records.append(Record(seq, 2, Told(run, cause, line, order, untracked)))
+            cause = seq
+        self.cause = seq = cause
+        self._tail += 2 * len(steps)
         snapshot = None
         if fresh and self._tail >= max(SNAPSHOT_ENTRIES, 2 * sum(engine.sizes.values())):
-            state = replace(self.state(seq), next=steps[-1].next, sends={}, errors={}, entering=False)
+            state = replace(self.state(seq, ended=True), next=steps[-1].next, sends={}, errors={}, entering=False)
             snapshot = Saved(seq, owned_state(state))
             self._tail = 0
-        self._commits.put(
-            Commit(expected=expected, at=steps[-1].at, records=(record,), unstage=True, snapshot=snapshot)
-        )
+        self._commits.put(Commit(expected=expected, at=steps[-1].at, records=records, unstage=True, snapshot=snapshot))
 
     # -- the end -------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
+from graphrt import reducers
 from graphrt._plan import specs
 from graphrt._plan.cache import DEFAULT_SIZE, NodeCache
 from graphrt._plan.shape import node_shape
@@ -140,6 +141,7 @@ class Plan:
 
     __slots__ = (
         "_codec",
+        "_custom",
         "_ends",
         "_node_specs",
         "_visit_limits",
@@ -169,6 +171,7 @@ class Plan:
         self._ends: set[int] = set()
         self._visit_limits: tuple[int, list[int]] | None = None
         self._codec: Codec | None = None
+        self._custom: tuple[str, ...] | None = None
         self._build()
         self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
 
@@ -243,6 +246,16 @@ class Plan:
             limits = [general if m == "graph" else unlimited if m is None else int(m) for m in mine]
             self._visit_limits = known = (general, limits)
         return known[1]
+
+    @property
+    def custom(self) -> tuple[str, ...]:
+        """Fields that reducers of the user's fold."""
+        if self._custom is None:
+            ours = reducers.__name__
+            found = [f.name for f in self.state.fields.values() if f.aggregates and not f.untracked]
+            fields = self.state.fields
+            self._custom = tuple(n for n in found if getattr(fields[n].reduce, "__module__", None) != ours)
+        return self._custom
 
     @property
     def codec(self) -> Codec:

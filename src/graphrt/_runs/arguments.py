@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import typing_extensions as te
 
@@ -13,12 +13,13 @@ from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
 from graphrt.stores import Store, open_store
-from graphrt.stores.protocol import METHODS
+from graphrt.stores.protocol import METHODS, Status
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
 LIVE = frozenset({"custom", "messages"})
 """Modes whose items come while a node still runs."""
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 class RuntimeOptions(te.TypedDict, total=False):
@@ -50,16 +51,60 @@ def opened_store(store: Any) -> Store | None:
     """The store that *store* is, or names by its URL."""
     if isinstance(store, str):
         return open_store(store)
-    missing = [name for name in METHODS if store is not None and not hasattr(store, name)]
-    if missing:
+    if store is None:
+        return None
+    a_class = isinstance(store, type)
+    missing = [name for name in METHODS if not hasattr(store, name)]
+    if missing or a_class:
         raise InputError(
-            f"store= must be a store or a URL, not a {type(store).__name__}.",
+            f"store= must be a store or a URL, not {f'the class {store.__name__}' if a_class else f'a {type(store).__name__}'}.",
             code="unknown-store",
-            known=f"it has no {names(missing, most=3)}",
+            known="a class is no store: its instances are" if a_class else f"it has no {names(missing, most=3)}",
             fix='Use store="sqlite:///runs.db", store="memory:", or open_store(...).',
         )
     opened: Store | None = store
     return opened
+
+
+def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
+    """*migrations*, if they are migrations."""
+    wrong = [migrations] if not isinstance(migrations, (list, tuple)) else migrations
+    wrong = [one for one in wrong if not isinstance(one, Migration)]
+    if wrong:
+        raise InputError(
+            f"migrations= must be a list of Migration(...), not {wrong[0]!r}.",
+            code="bad-migration",
+            fix='Pass Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations.',
+        )
+    return tuple(migrations)
+
+
+def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
+    """*updates* of a bulk update, if they are pairs."""
+    found = list(updates) if isinstance(updates, Iterable) else [updates]
+    wrong = [one for one in found if not (isinstance(one, tuple) and len(one) == 2)]
+    if wrong:
+        raise InputError(
+            f"bulk_update() takes pairs of values and as_node, not {wrong[0]!r}.",
+            code="bad-input",
+            fix="Pass a list of (values, as_node); as_node may be None.",
+        )
+    return found
+
+
+def check_age(name: str, seconds: Any) -> None:
+    """Refuse what is no number of seconds, 0 or more.
+
+    Raises:
+        InputError: It is not (`bad-limit`).
+    """
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not number or not seconds >= 0:
+        raise InputError(
+            f"{name}= must be a number of seconds, 0 or more, not {seconds!r}.",
+            code="bad-limit",
+            fix="Pass seconds: 30 * 86400 are 30 days.",
+        )
 
 
 def checked_durability(durability: Any) -> Durability:
@@ -94,6 +139,32 @@ def checked(limits: Any) -> Limits:
     if found:
         raise InputError(f"The limits cannot be used: {'; '.join(found)}.", code="bad-limit", fix="Correct them.")
     return limits
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse what is neither None nor a number of entries or snapshots.
+
+    Raises:
+        InputError: It is not (`bad-limit`).
+    """
+    if value is not None and (value.__class__ is not int or value < 0):
+        raise InputError(
+            f"{name}= must be a whole number, 0 or more, not {value!r}.",
+            code="bad-limit",
+            fix="Pass the seq of an entry, or for limit= how many snapshots.",
+        )
+
+
+def check_status(status: Any) -> None:
+    """Refuse what is neither None nor a status that a thread can have.
+
+    Raises:
+        InputError: It is not (`bad-status`).
+    """
+    if status is not None and status not in STATUSES:
+        raise InputError(
+            f"There is no status {status!r}.", code="bad-status", known=names(STATUSES), fix="Use one of them."
+        )
 
 
 def stream_modes(modes: Iterable[str] | str) -> frozenset[str]:

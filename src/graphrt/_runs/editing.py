@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphrt import events
@@ -20,12 +21,13 @@ from graphrt._journal.meta import read_meta
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names
 from graphrt._journal.reader import Fold, Reader
-from graphrt._journal.versions import Verdict, judge
+from graphrt._journal.versions import Verdict, judge, pending
 from graphrt._journal.wire import Body, encode_state
 from graphrt._journal.writer import Journal
 from graphrt._plan.fields import own
-from graphrt._runs.flight import Owner, system_clock
-from graphrt._runs.loading import Reads, begun, check_at, folded, the_store
+from graphrt._runs.arguments import check_age, check_number, check_status
+from graphrt._runs.flight import Owner
+from graphrt._runs.loading import Reads, begun, folded, loaded_at, the_store
 from graphrt._runs.opening import adopted, checked_update, not_storable
 from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest, names
@@ -46,19 +48,22 @@ def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
     """
     check_id(thread)
     store = the_store(runtime)
-    claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=system_clock())
+    claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
     try:
         fold = folded(runtime, store.load(thread))
         journal = _journal(runtime, store, fold, Commits(store, claim, "sync"))
         engine = fold.engine
         engine.listen(journal.codec)
         adopted(engine, fold)
+        unfinished = [task for task in engine.tasks if task.status not in (DONE, HANDLED)]
         for values, as_node in edits:
             event = _edited(engine, values, as_node)
             evolve(engine, event, own)
             log.note(engine, event)
         if engine.log:
-            journal.write(log.take(engine), status=_status(engine, claim.head.status), release=True)
+            # What was staged of a task that the edit took as finished would bring its questions back.
+            staged = [(task.id, log.standing(engine, task)) for task in unfinished if task.status == DONE]
+            journal.write(log.take(engine), staged, status=_status(engine, claim.head.status), release=True)
     finally:
         give_back(store, claim)
 
@@ -95,7 +100,7 @@ def _journal(runtime: Owner, store: Store, fold: Fold, commits: Commits) -> Jour
 def _edited(engine: Engine, values: Any, as_node: Any) -> events.ThreadUpdated:
     """The event that an edit comes to; changes nothing but what arrived at joins."""
     node = _node(engine, as_node)
-    checked = checked_update(engine, {} if values is None else values, what="update()")
+    checked = checked_update(engine, {} if values is None else values, what="What update() was given")
     kept: Mapping[str, Any] = {n: v for n, v in checked.items() if n not in engine.plan.state.untracked}
     if engine.codec is not None:
         try:
@@ -161,12 +166,12 @@ def fork(runtime: Owner, thread: str, at: int | None, to: str | None) -> str:
     target = check_id(to if to is not None else runtime.ids())
     store = the_store(runtime)
     loaded = store.load(thread)
-    whole = at is None or at == loaded.head.seq
+    whole = at is None or (at.__class__ is int and at == loaded.head.seq)
     if not whole:
-        loaded = store.load(thread, upto=at)
-        check_at(loaded, at)  # type: ignore[arg-type]  # None is whole
+        loaded = loaded_at(store, thread, at)
     fold = folded(runtime, loaded, upto=None if whole else at)
-    claim = take(store, target, create=True, lease_s=runtime.lease_s, at=system_clock())
+    made_at = runtime.clock()
+    claim = take(store, target, create=True, lease_s=runtime.lease_s, at=made_at)
     try:
         if claim.head.seq:
             raise InputError(
@@ -189,7 +194,7 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
 
     run = fold.run or runtime.ids()
     journal = Journal(clock=runtime.clock, run_id=lambda: run, sinks=runtime.sinks)
-    meta = {"chained": chained}
+    meta = {"chained": commits.claim.thread if chained else None}
     journal.keep(
         commits,
         engine,
@@ -200,6 +205,7 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
         tail=0,
         salts_seed=runtime.seed,
     )
+    journal.given_at = commits.claim.head.created_at
     status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status
     state = saved(engine)
     forked = events.ThreadForked(source=source, at=fold.seq, state=_standing(fold, state, status))
@@ -213,8 +219,6 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
 
 
 def _standing(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:
-    from dataclasses import replace
-
     return replace(state, status=status, run=fold.run, seed=fold.seed, fingerprint=fold.fingerprint)
 
 
@@ -231,8 +235,9 @@ def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
         ConflictError: The thread is being driven.
     """
     check_id(thread)
+    check_number("before", before)
     store = the_store(runtime)
-    claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=system_clock())
+    claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
     try:
         loaded = store.load(thread)
         upto = _last_commit(runtime, store, loaded, before)
@@ -267,6 +272,8 @@ def _last_commit(runtime: Owner, store: Store, loaded: Loaded, before: int | Non
 def sweep(runtime: Owner, older_than_s: float, status: Status | None) -> int:
     """Delete threads that nobody wrote for *older_than_s* seconds; returns how many went."""
     store = the_store(runtime)
+    check_age("older_than_s", older_than_s)
+    check_status(status)
     wanted: tuple[Status, ...] = (status,) if status is not None else ("completed", "failed", "cancelled")
     gone = 0
     for one in wanted:
@@ -290,13 +297,13 @@ def check_threads(runtime: Reads) -> tuple[Verdict, ...]:
         loaded = store.load(head.thread)
         meta = read_meta(loaded.meta)
         reader = Reader(store, head.thread, plan.codec, meta.get("names", ()))
-        found.append(judge(runtime.graph, meta, reader, loaded, runtime.migrations))
+        verdict = judge(runtime.graph, meta, reader, loaded, runtime.migrations)
+        # A run that loads the thread of its own graph need not know what is pending; who asks here does.
+        found.append(replace(verdict, pending=pending(reader, loaded)))
     return tuple(found)
 
 
 def _snapshot(store: Store, fold: Fold) -> Any:
-    from dataclasses import replace
-
     state = replace(
         _standing(fold, saved(fold.engine), fold.status),
         cause=fold.cause,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from graphrt import events
 from graphrt._drivers.scope import Scope
 from graphrt._engine.engine import Engine
+from graphrt._engine.straight import tell
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
 from graphrt._journal.keeper import keeper_of
@@ -62,6 +63,7 @@ class Run:
         *,
         fold: Fold | None = None,
         seed: int | None = None,
+        at: float | None = None,
         listen: bool,
         watch: Watch | None,
     ) -> None:
@@ -88,6 +90,8 @@ class Run:
         self._journal: Journal | None = None
         if self.listening:
             self._open_journal(fold, listen=listen)
+            if self._journal is not None:
+                self._journal.given_at = at
         if engine.tape is not None:
             engine.tape.run_id = lambda: scope.run_id
         if self.watch.any:
@@ -102,7 +106,7 @@ class Run:
         if claim is None or store is None:
             engine.listen()
         else:
-            meta = fold.meta if fold is not None else {"chained": self._chained(store)}
+            meta = fold.meta if fold is not None else {"chained": claim.thread if self._chained(store) else None}
             chained = bool(meta.get("chained"))
             codec = engine.plan.codec if store.durable or chained else None
             engine.listen(codec, staging=True)
@@ -126,8 +130,8 @@ class Run:
             scope.stage = journal.stage
             scope.blocking = store.blocking
             scope.eager = store.durable and runtime.durability != "exit"
-            if codec is None and not runtime.sinks and not listen and engine.tape is None:
-                engine.quick = journal.step
+            if not runtime.sinks and not listen and engine.tape is None:
+                engine.quick, scope.tell = journal.step if codec is None else tell, journal.tell
             if store.blocking:
                 keeper_of(store).add(claim)
         self._journal = journal

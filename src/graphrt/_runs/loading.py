@@ -15,7 +15,7 @@ from graphrt.errors import InputError, StoreError
 from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
-from graphrt.stores.protocol import Loaded, Saved, Store
+from graphrt.stores.protocol import Loaded, Record, Saved, Store
 
 
 class Reads(Protocol):
@@ -52,11 +52,20 @@ def load(runtime: Reads, thread: str, *, upto: int | None = None) -> Fold:
         StoreError: It cannot be read.
         ReplayDivergedError: A reducer raises now that did not then.
     """
-    store = the_store(runtime)
-    loaded = store.load(thread, upto=upto)
-    if upto is not None:
-        check_at(loaded, upto)
-    return folded(runtime, loaded, upto=upto)
+    return folded(runtime, loaded_at(the_store(runtime), thread, upto), upto=upto)
+
+
+def loaded_at(store: Store, thread: str, at: int | None) -> Loaded:
+    """The thread as read after its entry *at*, or as it is now.
+
+    Raises:
+        InputError: There is no such thread or entry.
+    """
+    # Stores compare numbers; what else a caller may pass is refused here.
+    loaded = store.load(thread, upto=at if at.__class__ is int else None)
+    if at is not None:
+        check_at(loaded, at)
+    return loaded
 
 
 def check_at(loaded: Loaded, at: int) -> None:
@@ -120,13 +129,41 @@ def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None) -> Fold:
     fold, verdict = begun(runtime, loaded)
     if loaded.snapshot is not None:
         start_from(fold, loaded.snapshot)
-    for record in loaded.records:
-        fold.add(record, upto)
+    fold_all(fold, loaded.records, upto)
+    last = loaded.head.seq if upto is None else min(upto, loaded.head.seq)
+    if fold.seq != last:
+        raise StoreError(
+            f"Thread {loaded.head.thread!r} lacks entry {fold.seq + 1} of its journal."
+            if fold.seq < last
+            else f"Thread {loaded.head.thread!r} has entries after {last}, which was its last one.",
+            code="store-damaged",
+            known=f"{last} entries were written, the last one found is {fold.seq}",
+            fix="Restore the database from a backup.",
+            thread=loaded.head.thread,
+            seq=fold.seq + 1,
+        )
     if verdict.kind != "identical":
         adopting.adopt(fold, verdict)
     if upto is None:
         open_superstep(fold, loaded.staged)
     return fold
+
+
+def fold_all(fold: Fold, records: Sequence[Record], upto: int | None = None) -> None:
+    """Fold *records*, the last one up to the entry *upto*.
+
+    Raises:
+        StoreError: One of them is damaged.
+        ReplayDivergedError: A reducer raises now that did not then.
+    """
+    from graphrt._journal.refold import refold
+
+    at, whole = 0, records if upto is None else [record for record in records if record.seq <= upto]
+    while at < len(records):
+        at = refold(fold, whole, at)
+        if at < len(records):
+            fold.add(records[at], upto)
+            at += 1
 
 
 def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
@@ -140,7 +177,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
     take: Take = as_is if staged[0][1].__class__ is bytes else own
     try:
         known = {key: fold.reader.staged(body) for key, body in staged}
-        restore_open(fold.engine, known, fold.local_answers(), take)
+        restore_open(fold.engine, known, fold.local_answers(), fold.nested, take)
     except (LookupError, ValueError, TypeError) as error:
         raise StoreError(
             f"What is staged of thread {fold.reader.thread!r} does not fit graph {fold.engine.plan.name!r}.",

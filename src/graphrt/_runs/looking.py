@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from graphrt import events
-from graphrt._engine.evolve import as_is, evolve
+from graphrt._engine import log
+from graphrt._engine.evolve import evolve
 from graphrt._engine.standing import due_parts
+from graphrt._journal.keeper import settle
 from graphrt._journal.meta import read_meta
 from graphrt._journal.reader import CHANGES, Fold, Reader
-from graphrt._plan.fields import own
-from graphrt._runs.loading import Reads, check_at, folded, from_the_first, load, the_store
+from graphrt._runs.arguments import check_number
+from graphrt._runs.loading import Reads, folded, from_the_first, load, loaded_at, the_store
 from graphrt._runs.results import Snapshot
-from graphrt.errors import GraphrtError, ReplayDivergedError
+from graphrt.errors import GraphrtError, InputError, ReplayDivergedError
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 
@@ -25,9 +27,8 @@ def state(runtime: Reads, thread: str, at: int | None = None) -> Snapshot[Any]:
     """The thread as it stands, or as it stood after the entry *at*."""
     check_id(thread)
     store = the_store(runtime)
-    loaded = store.load(thread, upto=at)
-    if at is not None:
-        check_at(loaded, at)
+    settle(store, thread)  # else a run that is over would seem to go on
+    loaded = loaded_at(store, thread, at)
     fold = folded(runtime, loaded, upto=at)
     head = loaded.head
     if at is None:
@@ -47,14 +48,24 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
 def history(runtime: Reads, thread: str, *, limit: int | None, before: int | None) -> tuple[Snapshot[Any], ...]:
     """One snapshot for each commit, newest first: as the run left it where a run ended there."""
     check_id(thread)
+    check_number("limit", limit)
+    check_number("before", before)
     store = the_store(runtime)
     loaded = store.load(thread)
     found: list[Snapshot[Any]] = []
     fold = from_the_first(runtime, thread)
+    if fold.seq and (before is None or fold.seq < before):  # what older entries came to
+        base = fold.seq
+        found.append(
+            Snapshot(
+                fold, seq=base, at=loaded.head.created_at, status=fold.status, values=_values(runtime, thread, base)
+            )
+        )
     for record in store.records(thread, after=fold.seq):
-        batch = fold.reader.batch(record.body)
         first = record.seq - record.count + 1
-        take = as_is if record.body.__class__ is bytes else own
+        if before is not None and first >= before:
+            break
+        batch, take = fold.read(record)
         for at, (entry, one) in enumerate(zip(batch.entries(first), batch.logged, strict=True)):
             if before is not None and first + at >= before:
                 break
@@ -76,13 +87,14 @@ def history(runtime: Reads, thread: str, *, limit: int | None, before: int | Non
                 seq=newest[0].seq,
                 at=newest[0].at,
                 status=loaded.head.status,
-                values=_reads(runtime, newest[0]),
+                values=_values(runtime, thread, newest[0].seq),
             )
     return tuple(newest if limit is None else newest[:limit])
 
 
-def _reads(runtime: Reads, snapshot: Snapshot[Any]) -> Any:
-    return lambda: state(runtime, snapshot.thread, snapshot.seq).values
+def _values(runtime: Reads, thread: str, at: int) -> Callable[[], Any]:
+    """Reads the values after the entry *at*, when they are asked for."""
+    return lambda: state(runtime, thread, at).values
 
 
 def _snapshot(runtime: Reads, fold: Fold, entry: Entry, values_at: int | None = None) -> Snapshot[Any]:
@@ -92,13 +104,14 @@ def _snapshot(runtime: Reads, fold: Fold, entry: Entry, values_at: int | None = 
         seq=entry.seq,
         at=entry.at,
         status=fold.status,
-        values=lambda: state(runtime, thread, at).values,
+        values=_values(runtime, thread, at),
     )
 
 
 def entries(runtime: Reads, thread: str, *, after: int = 0) -> Iterator[Entry]:
     """The journal entries of the thread, oldest first, read as they are asked for."""
     check_id(thread)
+    check_number("after", after)
     store = the_store(runtime)
     loaded = store.load(thread, upto=max(after, 1))
     plan = runtime.graph.__graphrt_plan__
@@ -115,25 +128,36 @@ def replay(runtime: Reads, thread: str) -> Snapshot[Any]:
     """Fold the thread from its first entry, asking every router again.
 
     Raises:
-        ReplayDivergedError: A reducer or router does something else than when the entries were written; `seq` says at
-            which entry, `expected` and `got` what.
+        ReplayDivergedError: A router chooses something else than when the entries were written, or a reducer makes
+            other values; `seq` says at which entry, `expected` and `got` what. What reducers made is compared at the
+            end of each run.
+        StoreError: An entry is not what was written.
     """
     check_id(thread)
     store = the_store(runtime)
     present = load(runtime, thread)
     head = store.head(thread)
     fold = from_the_first(runtime, thread)
+    older = _last_of_older_graph(runtime, thread) if present.migrated is None else head.seq
     for record in store.records(thread, after=fold.seq):
-        batch = fold.reader.batch(record.body)
-        take = as_is if record.body.__class__ is bytes else own
+        batch, take = fold.read(record)
         first = record.seq - record.count + 1
         for at, (path, event) in enumerate(batch.logged):
-            if not path:
+            if first + at <= older:
+                fold.fold([(path, event)], first + at, batch.run, take)
+            elif not path:
                 _again(fold, event, first + at, take, batch.run)
-    if fold.engine.values != present.engine.values:
+        fold.seq = record.seq
+    if present.migrated is None and fold.engine.values != present.engine.values:
         changed = [n for n, v in present.engine.values.items() if fold.engine.values.get(n) != v]
         raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
     return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status)
+
+
+def _last_of_older_graph(runtime: Reads, thread: str) -> int:
+    """The last entry that an older graph's routers decided: the present one's have no say in those."""
+    went_over = (entry.seq for entry in entries(runtime, thread) if isinstance(entry.event, events.ThreadMigrated))
+    return max(went_over, default=0)
 
 
 def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
@@ -153,6 +177,8 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
             engine.entering = False
             _compare(fold, event, seq)
         evolve(engine, event, take)
+        if isinstance(event, (events.RunCompleted, events.RunInterrupted, events.RunFailed, events.RunCancelled)):
+            _compare_folded(fold, event.folded, seq)
         fold.seq = seq
     except ReplayDivergedError:
         raise
@@ -166,6 +192,14 @@ def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, 
         raise _diverged(fold, seq, f"next {event.next}", f"next {names}", "routes")
     if dict(sends) != dict(event.sends):
         raise _diverged(fold, seq, f"sends {dict(event.sends)!r}", f"sends {dict(sends)!r}", "sends")
+
+
+def _compare_folded(fold: Fold, before: Mapping[str, str], seq: int) -> None:
+    now = log.folded(fold.engine)
+    changed = [name for name, digest in before.items() if now.get(name, digest) != digest]
+    if changed:
+        reducers = {name: fold.engine.fields[name].reducer_name for name in changed if name in fold.engine.fields}
+        raise _diverged(fold, seq, f"other values of {', '.join(changed)}", f"what {reducers} make now", "reducers")
 
 
 def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> ReplayDivergedError:
@@ -202,6 +236,15 @@ def diff(
 
     Ids of threads and runs, times and seeds are not compared.
     """
+    for thread, run in ((left, left_run), (right, right_run)):
+        if run is not None and not any(entry.run == run for entry in entries(runtime, thread)):
+            raise InputError(
+                f"Thread {thread!r} has no run {run!r}.",
+                code="unknown-run",
+                where=f"thread {thread!r}",
+                fix="Take the run_id of a result, or of a snapshot of history(thread).",
+                thread=thread,
+            )
     ones = _of_run(_since(runtime, left, right), left_run)
     others = _of_run(_since(runtime, right, left), right_run)
     while True:

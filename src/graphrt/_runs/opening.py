@@ -15,8 +15,9 @@ from graphrt._flows.run import Watch
 from graphrt._journal.keeper import give_back, take
 from graphrt._journal.reader import Fold
 from graphrt._plan.fields import is_mapping, own
+from graphrt._plan.state import explain
 from graphrt._runs.answers import expired
-from graphrt._runs.flight import Owner, Run, system_clock
+from graphrt._runs.flight import Owner, Run
 from graphrt._runs.loading import folded, the_store
 from graphrt.commands import Replacement
 from graphrt.errors import InputError, names
@@ -48,13 +49,14 @@ def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, wa
         values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
         return _started(opened, values, values, fresh=True)
     thread_id = check_id(thread_id if thread_id is not None else runtime.ids())
-    claim = take(store, thread_id, create=True, lease_s=runtime.lease_s, at=system_clock())
+    at = runtime.clock()  # read once for the thread that may be made here and for the first commit
+    claim = take(store, thread_id, create=True, lease_s=runtime.lease_s, at=at)
     opened_run: Run | None = None
     try:
         if claim.head.seq == 0:
             values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
             engine = Engine(plan, runtime.limits, thread=thread_id, check_state=runtime.check_state)
-            opened_run = Run(runtime, engine, claim, listen=listen, watch=watch)
+            opened_run = Run(runtime, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True)
         else:
             _want(claim, "run", runtime)
@@ -63,7 +65,7 @@ def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, wa
             update = checked_update(engine, given)
             values = folded_in(engine, update, reset=True)
             engine.limit(runtime.limits)
-            opened_run = Run(runtime, engine, claim, fold=fold, listen=listen, watch=watch)
+            opened_run = Run(runtime, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
             adopted(engine, fold)
             started = _started(opened_run, values, update, fresh=False)
     except BaseException as error:
@@ -109,7 +111,7 @@ def _started(opened: Run, values: dict[str, Any], given: Mapping[str, Any], *, f
 
 def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
     return InputError(
-        f"{what} that cannot be stored{f' at {error.path}' if error.path else ''}: {error.why}",
+        f"{what} that cannot be stored{f' at {error.path}' if error.path else ''}: it {error.why}",
         code="not-storable",
         where=engine.where(),
         known="nothing was stored",
@@ -164,7 +166,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
         entries = {name: getattr(given, name) for name in plan.state.fields if written is None or name in written}
     if not is_mapping(entries):
         raise InputError(
-            f"{what} takes an update: a mapping or a {plan.state.cls.__name__}, not {type(given).__name__}.",
+            f"{what} must be an update: a mapping or a {plan.state.cls.__name__}, not {type(given).__name__}.",
             code="bad-input",
             where=engine.where(),
             fix="Pass a mapping of the fields to update.",
@@ -172,7 +174,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     unknown = [key for key in entries if key not in plan.state.fields]
     if unknown:
         raise InputError(
-            f"The input has a key that is no field of the state: {names(unknown)}.",
+            f"{what} has a key that is no field of the state: {names(unknown)}.",
             code="unknown-key",
             where=engine.where(),
             known=f"fields {names(plan.state.fields)}",
@@ -185,7 +187,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
             checked[name] = plan.update._check_one(plan.state.fields[name], value, "START", engine.where())
         except ValueError as error:
             raise InputError(
-                f"The input does not fit {plan.state.cls.__name__}: {name}: {error}",
+                f"{what} does not fit {plan.state.cls.__name__}: {explain(error, name)}",
                 code="bad-input",
                 where=engine.where(),
                 fix="Pass values of the declared types.",
@@ -200,6 +202,7 @@ def continued(
     verb: Literal["resume", "retry"],
     prepare: Callable[[Engine], Mapping[str, Any]],
     *,
+    given: bool = True,
     listen: bool = False,
     watch: Watch | None = None,
 ) -> Run:
@@ -207,6 +210,7 @@ def continued(
 
     Args:
         prepare: Checks what is wanted and returns the answers by interrupt id; changes nothing.
+        given: Whether there are answers. Where the owner died none are needed, though questions may be open.
 
     Raises:
         InputError: No store, no such thread, it wants another verb, or an answer does not fit.
@@ -215,7 +219,7 @@ def continued(
     """
     store = the_store(runtime)
     check_id(thread_id)
-    claim = take(store, thread_id, create=False, lease_s=runtime.lease_s, at=system_clock())
+    claim = take(store, thread_id, create=False, lease_s=runtime.lease_s, at=0.0)
     opened: Run | None = None
     try:
         fold = folded(runtime, store.load(thread_id))
@@ -223,7 +227,7 @@ def continued(
         late = expired(engine, runtime.clock) if verb == "retry" and claim.head.status == "interrupted" else []
         if not late:
             _want(claim, verb, runtime)
-        answers = prepare(engine)
+        answers = prepare(engine) if given or claim.head.status != "running" else {}
         if store.durable or fold.meta.get("chained"):
             for answer in answers.values():
                 try:

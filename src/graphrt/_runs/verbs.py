@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from graphrt._flows.effects import Control
+from graphrt._journal.keeper import settle
 from graphrt._journal.versions import Verdict
 from graphrt._runs import editing, looking
+from graphrt._runs.arguments import check_status, checked_edits
 from graphrt._runs.flight import Owner
 from graphrt._runs.loading import the_store
 from graphrt._runs.looking import Divergence
@@ -137,7 +139,7 @@ class ThreadVerbs(Generic[S]):
 
     def bulk_update(self, thread: str, updates: Iterable[tuple[Any, Any]]) -> Snapshot[S]:
         """Fold several (values, as_node or None) into the state, one after another, in one commit: all or nothing."""
-        editing.update(self._owner(), thread, list(updates))
+        editing.update(self._owner(), thread, checked_edits(updates))
         return self.state(thread)
 
     async def abulk_update(self, thread: str, updates: Iterable[tuple[Any, Any]]) -> Snapshot[S]:
@@ -185,6 +187,7 @@ class ThreadVerbs(Generic[S]):
             after: Only those made after this thread: for paging.
             limit: At most so many.
         """
+        check_status(status)
         heads = the_store(self._owner()).heads(
             status=status, graph=graph, prefix=prefix, updated_before=updated_before, after=after, limit=limit
         )
@@ -206,7 +209,9 @@ class ThreadVerbs(Generic[S]):
 
     def delete_thread(self, thread: str) -> None:
         """Forget the thread and everything of it; a ConflictError if a run has it."""
-        the_store(self._owner()).delete(check_id(thread))
+        store = the_store(self._owner())
+        settle(store, check_id(thread))
+        store.delete(thread)
 
     async def adelete_thread(self, thread: str) -> None:
         """Forget the thread; see `delete_thread`."""

@@ -107,6 +107,8 @@ class EffectStarted:
 
     task: str
     key: str
+    starts: int = 1
+    """How often it was started: once more for each "run" that answered a question about its outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +193,8 @@ class RunInterrupted:
     """The run paused until its interrupts are answered."""
 
     interrupts: tuple[str, ...]
+    folded: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +202,8 @@ class RunCompleted:
     """Nothing was due any more."""
 
     steps: int
+    folded: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +213,8 @@ class RunFailed:
     error: str
     message: str
     node: str | None
+    folded: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,3 +222,5 @@ class RunCancelled:
     """The run was cancelled from outside; the thread can be retried."""
 
     reason: str
+    folded: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""

@@ -189,7 +189,7 @@ class CompiledGraph(Generic[S, U]):
     def run(
         self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
-        """Run once in memory: `Runtime(self, **options).run(input)`.
+        """Run once: `Runtime(self, **options).run(input)`; without a store, in memory.
 
         Raises:
             GraphrtError: The run failed.
@@ -199,15 +199,15 @@ class CompiledGraph(Generic[S, U]):
     async def arun(
         self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
-        """Run once in memory on the running loop; see `run`."""
+        """Run once on the running loop; see `run`."""
         return await self._runtime(options).arun(input, thread=thread)
 
     def steps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> Iterator[Step[S]]:
-        """Run once in memory and yield each finished task; see `Runtime.steps`."""
+        """Run once and yield each finished task; see `Runtime.steps`."""
         return self._runtime(options).steps(input)
 
     def asteps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> AsyncIterator[Step[S]]:
-        """Run once in memory and yield each finished task; see `Runtime.steps`."""
+        """Run once and yield each finished task; see `Runtime.steps`."""
         return self._runtime(options).asteps(input)
 
     @overload
@@ -225,7 +225,7 @@ class CompiledGraph(Generic[S, U]):
         modes: Mode | Iterable[Mode] = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> Iterator[Any]:
-        """Run once in memory and yield what happens; see `Runtime.stream`."""
+        """Run once and yield what happens; see `Runtime.stream`."""
         return self._runtime(options).stream(input, modes=modes)
 
     @overload
@@ -243,7 +243,7 @@ class CompiledGraph(Generic[S, U]):
         modes: Mode | Iterable[Mode] = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> AsyncIterator[Any]:
-        """Run once in memory and yield what happens; see `Runtime.stream`."""
+        """Run once and yield what happens; see `Runtime.stream`."""
         return self._runtime(options).astream(input, modes=modes)
 
     def _runtime(self, options: RuntimeOptions) -> Runtime[S]:

@@ -67,6 +67,8 @@ class Owner:
         self._lock = threading.Lock()
         self.claims: dict[int, PostgresClaim] = {}
         """Those that were given and not given back, by the thread's number."""
+        self.doubtful: dict[str, set[int]] = {}
+        """Tokens of claims that may be stored though nobody was given them, by thread."""
         self.text = ""
 
     def identity(self) -> tuple[int | None, int | None]:
@@ -131,6 +133,8 @@ class Taking:
         self._thread = thread
         self._create = create
         self._values: dict[str, Any] = {"id": thread, "token": token, "lease_s": lease_s, "at": at, "epoch": 1}
+        self.ours: Final = {token, *owner.doubtful.pop(thread, ())}
+        """Tokens whose claim is this one's: taken from the owner, so that no two calls get the same."""
 
     def run(self, connection: Connection) -> PostgresClaim | None:
         """Take the thread; None if there is none.
@@ -165,7 +169,7 @@ class Taking:
         connection.execute(_postgres_sql.LOOK_AGAIN.encode())  # the server lists its backends once a transaction
         seen = connection.execute(self._link.named(_postgres_sql.SEE), [no]).fetchall()
         seq, epoch, token, owned, holder, since, left_s = seen[0]
-        if token == self._values["token"]:
+        if token in self.ours:
             return connection.execute(self._link.named(_postgres_sql.CLAIMED), [no], binary=True).fetchone(), ""
         if owned:
             return None, told(holder, since, left_s)

@@ -92,21 +92,21 @@ def last_seq(commit: Commit, thread: str) -> int:
     """Number of the thread's last entry after *commit*, which is checked to be whole.
 
     Raises:
-        InputError: Its numbers do not follow one another, or its snapshot is of another entry (`bad-commit`).
+        InputError: Its numbers do not follow one another, or its snapshot is of no entry (`bad-commit`).
     """
     seq = commit.expected
     for record in commit.records:
         if record.count < 1 or record.seq - record.count != seq:
             raise _bad(thread, f"a record of {record.count} entries up to {record.seq} cannot follow entry {seq}")
         seq = record.seq
-    if commit.snapshot is not None and commit.snapshot.seq != seq:
+    if commit.snapshot is not None and not 1 <= commit.snapshot.seq <= seq:
         raise _bad(thread, f"its snapshot is of entry {commit.snapshot.seq}, its last entry is {seq}")
     if not isfinite(commit.at):
         raise _bad(thread, f"its time is {commit.at!r}")
     return seq
 
 
-def bytes_only(commit: Commit, thread: str) -> None:
+def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check for each part of a commit
     """See that a durable store is given nothing but `bytes`.
 
     Raises:
@@ -122,13 +122,16 @@ def bytes_only(commit: Commit, thread: str) -> None:
             raise _bad(thread, f"the staged key {key!a} is no text that can be stored")
     if commit.snapshot is not None and type(commit.snapshot.body) is not bytes:
         raise _not_bytes(thread, "the snapshot", commit.snapshot.body)
-    for name, body in commit.blobs.items():
-        if type(body) is not bytes:
-            raise _not_bytes(thread, f"blob {name!r}", body)
+    if commit.blobs:
+        for name, body in commit.blobs.items():
+            if type(body) is not bytes:
+                raise _not_bytes(thread, f"blob {name!r}", body)
+            if not encodes(name):
+                raise _bad(thread, f"the name {name!a} of a blob is no text that can be stored")
     if commit.meta is not None and type(commit.meta) is not bytes:
         raise _not_bytes(thread, "the meta", commit.meta)
-    if not (encodes(commit.graph or "") and all(encodes(name) for name in commit.blobs)):
-        raise _bad(thread, "the name of its graph or of a blob is no text that can be stored")
+    if commit.graph is not None and not encodes(commit.graph):
+        raise _bad(thread, f"the name {commit.graph!a} of its graph is no text that can be stored")
 
 
 def encodes(text: str) -> bool:

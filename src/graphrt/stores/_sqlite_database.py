@@ -85,7 +85,7 @@ class Database:
             kept: What to tell of the stored state when nothing was written.
         """
         with self.lock:
-            db = self.connection()
+            db = self._db or self.connection()
             if files.identity(self.path) != self._file:
                 self._drop()  # what is written to a file that was removed is lost when it is closed
                 raise files.gone(self.path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 
 from graphrt.errors import StoreError
 from graphrt.stores._refusals import encodes
@@ -27,13 +27,14 @@ _ROWS: Final = (
     " AND (?3 IS NULL OR graph = ?3) AND (?4 IS NULL OR substr(id, 1, length(?4)) = ?4)"
     " AND (?5 IS NULL OR updated_at < ?5) ORDER BY no LIMIT ?6"
 )
-_RECORDS: Final = "SELECT key, count, body, seal FROM record WHERE key > ? AND key <= ? ORDER BY key"
+_RECORDS: Final = "SELECT key - ?, count, body, seal FROM record WHERE key > ? AND key <= ? ORDER BY key"
 _LAST: Final = "SELECT key, count FROM record WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
 _SNAPSHOT: Final = "SELECT name, body FROM part WHERE no = ? AND kind = ? AND name <= ? ORDER BY name DESC LIMIT 1"
 _PARTS: Final = "SELECT name, body FROM part WHERE no = ? AND kind = ? ORDER BY place"
 _PART: Final = "SELECT body FROM part WHERE no = ? AND kind = ? AND name = ?"
 _NAMES: Final = "SELECT name FROM part WHERE no = ? AND kind = ? ORDER BY name"
 
+_STATUSES: Final = frozenset(get_args(Status))
 _PAGE_RECORDS: Final = 256
 _PAGE_BYTES: Final = 4 * 2**20
 
@@ -94,6 +95,15 @@ def some_ids(db: Connection) -> list[str]:
 
 
 def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of a pair
+    if row.status not in _STATUSES or not isinstance(row.updated_at, (int, float)):
+        raise StoreError(
+            f"The row of thread {row.id!r} is not what was written.",
+            code="store-damaged",
+            where=f"thread {row.id!r}",
+            known=f"status {row.status!r}, updated_at {row.updated_at!r}",
+            fix="Restore the database from a backup, or delete the thread.",
+            thread=row.id,
+        )
     status = cast("Status", row.status)
     times = (row.created_at, row.updated_at)
     return Head(row.id, row.seq, row.epoch, status, row.graph, *times, owned, row.first)
@@ -104,7 +114,8 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # 
     found = db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall()
     snapshot = Saved(*found[0]) if found else None
     after = snapshot.seq if snapshot else 0
-    records = [_record(each, row.no) for each in db.execute(_RECORDS, _range(db, row.no, after, at)).fetchall()]
+    base = row.no * SPAN
+    records = list(map(Record._make, db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall()))
     meta = db.execute(_PART, (row.no, META, 0)).fetchall()
     staged: list[tuple[str, Any]] = []
     if upto is None or upto >= row.seq:
@@ -125,9 +136,9 @@ def pages(file: Database, no: int, after: int, upto: int | None) -> Iterator[Rec
 def _page(db: Connection, no: int, after: int, upto: int | None) -> list[Record]:
     found: list[Record] = []
     size = 0
-    cursor = db.execute(_RECORDS, _range(db, no, after, SPAN - 1 if upto is None else upto))
+    cursor = db.execute(_RECORDS, (no * SPAN, *_range(db, no, after, SPAN - 1 if upto is None else upto)))
     for each in cursor:
-        found.append(_record(each, no))
+        found.append(Record._make(each))
         size += len(each[2])
         if size >= _PAGE_BYTES or len(found) >= _PAGE_RECORDS:
             break
@@ -146,10 +157,6 @@ def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
     if last and last[0][0] - last[0][1] < base + upto:  # it begins before the entry that was asked for, or with it
         return low, last[0][0]
     return low, base + upto
-
-
-def _record(row: tuple[int, int, bytes, bytes], no: int) -> Record:
-    return Record(row[0] - no * SPAN, row[1], row[2], row[3])
 
 
 def record_at(db: Connection, no: int, seq: int) -> tuple[bytes, bytes] | None:

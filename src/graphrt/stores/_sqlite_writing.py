@@ -83,7 +83,7 @@ def advance(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, now_s:
     return done.rowcount == 1
 
 
-def put(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> int:
+def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
     """Write the records and parts of *commit*; returns the place of the next body to stage."""
     no, place = claim.no, claim.staged
     for record in commit.records:
@@ -95,9 +95,10 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> int:
         db.execute(_PUT, (no, STAGED, key, place, body))
         place += 1
     if commit.snapshot is not None:
-        db.execute(_PUT, (no, SNAPSHOT, seq, 0, commit.snapshot.body))
-    for name, body in commit.blobs.items():
-        db.execute(_KEEP, (no, BLOB, name, body))
+        db.execute(_PUT, (no, SNAPSHOT, commit.snapshot.seq, 0, commit.snapshot.body))
+    if commit.blobs:
+        for name, body in commit.blobs.items():
+            db.execute(_KEEP, (no, BLOB, name, body))
     if commit.meta is not None:
         db.execute(_PUT, (no, META, 0, 0, commit.meta))
     if commit.release:

@@ -16,6 +16,7 @@ LONGEST: Final = 200
 """Characters of the longest id."""
 
 _FIT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}").fullmatch
+_OF_INTERRUPT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]*/[0-9]+\.[0-9]+:[^#]*#.*").fullmatch
 _RULE: Final = "1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = -, the first of them a letter, a digit or _"
 _SHOWN: Final = 80
 
@@ -33,8 +34,16 @@ def check_id(value: Any) -> str:
         _what(value),
         code="bad-thread",
         known=f"an id is a str of {_RULE}",
-        fix="Give another id; a hash of what you have will do if it cannot be written so.",
+        fix=_fix(value),
     )
+
+
+def _fix(value: Any) -> str:
+    if type(value) is str and _OF_INTERRUPT(value):
+        return f"That is the id of an interrupt: its thread is {value.split('/')[0]!r}, and the id is a key of the answers."
+    if type(getattr(value, "thread", None)) is str:
+        return f"Pass its thread: {value.thread!r}."
+    return "Give another id; a hash of what you have will do if it cannot be written so."
 
 
 def _what(value: Any) -> str:

@@ -6,7 +6,7 @@ process cannot die alone, so there is no lease to run out.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from threading import RLock
@@ -84,9 +84,8 @@ class _Thread:
             self.staged.clear()
         self.staged.update(commit.stage)
         if commit.snapshot is not None:
-            if self.snapshots and self.snapshots[-1].seq == seq:
-                self.snapshots.pop()
-            self.snapshots.append(commit.snapshot)
+            self.snapshots = [saved for saved in self.snapshots if saved.seq != commit.snapshot.seq]
+            insort(self.snapshots, commit.snapshot, key=_SEQ)
         for name, body in commit.blobs.items():
             self.blobs.setdefault(name, body)
         if commit.meta is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 import typing_extensions as te
 
-from graphrt.errors import InputError, StoreError
+from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.stores import _postgres_claims, _postgres_sql, _postgres_url, _refusals
 from graphrt.stores._postgres_calls import Calls
 from graphrt.stores._postgres_claims import PostgresClaim
@@ -85,7 +85,13 @@ class PostgresStore:
         self._check_process()
         token = self._calls.token()
         taking = _postgres_claims.Taking(self._link, self._owner, thread, token, create=create, lease_s=lease_s, at=at)
-        claim = self._calls.call(lambda connection, _: taking.run(connection), f"claim thread {thread!r}")
+        try:
+            claim = self._calls.call(lambda connection, _: taking.run(connection), f"claim thread {thread!r}")
+        except ConflictError:
+            raise
+        except StoreError:
+            self._owner.doubtful.setdefault(thread, set()).update(taking.ours)
+            raise
         if claim is None:
             raise self._unknown(thread)
         return claim

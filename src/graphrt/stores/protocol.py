@@ -87,7 +87,7 @@ class Commit(NamedTuple):
     stage: Sequence[tuple[str, Payload]] = ()
     """(key, body) to keep beside the journal until the next `unstage`; a key that is there is replaced."""
     snapshot: Saved | None = None
-    """To keep; its `seq` is that of the last record."""
+    """To keep; of the last entry or an older one. One of the same entry is replaced."""
     blobs: Mapping[str, bytes] = {}
     """Large values by the name that their content gives them; one that is there stays."""
     meta: Payload | None = None

@@ -59,6 +59,7 @@ class SqliteStore:
         if not 0 <= busy_timeout_s <= 1_000_000:
             raise InputError(f"busy_timeout_s must be a number of seconds, 0 or more, not {busy_timeout_s!r}.")
         self._held: dict[int, SqliteClaim] = {}
+        """Claims that were given and not given back, by the thread's number. Guarded by the file's lock."""
         self._file = Database(resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas)
 
     @property
@@ -98,8 +99,10 @@ class SqliteStore:
             row = reading.row_by_no(db, claim.no)
             return row is not None and row.epoch == claim.epoch and claim.token in (row.owner or "")
 
-        claim = self._file.write(work, landed=landed, kept=lambda: f"thread {thread!r} was not claimed", thread=thread)
-        self._held[claim.no] = claim
+        told = f"thread {thread!r} was not claimed"
+        with self._file.lock:
+            claim = self._file.write(work, landed=landed, kept=lambda: told, thread=thread)
+            self._held[claim.no] = claim
         return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
@@ -129,8 +132,9 @@ class SqliteStore:
             return row is None or row.epoch != claim.epoch or row.owner is None
 
         told = f"thread {claim.thread!r} is still claimed"
-        self._file.write(work, landed=landed, kept=lambda: told, thread=claim.thread)
-        self._held.pop(claim.no, None)
+        with self._file.lock:
+            self._file.write(work, landed=landed, kept=lambda: told, thread=claim.thread)
+            self._forget(claim)
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing; durable when this returns. See `Store.commit`."""
@@ -140,13 +144,13 @@ class SqliteStore:
         if seq >= SPAN:
             raise InputError(f"Entry {seq:,} of thread {thread!r} is beyond the last, {SPAN - 1:,}.", code="bad-commit")
 
-        if not self._gave(claim):
+        if not isinstance(claim, SqliteClaim) or claim.token != self._file.owner.token:
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
 
         def work(db: Connection) -> int:
             if not writing.advance(db, claim, commit, seq, now_s()):
                 raise _refusals.moved(thread, commit.expected, self._owned(db, claim).seq)
-            return writing.put(db, claim, commit, seq)
+            return writing.put(db, claim, commit)
 
         def kept() -> str:
             return f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
@@ -157,7 +161,7 @@ class SqliteStore:
             )
             claim.turn += 1
             if commit.release:
-                self._held.pop(claim.no, None)
+                self._forget(claim)
 
     def head(self, thread: str) -> Head:
         """How *thread* stands. See `Store.head`."""
@@ -300,6 +304,10 @@ class SqliteStore:
     ) -> None:
         self.close()
 
+    def _forget(self, claim: SqliteClaim) -> None:
+        if self._held.get(claim.no) is claim:
+            del self._held[claim.no]
+
     def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
         """Whether *claim* was given by this store object, in this process."""
         return isinstance(claim, SqliteClaim) and claim.token == self._file.owner.token
@@ -331,7 +339,13 @@ class SqliteStore:
         if row.owner is None or row.lease is None:
             return False
         holder = Holder.load(row.owner)
-        return holder is not None and holder.lives(row.lease, me=self._file.owner)
+        if holder is None:
+            return False
+        if holder.owner.token == self._file.owner.token:
+            held = self._held.get(row.no)
+            if held is None or held.epoch != row.epoch:
+                return False  # a claim of ours whose end failed, so that nobody was given it
+        return holder.lives(row.lease, me=self._file.owner)
 
     def _holder(self, row: Row) -> str:
         holder = Holder.load(row.owner) if row.owner else None

@@ -37,10 +37,9 @@ def open_store(url: str) -> Store:
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
         raise _unknown(f"A store's URL must be a str, not {type(url).__name__}.")
     scheme, colon, rest = url.partition(":")
-    if not colon:
-        raise _unknown(
-            f"{url[:80]!r} is no store's URL: it has no scheme.", fix=f"Did you mean 'sqlite:///{url[:80]}'?"
-        )
+    if not colon or not scheme:
+        meant = "memory:" if url.strip(":").lower() == "memory" else f"sqlite:///{url[:80]}"
+        raise _unknown(f"{url[:80]!r} is no store's URL: it has no scheme.", fix=f"Did you mean {meant!r}?")
     match scheme.lower():
         case "memory":
             if rest.strip("/"):

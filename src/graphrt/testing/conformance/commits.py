@@ -131,10 +131,10 @@ def an_overlap_is_refused(w: World) -> None:
     same(w.bodies(), [b"1", b"2"], "records")
 
 
-def a_snapshot_of_another_entry_is_refused(w: World) -> None:
-    """A snapshot must be of the commit's last entry."""
+def a_snapshot_of_no_entry_is_refused(w: World) -> None:
+    """A snapshot must be of an entry that is there with the commit."""
     claim = w.held(entries=1)
-    for seq in (1, 3):
+    for seq in (0, -1, 3):
         commit = Commit(1, AT, [entry(2)], snapshot=Saved(seq, b"s"))
         refused(InputError, partial(w.store.commit, claim, commit), f"snapshot of {seq}", code="bad-commit")
     same((w.bodies(), w.load().snapshot), ([b"1"], None), "records and snapshot")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from graphrt.errors import InputError
-from graphrt.stores.protocol import Commit, Saved
+from graphrt.stores.protocol import Claim, Commit, Saved
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
@@ -156,6 +156,13 @@ def a_snapshot_is_replaced(w: World) -> None:
     same(_snapshot(w, None), (1, b"new"), "snapshot")
 
 
+def a_snapshot_may_be_of_an_older_entry(w: World) -> None:
+    """A snapshot of an entry before the last one stands where it belongs, before newer ones."""
+    claim = _snapshots(w)
+    w.store.commit(claim, Commit(5, AT, snapshot=Saved(3, b"s3")))
+    same([_snapshot(w, upto) for upto in (2, 3, None)], [(2, b"s2"), (3, b"s3"), (4, b"s4")], "snapshots")
+
+
 def a_snapshot_is_exact(w: World) -> None:
     """A snapshot's body comes back byte by byte, also if it is empty."""
     claim = w.claim()
@@ -271,9 +278,10 @@ def _snapshot(w: World, upto: int | None) -> tuple[object, ...]:
     return tuple(w.load(upto=upto).snapshot or ())
 
 
-def _snapshots(w: World) -> None:
-    """Five entries, with snapshots of the second and fourth."""
+def _snapshots(w: World) -> Claim:
+    """Five entries, with snapshots of the second and fourth; the claim that they were written under."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
     w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=Saved(4, b"s4")))
     w.store.commit(claim, Commit(4, AT, [entry(5)]))
+    return claim

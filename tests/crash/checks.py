@@ -1,0 +1,241 @@
+"""What a thread that was killed on its way has to look like beside one that was not: each breach as one sentence.
+
+Pure functions over what processes said and what the log of the world tells; nothing is run here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from .watched import MOST_WAITING
+
+Look = dict[str, Any]
+Line = dict[str, Any]
+_NEW = ("seq", "at", "run", "cause", "thread", "source")
+"""What differs from run to run."""
+_UNKNOWN = "#effect="
+"""Part of the id of an interrupt that asks for a lost outcome."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A life that nobody ended."""
+
+    entries: list[dict[str, Any]]
+    values: list[Any]
+    """After each commit."""
+    questions: frozenset[str]
+    points: list[str]
+
+
+def reference(found: dict[str, Any]) -> Reference:
+    """The reference that an uninterrupted life is."""
+    last = found["looks"][-1]
+    questions = {local(question["id"]) for look in found["looks"] for question in look["interrupts"]}
+    return Reference(
+        told(last["entries"]), [one["values"] for one in last["history"]], frozenset(questions), found["points"]
+    )
+
+
+def told(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """*entries* without what a kill may add or change: resumptions, numbers, times, questions about lost outcomes.
+
+    An effect that was started again because somebody said so was started more often.
+    """
+    found: list[dict[str, Any]] = []
+    asked_more = False
+    for entry in entries:
+        kept = {name: value for name, value in entry.items() if name not in _NEW}
+        if isinstance(kept.get("id"), str):
+            kept["id"] = local(kept["id"])
+        kept.pop("starts", None)
+        kind = kept["event"]
+        if kind == "run-resumed" or _UNKNOWN in str(kept.get("id", "")):
+            continue
+        if kind == "run-interrupted":
+            all_ = kept["interrupts"]
+            kept["interrupts"] = [local(id_) for id_ in all_ if _UNKNOWN not in id_]
+            if not kept["interrupts"] or (asked_more and found[-1] == kept):
+                continue  # it paused once more, for a question about a lost outcome
+            asked_more = len(kept["interrupts"]) < len(all_)
+        found.append(kept)
+    return found
+
+
+def local(id_: str) -> str:
+    """The id of an interrupt without its thread's."""
+    return id_.partition("/")[2]
+
+
+def breaches(
+    wanted: Reference, lives: list[dict[str, Any]], lines: list[Line], *, durability: str, patient: bool
+) -> list[str]:
+    """What is wrong with a thread that lived through *lives*, of which only the last came to its end.
+
+    Args:
+        patient: Whether a dead owner's last statement may still be under way when the next process looks.
+    """
+    errors = [f"process {at} failed: {life['error']}" for at, life in enumerate(lives) if "error" in life]
+    if errors:
+        return errors
+    last = lives[-1]
+    began = {line["task"] for line in lines if line["what"] == "began"}
+    found = [*_end(wanted, last, began), *_world(lines, durability)]
+    for at, look in enumerate(last["looks"]):
+        found += [f"look {at} of the last process: {why}" for why in _readable(wanted, look)]
+    found += _kept(lines, last["looks"], durability)
+    if last["again"] and not patient:
+        found.append(f"refused although the owner was dead: {last['again']}")
+    return found
+
+
+def _end(wanted: Reference, life: dict[str, Any], began: set[str]) -> list[str]:
+    look = life["looks"][-1]
+    found: list[str] = []
+    if look["status"] != "completed":
+        found.append(f"the thread is {look['status']}")
+    if look["values"] != wanted.values[-1]:
+        found.append(f"final state {_short(look['values'])}, not {_short(wanted.values[-1])}")
+    entries = told(look["entries"])
+    if entries != wanted.entries:
+        at = next((n for n, (a, b) in enumerate(zip(entries, wanted.entries, strict=False)) if a != b), "the end")
+        found.append(
+            f"the journal differs at {at} ({len(entries)} and {len(wanted.entries)} entries): "
+            f"{_short(entries[at]) if isinstance(at, int) else ''}"
+            f", not {_short(wanted.entries[at]) if isinstance(at, int) else ''}"
+        )
+    ended = Counter(entry["task"] for entry in look["entries"] if entry["event"] == "task-succeeded")
+    if set(ended.values()) != {1} or any(task not in ended for task in began):
+        found.append(f"tasks succeeded {dict(ended)}, and {began} ran")
+    numbers = [entry["seq"] for entry in look["entries"]]
+    if numbers != list(range(1, len(numbers) + 1)):
+        found.append(f"entries are numbered {numbers}")
+    if life["staged_at_the_end"]:
+        found.append(f"still staged: {life['staged_at_the_end']}")
+    return found
+
+
+def _readable(wanted: Reference, look: Look) -> list[str]:
+    """Whatever was read is a moment of the reference."""
+    found: list[str] = []
+    entries = told(look["entries"])
+    if entries != wanted.entries[: len(entries)]:
+        found.append("the journal is no beginning of the reference's")
+    commits = sum(
+        entry["event"] in ("run-started", "superstep-committed") and not entry["path"] for entry in look["entries"]
+    )
+    if [one["values"] for one in look["history"]] != wanted.values[:commits]:
+        found.append(f"the history is not that of the first {commits} commits")
+    if commits and look["values"] != wanted.values[commits - 1]:
+        found.append(f"the state is not that after {commits} commits")
+    if commits and look["replayed"] != look["values"]:
+        found.append("the replay came to something else")
+    strange = {local(q["id"]) for q in look["interrupts"] if _UNKNOWN not in q["id"]} - wanted.questions
+    if strange:
+        found.append(f"nobody asks {strange} in the reference")
+    if look["seq"] != len(look["entries"]):
+        found.append(f"seq is {look['seq']}, and there are {len(look['entries'])} entries")
+    return found
+
+
+def _kept(lines: list[Line], looks: list[Look], durability: str) -> list[str]:
+    """What was acknowledged before the last process began is there when it looks."""
+    first = looks[0]["seq"]
+    begin = max(at for at, line in enumerate(lines) if line["what"] == "born")
+    before = lines[:begin]
+    acked = max((line["seq"] for line in before if line["what"] == "acked" and line["durable"]), default=0)
+    found = [] if acked <= first else [f"entry {acked} was acknowledged, and the thread stands at {first}"]
+    if durability == "async":
+        processes = _by_process(before)
+        mine = processes[-1] if processes else []
+        wrote = max((line["seq"] for line in mine if line["what"] == "acked"), default=0)
+        most = max([MOST_WAITING, *(line["count"] for line in mine if line["what"] == "put")])
+        if wrote - first > most:
+            found.append(f"{wrote - first} entries were lost, and {most} may be")
+    return found
+
+
+def _world(lines: list[Line], durability: str) -> list[str]:
+    """What the world saw: nothing twice that was finished, each key the same, `once` once."""
+    found: list[str] = []
+    keys: dict[str, str] = {}
+    finished: set[str] = set()
+    recorded: set[tuple[str, str]] = set()
+    intended: set[tuple[str, str]] = set()
+    asked: set[tuple[str, str]] = set()
+    acts: Counter[tuple[str, str]] = Counter()
+    for process in _by_process(lines):
+        known = (frozenset(finished), frozenset(recorded), frozenset(intended))
+        own = durable_part(process, durability)
+        for at, line in enumerate(process):
+            match line["what"]:
+                case "began":
+                    if line["task"] in finished:
+                        found.append(f"finished task {line['task']} ran again")
+                    if line["key"] is not None and keys.setdefault(line["task"], line["key"]) != line["key"]:
+                        found.append(f"task {line['task']} had the keys {keys[line['task']]} and {line['key']}")
+                case "effect":
+                    act = (line["task"], line["name"])
+                    acts[act] += 1
+                    if line["kind"] != "pure" and act in recorded:
+                        found.append(f"effect {act} was recorded, and ran again")
+                    if line["kind"] == "once":
+                        if act in known[2] and act not in asked:
+                            found.append(f"effect {act} had an unknown outcome, and ran without a question")
+                        if acts[act] > 1:
+                            found.append(f"effect {act}, of the kind once, ran {acts[act]} times")
+                case "answers":
+                    for id_ in line["answers"]:
+                        task, unknown, key = local(id_).partition(_UNKNOWN)
+                        act = (task, key.rpartition("#")[0])
+                        if unknown:
+                            asked.add(act)
+                            if act in known[1] or act[0] in known[0]:
+                                found.append(f"the outcome of effect {act} is known, and was asked for")
+                case "acked" if at in own:
+                    finished.update(line["tasks"])
+                    recorded.update(_acts(line["effects"]))
+                    intended.update(_acts(line["intents"]))
+                case "done" if line["kind"] == "once" or (durability == "sync" and line["kind"] != "pure"):
+                    recorded.add((line["task"], line["name"]))
+                case "stuck":
+                    found.append(f"the outcome of {line['behind']} was not staged while {line['task']} ran")
+                case _:
+                    pass
+    return found
+
+
+def _acts(pairs: list[list[str]]) -> set[tuple[str, str]]:
+    """(task, name) of effects that are told of as (task, name#ordinal)."""
+    return {(task, key.rpartition("#")[0]) for task, key in pairs}
+
+
+def durable_part(process: list[Line], durability: str) -> set[int]:
+    """The places of acknowledgements that meant something durable: all under sync, else those before a flush."""
+    if durability == "sync":
+        return {at for at, line in enumerate(process) if line["what"] == "acked"}
+    flushes = [at for at, line in enumerate(process) if line["what"] == "returned" or line.get("durable")]
+    end = max(flushes, default=-1)
+    return {at for at, line in enumerate(process) if line["what"] == "acked" and at <= end}
+
+
+def _by_process(lines: list[Line]) -> list[list[Line]]:
+    found: list[list[Line]] = []
+    for line in lines:
+        if line["what"] == "born":
+            found.append([])
+        found[-1].append(line)
+    return found
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 500 else f"{text[:497]}..."
+
+
+def again(lines: list[Line]) -> int:
+    """How many tasks were begun again by another process than the one that began them first, without an answer."""
+    began = [{line["task"] for line in process if line["what"] == "began"} for process in _by_process(lines)]
+    return sum(len(later & frozenset().union(*began[:at])) for at, later in enumerate(began))

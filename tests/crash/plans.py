@@ -1,0 +1,77 @@
+"""Which kills are made: around every call that writes, inside of its transaction, of resuming processes, at any moment.
+
+Only the choice; a small one for every run of the tests, and all points where `GRAPHRT_FULL` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Sequence
+
+from .trial import Plan
+
+FULL = bool(os.environ.get("GRAPHRT_FULL"))
+VERBS = ("retry", "resume")
+
+
+def calls(points: Sequence[str]) -> Iterator[list[int]]:
+    """The numbers of the points of each call that writes, from the one before it to the one after it.
+
+    Points of several worker threads are mixed; each point belongs to one call.
+    """
+    open_: dict[str, list[int]] = {}
+    for number, name in enumerate(points, 1):
+        outer = name.split(":", 1)[0]
+        if ":" in name:
+            open_.get(outer, []).append(number)
+        elif name.endswith(">"):
+            open_[name[:-1]] = [number]
+        else:
+            yield [*open_.pop(name[:-1], []), number]
+
+
+def every_call(points: Sequence[str], shift: int) -> list[Plan]:
+    """One kill for each call: after it in every other one, and before or inside of it in the rest."""
+    found: list[Plan] = []
+    for at, numbers in enumerate(calls(points)):
+        after = (at + shift) % 2 == 0
+        number = numbers[-1] if after else numbers[(at * 7 + shift) % (len(numbers) - 1)]
+        found.append(Plan((number,), VERBS[at // 2 % 2]))
+    return found
+
+
+def every_point(points: Sequence[str]) -> list[Plan]:
+    return [Plan((number,), VERBS[number % 2]) for number in range(1, len(points) + 1)]
+
+
+def twice(points: Sequence[str], count: int, seed: str) -> list[Plan]:
+    """Kills of a process and of those that go on after it."""
+    chance = random.Random(seed)
+    found: list[Plan] = []
+    for _ in range(count):
+        first = chance.randrange(1, len(points))
+        left = max(2, int((len(points) - first) * 0.8))
+        kills = [first, chance.randrange(1, left)]
+        if chance.random() < 0.3:
+            kills.append(chance.randrange(1, max(2, left // 2)))
+        found.append(Plan(tuple(kills), chance.choice(VERBS)))
+    return found
+
+
+def moments(taken_s: float, count: int, seed: str) -> list[Plan]:
+    """Kills from outside, at any moment: in the middle of a write to the file, or of a wait for the server."""
+    chance = random.Random(seed)
+    return [
+        Plan((round(taken_s * (at + chance.random()) / count * 0.9, 6),), chance.choice(VERBS)) for at in range(count)
+    ]
+
+
+UNKNOWN = [
+    Plan(("act once>",)),
+    Plan(("act once<",), "resume"),
+    Plan(("act once>", "act once<")),
+    Plan(("act once<", "act once<"), "resume"),
+    Plan(("act once>", "act once>", "act once<")),
+]
+"""Around the effects that may not be repeated, and around the run that somebody allowed."""

@@ -1,0 +1,178 @@
+"""Bugs to plant in a process that is about to be killed: each takes one promise away, and the trials have to notice.
+
+How a bug is planted and where it shows lives here; that it is noticed is asserted in `test_planted`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from graphrt._drivers import once
+from graphrt._drivers.context import Context
+from graphrt._flows import restore
+from graphrt._journal import modes
+from graphrt.stores import _owners
+from graphrt.stores.protocol import Commit
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What *plant* breaks, in this process.
+
+    Attributes:
+        kills: Points at which a kill may show it, one trial each; several kills of one trial are joined by "+".
+        store: A kind of store that has it.
+    """
+
+    plant: Callable[[], None]
+    kills: tuple[str, ...]
+    store: str = "sqlite"
+
+
+def _put_instead(make: Callable[[Any, Callable[[Commit], None], Commit], None]) -> Callable[[], None]:
+    """A bug that hands over something else than the journal's commit."""
+
+    def plant() -> None:
+        real = modes.Commits.put
+
+        def put(self: Any, commit: Commit) -> None:
+            make(self, lambda other: real(self, other), commit)
+
+        modes.Commits.put = put  # type: ignore[method-assign]
+
+    return plant
+
+
+def _stage_only(wanted: Callable[[str], bool]) -> Callable[[], None]:
+    def make(_self: Any, put: Callable[[Commit], None], commit: Commit) -> None:
+        put(commit._replace(stage=[(key, body) for key, body in commit.stage if wanted(key)]))
+
+    return _put_instead(make)
+
+
+def _never_consumed(_self: Any, put: Callable[[Commit], None], commit: Commit) -> None:
+    put(commit._replace(unstage=False))
+
+
+def _consumed_first(_self: Any, put: Callable[[Commit], None], commit: Commit) -> None:
+    if commit.unstage:
+        put(Commit(commit.expected, commit.at, unstage=True))
+    put(commit._replace(unstage=False))
+
+
+def _records_first(_self: Any, put: Callable[[Commit], None], commit: Commit) -> None:
+    if not commit.records:
+        put(commit)
+        return
+    put(Commit(commit.expected, commit.at, commit.records, graph=commit.graph))
+    put(commit._replace(expected=commit.records[-1].seq, records=()))
+
+
+def _status_later(self: Any, put: Callable[[Commit], None], commit: Commit) -> None:
+    put(commit._replace(status=None, release=False))
+    if commit.status or commit.release:
+        last = commit.records[-1].seq if commit.records else commit.expected
+        put(Commit(last, commit.at, status=commit.status, release=commit.release))
+
+
+def _acknowledged_early() -> None:
+    real = modes.Commits.__init__
+
+    def init(self: Any, store: Any, claim: Any, _mode: Any) -> None:
+        real(self, store, claim, "async")
+
+    modes.Commits.__init__ = init  # type: ignore[method-assign]
+
+
+def _keep_only(wanted: Callable[[Any, str, str], bool]) -> Callable[[], None]:
+    def plant() -> None:
+        real = once._keep
+
+        def keep(scope: Any, task: Any, key: str, kind: Any) -> None:
+            if wanted(task.more(), key, kind):
+                real(scope, task, key, kind)
+
+        once._keep = keep
+
+    return plant
+
+
+def _permitted_for_ever() -> None:
+    once._intend = lambda task, key: task.more().intents.setdefault(key, 1)
+
+
+def _folded_twice() -> None:
+    real = restore._restore
+
+    def twice(engine: Any, *rest: Any) -> None:
+        real(engine, *rest)
+        for task in engine.tasks:
+            task.updates *= 2
+
+    restore._restore = twice
+
+
+def _nested_forgotten() -> None:
+    restore._settle_child = lambda *_: None
+
+
+def _key_of_the_process() -> None:
+    Context.idempotency_key = property(lambda self: f"{os.getpid()}/{self.task_id}")  # type: ignore[assignment,misc]
+
+
+def _owners_never_die() -> None:
+    _owners.process_lives = lambda _pid, _start: True
+
+
+def _no_transactions() -> None:
+    from . import watched
+
+    real = watched.Connection.execute
+
+    def execute(self: Any, sql: str, *rest: Any) -> Any:
+        if sql == "BEGIN IMMEDIATE":
+            self.bare = True
+            return None
+        if sql == "COMMIT" and getattr(self, "bare", False):
+            self.bare = False
+            return None
+        return real(self, sql, *rest)
+
+    watched.Connection.execute = execute  # type: ignore[method-assign]
+
+
+def _each(name: str, *counts: int) -> tuple[str, ...]:
+    return tuple(f"{name}@{count}" for count in counts)
+
+
+BUGS: dict[str, Bug] = {
+    "outcomes are not staged": Bug(_stage_only(lambda key: "#" in key or "+" in key), ("act once<", "act once<@2")),
+    "commits of nested graphs are not staged": Bug(
+        _stage_only(lambda key: "+" not in key), ("act once<@2", "act once>@2"), store="postgres"
+    ),
+    "effects are not staged": Bug(_stage_only(lambda key: "#" not in key), _each("commit stage>", 2, 3, 4, 5, 6)),
+    "results of effects are not kept": Bug(
+        _keep_only(lambda _extra, _key, kind: kind == "once"), _each("commit stage>", 1, 2, 3, 4), store="postgres"
+    ),
+    "intents are not kept": Bug(_keep_only(lambda extra, key, _kind: key in extra.effects), _each("act once<", 1, 2)),
+    "what is staged is not consumed": Bug(_put_instead(_never_consumed), ("claim>",), store="postgres"),
+    "what is staged is consumed before its commit": Bug(
+        _put_instead(_consumed_first), _each("commit unstage<", 2, 3, 4)
+    ),
+    "records are committed before the rest": Bug(
+        _put_instead(_records_first), _each("commit record<", 1, 2, 3, 4, 5, 6), store="postgres"
+    ),
+    "the status is committed after the rest": Bug(
+        _put_instead(_status_later), _each("commit record<", 1, 2, 3, 4, 5, 6, 7, 8)
+    ),
+    "statements without a transaction": Bug(_no_transactions, _each("commit stage: insert>", 1, 2)),
+    "acknowledged before it is stored": Bug(_acknowledged_early, _each("commit stage>", 2, 4, 6, 8, 10, 12, 14, 16)),
+    "a staged outcome is folded twice": Bug(_folded_twice, ("act once<",), store="postgres"),
+    "what a nested graph told is forgotten": Bug(_nested_forgotten, ("claim<@4",)),
+    "permission to run again stands for ever": Bug(_permitted_for_ever, ("act once>+act once<",), store="postgres"),
+    "another key in each process": Bug(_key_of_the_process, ("act once<",)),
+    "a dead owner keeps its thread": Bug(_owners_never_die, ("commit stage<",)),
+}

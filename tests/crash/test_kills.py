@@ -1,0 +1,100 @@
+"""A thread survives the death of its process at any point: it comes to the end that it would have come to.
+
+No finished task runs again, no reducer is applied twice or not at all, no effect of the kind `once` is repeated
+silently, and whoever looks finds the thread readable, as it stood at some moment of the life that nobody ended.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from . import plans
+from .plans import FULL
+
+BATCHES = 40 if FULL else 6
+KINDS = [(store, face) for store in ("sqlite", "postgres") for face in ("run", "arun")]
+WEAK = [("sqlite", "run", "async"), ("sqlite", "arun", "exit"), ("postgres", "run", "exit"), ("postgres", "arun", "async")]
+
+
+def planned(ground, store, face, durability="sync"):
+    """All kills of a kind."""
+    wanted, taken_s = ground.reference(store, face, durability)
+    seed = f"{store} {face} {durability}"
+    shift = (face == "arun") + (store == "postgres")
+    if durability != "sync":
+        several = plans.twice(wanted.points, 40, seed) if FULL else plans.twice(wanted.points, 4, seed)
+        return [*plans.every_call(wanted.points, shift), *several]
+    found = plans.every_point(wanted.points) if FULL else plans.every_call(wanted.points, shift)
+    found += plans.UNKNOWN
+    found += plans.twice(wanted.points, 100 if FULL else 14, seed)
+    found += plans.moments(taken_s, 60 if FULL else 6, seed)
+    return found
+
+
+def run(ground, record_property, batch, batches, store, face, durability="sync"):
+    wanted, _ = ground.reference(store, face, durability)
+    chosen = planned(ground, store, face, durability)[batch::batches]
+    tally = ground.trials(store, face, durability).run_all(wanted, chosen)
+    for name, number in tally.numbers().items():
+        record_property(name, number)
+
+    assert not tally.failures, "\n".join(tally.failures[:20])
+    assert tally.kills >= 0.8 * tally.trials, "most processes are to die"
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize(("store", "face"), KINDS)
+def test_killed_thread_comes_to_the_same_end(ground, record_property, store, face, batch):
+    run(ground, record_property, batch, BATCHES, store, face)
+
+
+@pytest.mark.parametrize("batch", range(8 if FULL else 1))
+@pytest.mark.parametrize(("store", "face", "durability"), WEAK)
+def test_killed_thread_of_a_weaker_durability_comes_to_the_same_end(
+    ground, record_property, store, face, durability, batch
+):
+    """More may be lost, and is done again; nothing is wrong."""
+    run(ground, record_property, batch, 8 if FULL else 1, store, face, durability)
+
+
+@pytest.mark.parametrize("face", ["run", "arun"])
+def test_thread_survives_a_kill_while_the_tables_are_made(ground, record_property, face):
+    wanted, _ = ground.reference("empty", face)
+    ready = next(at for at, name in enumerate(wanted.points) if name == "claim<")
+    every = plans.every_point(wanted.points[:ready])
+    tally = ground.trials("empty", face).run_all(wanted, every if FULL else every[::7])
+    for name, number in tally.numbers().items():
+        record_property(name, number)
+
+    assert not tally.failures, "\n".join(tally.failures[:20])
+    assert tally.kills == tally.trials
+
+
+def test_there_are_enough_kills(ground):
+    count = sum(len(planned(ground, store, face)) for store, face in KINDS)
+    count += sum(len(planned(ground, *kind)) for kind in WEAK)
+
+    assert count >= (2_000 if FULL else 300)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize(("store", "face"), KINDS)
+def test_life_without_a_kill_is_the_same_everywhere(ground, store, face, durability):
+    """On each store, with each verb and each durability: the same entries and the same states."""
+    wanted, _ = ground.reference("sqlite", "run")
+    found, _ = ground.reference(store, face, durability)
+
+    assert found.entries == wanted.entries
+    assert found.values == wanted.values
+
+
+@pytest.mark.parametrize("face", ["run", "arun"])
+def test_points_are_around_every_kind_of_write(ground, face):
+    """Else the kills above would prove less than they seem to."""
+    for store in ("sqlite", "postgres"):
+        wanted, _ = ground.reference(store, face)
+        names = " ".join(wanted.points)
+
+        assert all(part in names for part in ("claim", "stage", "unstage", "snapshot", "blobs", "meta", "release"))
+        assert sum(name.startswith("commit stage") and name.endswith("<") for name in wanted.points) > 20
+        assert sum(name.startswith("act once") for name in wanted.points) == 4

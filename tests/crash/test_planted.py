@@ -1,0 +1,31 @@
+"""The trials notice: each of many bugs, planted in the processes that are killed, makes some of them fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from .planted import BUGS
+from .trial import Plan
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_noticed(ground, name):
+    bug = BUGS[name]
+    wanted, _ = ground.reference(bug.store, "run")
+    trials = ground.trials(bug.store, "run", bug=name)
+    plans = [Plan(tuple(kills.split("+"))) for kills in bug.kills]
+
+    assert any(trials.run(wanted, plan) for plan in plans), f"nobody noticed: {name}"
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_without_a_bug_the_same_kills_are_survived(ground, record_property, store):
+    """Else what is noticed above would say nothing."""
+    wanted, _ = ground.reference(store, "run")
+    trials = ground.trials(store, "run")
+    kills = {bug.kills[-1] for bug in BUGS.values() if bug.store == store}
+    tally = trials.run_all(wanted, [Plan(tuple(one.split("+"))) for one in sorted(kills)])
+    for name, number in tally.numbers().items():
+        record_property(name, number)
+
+    assert not tally.failures, "\n".join(tally.failures)

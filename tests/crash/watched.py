@@ -1,0 +1,175 @@
+"""Where the process may die: around each call of the store that writes, and around each statement inside of it.
+
+Here the points are put in and what the journal acknowledged is told; the behaviour of graphrt is left as it is. Limits
+that decide when a commit brings a snapshot or a large value are lowered, so that a short run has commits of every kind.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Generator
+from typing import Any
+
+from graphrt import events
+from graphrt._engine import stored
+from graphrt._journal import modes, writer
+from graphrt._journal.writer import Journal
+from graphrt.stores import open_store
+from graphrt.stores.protocol import Commit
+
+from .world import Killer, World
+
+MOST_WAITING = 6
+"""Entries that `async` may lose here."""
+_WRITES = re.compile(r"BEGIN IMMEDIATE|COMMIT|INSERT|UPDATE|DELETE|CREATE|PRAGMA \w+ = ")
+
+
+class Watched:
+    """A store with a point before and after each call that writes."""
+
+    def __init__(self, url: str, killer: Killer) -> None:
+        self._killer = killer
+        with killer.around("open"):
+            self._store = open_store(url)
+        self.durable, self.blocking = self._store.durable, self._store.blocking
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in ("claim", "renew", "release"):
+            return found
+
+        def call(*args: Any, **options: Any) -> Any:
+            with self._killer.around(name):
+                return found(*args, **options)
+
+        return call
+
+    def commit(self, claim: Any, commit: Commit) -> None:
+        with self._killer.around(f"commit {described(commit)}"):
+            self._store.commit(claim, commit)
+
+
+def described(commit: Commit) -> str:
+    """What a commit brings, as in `record unstage release`."""
+    parts = ["record"] * bool(commit.records)
+    parts += [name for name in ("unstage", "stage", "snapshot", "blobs", "meta", "release") if getattr(commit, name)]
+    return " ".join(parts)
+
+
+def watch_sqlite(killer: Killer) -> None:
+    """From now on every statement that writes to SQLite has a point before and after it."""
+    from graphrt.stores import _sqlite_files as files
+
+    real = files.connect
+    files.connect = lambda path, timeout_s: Connection(real(path, timeout_s), killer)  # type: ignore[assignment]
+
+
+class Connection:
+    """A connection to SQLite with points inside its write transactions."""
+
+    def __init__(self, db: Any, killer: Killer) -> None:
+        self._db = db
+        self._killer = killer
+        self._reading = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, sql: str, *rest: Any) -> Any:
+        where = self._killer.where
+        self._reading = self._reading or sql == "BEGIN"
+        if not where or self._reading or not _WRITES.match(sql):
+            self._reading = self._reading and sql not in ("COMMIT", "ROLLBACK")
+            return self._db.execute(sql, *rest)
+        name = f"{where}: {sql.split(None, 2)[0].lower()}"
+        self._killer.point(f"{name}>")
+        done = self._db.execute(sql, *rest)
+        self._killer.point(f"{name}<")
+        return done
+
+
+def watch_postgres(killer: Killer) -> None:
+    """From now on every statement of a call that writes has three points: before, when it was sent, and after."""
+    import psycopg
+
+    real = psycopg.Connection.wait
+
+    @functools.wraps(real)
+    def wait(self: Any, asked: Any, *rest: Any, **options: Any) -> Any:
+        if not killer.where:
+            return real(self, asked, *rest, **options)
+        killer.point(f"{killer.where}: statement>")
+        done = real(self, sent(asked), *rest, **options)
+        killer.point(f"{killer.where}: statement<")
+        return done
+
+    def sent(asked: Any) -> Generator[Any, Any, Any]:
+        reply: Any = None
+        waited = False
+        while True:
+            try:
+                wanted = asked.send(reply)
+            except StopIteration as stop:
+                return stop.value
+            if not waited:
+                waited = True
+                killer.point(f"{killer.where}: statement~")
+            reply = yield wanted
+
+    psycopg.Connection.wait = wait  # type: ignore[method-assign]
+
+
+def watch_journal(world: World, *, durable: bool) -> None:
+    """From now on the log tells what the journal acknowledged.
+
+    Args:
+        durable: Whether an acknowledgement means that it is stored.
+    """
+    real_write, real_stage, real_tell, real_put = Journal.write, Journal.stage, Journal.tell, modes.Commits.put
+
+    def write(self: Journal, logged: Any, staged: Any = (), **options: Any) -> Any:
+        entries = real_write(self, logged, staged, **options)
+        tell(self, [*logged, *(one for _, some in staged for one in some)], {key for key, _ in staged}, now=False)
+        return entries
+
+    def stage(self: Journal, staged: Any, *, now: bool = False) -> None:
+        real_stage(self, staged, now=now)
+        tell(self, [one for _, some in staged for one in some], {key for key, _ in staged}, now=now)
+
+    def quick(self: Journal) -> None:
+        engine: Any = self._engine
+        superstep, node = engine.told[:2]
+        real_tell(self)
+        task = f"{superstep}.0:{node.name}"
+        world.tell("acked", seq=self.seq, durable=durable, tasks=[task], effects=[], intents=[])
+
+    def tell(journal: Journal, told: list[Any], keys: set[str], *, now: bool) -> None:
+        found: dict[str, list[Any]] = {"tasks": [], "effects": [], "intents": []}
+        for _, event in told:
+            match event:
+                case events.TaskSucceeded():
+                    found["tasks"].append(event.task)
+                case events.EffectRecorded():
+                    found["effects"].append([event.task, event.key])
+                case events.EffectStarted():
+                    found["intents"].append([event.task, event.key])
+                case _:
+                    pass
+        world.tell("acked", seq=journal.seq, durable=durable or now, **found)
+        world.staged(keys)
+
+    def put(self: Any, commit: Commit) -> None:
+        world.tell("put", count=sum(record.count for record in commit.records))
+        real_put(self, commit)
+
+    Journal.write, Journal.stage, Journal.tell = write, stage, quick  # type: ignore[method-assign]
+    if not durable:
+        modes.Commits.put = put  # type: ignore[method-assign]
+
+
+def lower_limits() -> None:
+    """Snapshots and large values come early, and little may wait."""
+    writer.SNAPSHOT_BYTES = 1_500  # type: ignore[misc]
+    stored.BLOB_BYTES = 4_000  # type: ignore[misc]
+    modes.MOST_WAITING = MOST_WAITING  # type: ignore[misc]

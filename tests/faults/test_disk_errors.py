@@ -1,0 +1,128 @@
+"""The disk fails below SQLite, at any operation on any of its files: a typed error or none, and the run goes on after it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from graphrt import GraphrtError, InputError
+from graphrt.stores import SqliteStore
+from graphrt.stores._sqlite_files import Pragmas
+
+from .faulty import nothing_left, within_reason, worker_threads
+from .scenario import THREAD, Caller, World, check_end, is_of_the_store, reference
+
+pytestmark = pytest.mark.needs("apsw")
+
+FULL = os.environ.get("GRAPHRT_FULL") == "1"
+STEP = 1 if FULL else 23
+MODES = {"delete": Pragmas("delete", "EXTRA"), "wal": Pragmas("wal", "FULL")}
+
+
+class Failing:
+    """Fails the n-th operation, with an I/O error or a full disk; or that one and all that come after it."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.error = ""
+        self.lasting = False
+        self.count = 0
+        self.failed = ""
+
+    def plan(self, at: int, error: str, *, lasting: bool) -> None:
+        self.at, self.error, self.lasting, self.count, self.failed = at, error, lasting, 0, ""
+
+    def before(self, op, path, *details):
+        self.count += 1
+        if self.at == 0 or self.count < self.at or (self.count > self.at and not self.lasting):
+            return
+        import apsw
+
+        if self.error == "full" and op != "write":
+            return
+        self.failed = self.failed or op
+        codes = {"write": 778, "sync": 1034, "truncate": 1546, "delete": 2570, "open": 14}
+        kind = apsw.FullError if self.error == "full" else apsw.CantOpenError if op == "open" else apsw.IOError
+        error = kind("planted")
+        error.extendedresult = 13 if self.error == "full" else codes[op]
+        raise error
+
+    def after(self, op, path, *details):
+        pass
+
+
+class Watching:
+    """Knows which commits were confirmed."""
+
+    durable = True
+    blocking = True
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.stored = 0
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def commit(self, claim, commit):
+        self._inner.commit(claim, commit)
+        if commit.records:
+            self.stored = commit.records[-1].seq
+
+
+def session(caller):
+    status = None
+    while status != "completed":
+        status = caller.go_on(status).status
+
+
+def one_fault(store, failing, expected, **plan):
+    """What a run came to whose disk failed, and then worked again."""
+    before = worker_threads()
+    watching = Watching(store)
+    caller = Caller(watching, World())
+    failing.plan(**plan)
+    error = None
+    try:
+        within_reason(lambda: session(caller))
+    except GraphrtError as raised:
+        error = raised
+    failing.at = 0
+    if error is not None:
+        assert is_of_the_store(error), repr(error)
+        try:
+            seq = store.head(THREAD).seq
+        except InputError:
+            seq = 0
+        # A commit that failed is not there, unless its error says that nobody can know.
+        unknown = "is not known" in str(error) + str(error.__cause__)
+        assert seq == watching.stored or (unknown and seq > watching.stored)
+    nothing_left(before)
+    within_reason(caller.finish)
+    check_end(caller, expected, again=error is not None)
+    assert store._file.connection().execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    return "told" if error is not None else "survived" if failing.failed else "untouched"
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+@pytest.mark.parametrize("error", ["io", "full"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_whose_disk_fails_goes_on_after_it(mode, error, lasting, tmp_path, monkeypatch):
+    from .apsw_files import use_watched_files
+
+    expected = reference()
+    failing = Failing()
+    watched = use_watched_files(monkeypatch, failing)
+    seen = Counter()
+    for at in range(1, 2_000, STEP):
+        with SqliteStore(tmp_path / f"{at}.db", _pragmas=MODES[mode]) as store:
+            seen[one_fault(store, failing, expected, at=at, error=error, lasting=lasting)] += 1
+        if failing.count < at:
+            break
+    monkeypatch.undo()
+    watched.unregister()
+
+    print(mode, error, lasting, dict(seen))
+    assert seen["told"] > 2

@@ -1,0 +1,189 @@
+"""The power is lost at any moment of a run: no commit that was confirmed is lost, nothing is broken, and the run goes on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from graphrt import StoreError
+from graphrt.stores import SqliteStore, _sqlite_database
+from graphrt.stores._owners import this_owner
+from graphrt.stores._sqlite_files import Pragmas
+
+from .power import NOTHING, Disk, Image
+from .scenario import THREAD, Caller, World, check_end, reference
+
+pytestmark = pytest.mark.needs("apsw")
+
+FULL = os.environ.get("GRAPHRT_FULL") == "1"
+IMAGES = 2_000 if FULL else 150
+NAME = "runs.db"
+SAFE = {"delete": Pragmas("delete", "EXTRA"), "wal": Pragmas("wal", "FULL")}
+WEAK = {"delete": Pragmas("delete", "OFF"), "wal": Pragmas("wal", "NORMAL")}
+
+
+class MarkingWorld(World):
+    """Marks on the disk's log when the world was changed, and when that was stored."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__()
+        self._disk = disk
+        self.done.update(key for what, key in disk.first.marks if what == "done")
+
+    def change(self, key: str, value: int) -> int:
+        self._disk.mark(("done", key))
+        return super().change(key, value)
+
+    def kept(self, key: str) -> None:
+        self._disk.mark(("kept", key))
+
+
+class MarkingStore:
+    """Marks on the disk's log what was confirmed."""
+
+    durable = True
+    blocking = True
+
+    def __init__(self, inner: Any, disk: Disk) -> None:
+        self._inner = inner
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def commit(self, claim: Any, commit: Any) -> None:
+        self._inner.commit(claim, commit)
+        if commit.records:
+            self._disk.mark(("stored", commit.records[-1].seq))
+
+
+@pytest.fixture
+def restart(monkeypatch):
+    """Lets the machine start anew, as far as stores can see that are opened from now on."""
+    numbers = itertools.count(1)
+
+    def start():
+        boot = f"boot {next(numbers)}"
+        monkeypatch.setattr(_sqlite_database, "this_owner", lambda: this_owner()._replace(boot=boot))
+
+    return start
+
+
+class Recorded(NamedTuple):
+    """A run, as it came to the disk."""
+
+    disk: Disk
+    records: list[Any]
+    """Of its whole journal."""
+
+
+def record(folder: Path, pragmas: Pragmas, monkeypatch: Any, first: Image = NOTHING) -> Recorded:
+    """Bring the thread to its end, on a disk that is *first*, and note all that is done to it."""
+    from .apsw_files import use_watched_files
+
+    disk = Disk(first)
+    put(folder, first)
+    with monkeypatch.context() as patch:
+        watched = use_watched_files(patch, disk)
+        with SqliteStore(folder / NAME, _pragmas=pragmas) as store:
+            Caller(MarkingStore(store, disk), MarkingWorld(disk)).finish()
+            records = list(store.records(THREAD))
+        watched.unregister()
+    return Recorded(disk, records)
+
+
+def put(folder: Path, image: Image) -> None:
+    """Let *folder* hold the files of *image*, and no others."""
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    for name, content in image.files.items():
+        (folder / name).write_bytes(content)
+
+
+def outcome(image: Image, folder: Path, pragmas: Pragmas, records: list[Any], expected: Any) -> str:
+    """What became of a disk: "kept", or what is wrong with it."""
+    put(folder, image)
+    stored = max((seq for what, seq in image.marks if what == "stored"), default=0)
+    world = World()
+    world.done.update(key for what, key in image.marks if what == "done")
+    try:
+        with SqliteStore(folder / NAME, _pragmas=pragmas) as store:
+            if store._file.connection().execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+                return "broken"
+            caller = Caller(store, world)
+            there = list(store.records(THREAD)) if caller.status() is not None else []
+            if there != records[: len(there)]:
+                return "other records"
+            if (there[-1].seq if there else 0) < stored:
+                return "commits lost"
+            caller.finish()
+            check_end(caller, expected, again=True)
+            kept = {key for what, key in image.marks if what == "kept"}
+            assert all(world.done[key] == 1 for key in kept), "what was stored was done again"
+    except (StoreError, sqlite3.Error) as error:
+        return f"broken: {type(error).__name__}"
+    except AssertionError as error:
+        return f"another end: {error}"
+    return "kept"
+
+
+def tally(recorded: Recorded, folder: Path, pragmas: Pragmas, images: int, seed: int, restart: Any) -> Counter[str]:
+    """What became of so many disks, each of which lost its power at another moment of the run."""
+    restart()
+    random = Random(seed)
+    expected = reference()
+    cuts = [random.randint(0, len(recorded.disk)) for _ in range(images)]
+    return Counter(
+        outcome(image, folder, pragmas, recorded.records, expected) for image in recorded.disk.images(cuts, random)
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """For the images: in memory where that can be had, since the disks that they stand for are made up anyway."""
+    shared = Path("/dev/shm")
+    if not (shared.is_dir() and os.access(shared, os.W_OK)):
+        yield tmp_path
+        return
+    import shutil
+    import tempfile
+
+    made = Path(tempfile.mkdtemp(prefix="graphrt-", dir=shared))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.mark.parametrize("mode", SAFE)
+def test_what_was_confirmed_survives_a_loss_of_power(mode, folder, monkeypatch, restart):
+    recorded = record(folder / "first", SAFE[mode], monkeypatch)
+
+    assert tally(recorded, folder / "image", SAFE[mode], IMAGES, 1, restart) == {"kept": IMAGES}
+
+
+@pytest.mark.parametrize("mode", WEAK)
+def test_weaker_pragmas_lose_or_break_something(mode, folder, monkeypatch, restart):
+    """The images are what they claim to be: where SQLite promises less, less is there."""
+    recorded = record(folder / "first", WEAK[mode], monkeypatch)
+
+    assert tally(recorded, folder / "image", WEAK[mode], 150, 1, restart)["kept"] < 150
+
+
+@pytest.mark.parametrize("mode", SAFE)
+def test_the_power_may_be_lost_again_while_the_run_goes_on(mode, folder, monkeypatch, restart):
+    random = Random(2)
+    recorded = record(folder / "first", SAFE[mode], monkeypatch)
+    rounds = 10 if FULL else 2
+    cuts = [random.randint(len(recorded.disk) // 8, len(recorded.disk)) for _ in range(rounds)]
+    for number, image in enumerate(recorded.disk.images(cuts, random)):
+        restart()
+        again = record(folder / f"again-{number}", SAFE[mode], monkeypatch, image)
+
+        assert tally(again, folder / "image", SAFE[mode], IMAGES // 10, number, restart) == {"kept": IMAGES // 10}

@@ -1,0 +1,118 @@
+"""A claim that was stored though its call failed: nobody has it, so nobody has to wait for its lease."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+
+from graphrt import ConflictError, StoreError
+from graphrt.stores import SqliteStore, _postgres_claims
+from graphrt.stores.postgres import PostgresStore
+from graphrt.stores.protocol import Commit, Record
+from tests.stores import postgres_support
+from tests.stores.support import Plan
+
+AT = 1_700_000_000.0
+LONG_S = 600.0
+EIO = 10 | (3 << 8)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as opened:
+        yield opened
+
+
+def claimed_in_vain(path, monkeypatch):
+    """A store whose claim of the thread `t` came to the disk, which then could not say so."""
+    plan = Plan(EIO, after=True)
+    plan.install(monkeypatch)
+    store = SqliteStore(path)
+    commits = 0
+    real = plan.run
+
+    def lost(db, sql, rest):
+        nonlocal commits
+        commits += sql == "COMMIT"  # the first one ends the look before the claim
+        plan.at = plan.count + 1 if sql == "COMMIT" and commits == 2 else None
+        return real(db, sql, rest)
+
+    def gone(path, timeout_s):
+        error = sqlite3.OperationalError("planted")
+        error.sqlite_errorcode, error.sqlite_errorname = EIO, "PLANTED"
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "run", lost)
+        patch.setattr("graphrt.stores._sqlite_files.connect", gone)
+        with pytest.raises(StoreError, match="is not known"):
+            store.claim("t", create=True, lease_s=LONG_S, at=AT)
+    return store
+
+
+def test_a_claim_that_nobody_was_given_is_void(tmp_path, monkeypatch):
+    with SqliteStore(tmp_path / "runs.db") as before:
+        before.release(started(before))
+    with claimed_in_vain(tmp_path / "runs.db", monkeypatch) as store:
+        with SqliteStore(tmp_path / "runs.db") as other, pytest.raises(ConflictError):
+            other.claim("t", create=False, lease_s=LONG_S, at=AT)  # it cannot know
+
+        assert not store.head("t").owned
+        claim = store.claim("t", create=False, lease_s=LONG_S, at=AT)
+        store.commit(claim, Commit(1, AT, [Record(2, 1, b"2")]))
+
+
+def started(store):
+    claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
+    store.commit(claim, Commit(0, AT, [Record(1, 1, b"1")]))
+    return claim
+
+
+def test_a_claim_is_never_given_twice_to_worker_threads_of_one_store(store):
+    """Between the moment that a claim is stored and the one that it is given, nobody takes it for void."""
+    for number in range(20):
+        given = []
+        gate = threading.Barrier(4)
+
+        def take(number=number, given=given, gate=gate):
+            gate.wait()
+            try:
+                given.append(store.claim(f"t{number}", create=True, lease_s=LONG_S, at=AT))
+            except ConflictError:
+                pass
+
+        workers = [threading.Thread(target=take) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+        assert len(given) == 1
+
+
+@pytest.mark.needs("psycopg")
+def test_a_claim_that_nobody_was_given_is_given_to_who_asks_again(request, monkeypatch):
+    import psycopg
+
+    run = _postgres_claims.Taking.run
+
+    def cut(taking, connection):
+        run(taking, connection)
+        connection.close()
+        raise psycopg.OperationalError("the connection was cut")
+
+    for url in postgres_support.fresh(request.config):
+        with PostgresStore(url) as store:
+            store.release(started(store))
+            with monkeypatch.context() as patch:
+                patch.setattr(_postgres_claims.Taking, "run", cut)
+                with pytest.raises(StoreError):
+                    store.claim("t", create=False, lease_s=LONG_S, at=AT)
+
+            claim = store.claim("t", create=False, lease_s=LONG_S, at=AT)
+            store.commit(claim, Commit(1, AT, [Record(2, 1, b"2")]))
+            assert [record.seq for record in store.records("t")] == [1, 2]
+            with pytest.raises(ConflictError):
+                store.claim("t", create=False, lease_s=LONG_S, at=AT)

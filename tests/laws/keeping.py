@@ -1,0 +1,273 @@
+"""The laws of what is kept, as plain functions of an example: *fold* and *restart*, and that durability changes nothing.
+
+They raise AssertionError where a journal tells something else than what happened. No Hypothesis here.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+from unittest import mock
+
+from graphrt._codec import Codec
+from graphrt._engine.engine import Engine
+from graphrt._engine.evolve import saved
+from graphrt._engine.trace import goto_names
+from graphrt._journal import writer
+from graphrt._journal.reader import Fold
+from graphrt._runs import loading
+from graphrt._runs.flight import Run
+from graphrt.stores.protocol import Commit, Loaded, Saved, Store
+
+from . import observe
+from .build import to_plain
+from .description import Graph, State
+from .dying import Mortal, PowerCutError, StoreKind, make, opened_again
+from .voyages import THREAD, Voyage, by_hand, go_on, in_any_order, journal, status_of, voyage
+
+Durability = Literal["sync", "async", "exit"]
+
+
+# fold ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Kept:
+    """What a store was told while a thread was driven, and what the engine's values were then."""
+
+    store: Store
+    values: dict[int, State]
+    """Number of the last entry of a commit -> the values after it, untracked ones left out."""
+
+
+def drive(voyage: Voyage, store: Store, chance: random.Random, **options: Any) -> Kept:
+    """Drive the thread to its end, and note the engine's values at each commit; snapshots are taken wherever they may."""
+    kept = Kept(store, {})
+    watched = Mortal(store)
+    runs: list[Run] = []
+    untracked = voyage.compiled.__graphrt_plan__.state.untracked
+
+    def note(commit: Commit) -> None:
+        if commit.records:
+            values = runs[-1].engine.values
+            kept.values[commit.records[-1].seq] = {n: copy.deepcopy(v) for n, v in values.items() if n not in untracked}
+
+    def opened(run: Run, *args: Any, **more: Any) -> None:
+        runs.append(run)
+        begin(run, *args, **more)
+
+    watched.seen = note
+    begin = Run.__init__
+    with mock.patch.object(Run, "__init__", opened), eager_snapshots(), by_hand(in_any_order(chance)):
+        go_on(voyage, voyage.runtime(watched, **options))
+    return kept
+
+
+def eager_snapshots() -> Any:
+    """In here the journal takes every snapshot that it may."""
+    snapshot, step = writer.Journal._snapshot, writer.Journal.step
+
+    def always(journal: Any, *args: Any) -> Any:
+        journal._tail = 1 << 40
+        return snapshot(journal, *args)
+
+    def at_once(journal: Any, *args: Any) -> Any:
+        journal._tail = 1 << 40
+        return step(journal, *args)
+
+    return mock.patch.multiple(writer.Journal, _snapshot=always, step=at_once)
+
+
+def fold(graph: Graph, kind: StoreKind, folder: Path, chance: random.Random, **options: Any) -> None:
+    """The state is the fold of the journal, from the first entry or from any snapshot, at every entry."""
+    trip = voyage(graph)
+    store = make(kind, folder)
+    try:
+        kept = drive(trip, store, chance, **options)
+        check_fold(trip, kept)
+    finally:
+        store.close()
+
+
+def check_fold(voyage: Voyage, kept: Kept) -> None:
+    """See `fold`."""
+    runtime, store = voyage.runtime(kept.store), kept.store
+    whole = store.load(THREAD)
+    records, snapshots = list(store.records(THREAD)), snapshots_of(store, whole)
+    for at in range(1, whole.head.seq + 1):
+        upto = [record for record in records if record.seq - record.count < at]
+        start = whole._replace(snapshot=None, records=upto, staged=())
+        plain = loading.folded(runtime, start, upto=at)
+        expected = standing(plain)
+        for snapshot in snapshots:
+            if snapshot.seq <= at:
+                rest = [record for record in upto if record.seq > snapshot.seq]
+                again = loading.folded(runtime, start._replace(snapshot=snapshot, records=rest), upto=at)
+                same(standing(again), expected, f"standing after entry {at}, from the snapshot of {snapshot.seq}")
+        shown = runtime.state(THREAD, at=at)
+        assert shown.seq == at
+        untracked = voyage.compiled.__graphrt_plan__.state.untracked
+        tracked = {n: v for n, v in plain.engine.values.items() if n not in untracked}
+        if at in kept.values:
+            same(tracked, kept.values[at], f"values after entry {at}")
+        if at < whole.head.seq:
+            same(to_plain(voyage.graph, shown.values), visible(voyage, plain), f"state(at={at})")
+    last = runtime.replay(THREAD)
+    same(to_plain(voyage.graph, last.values), voyage.state_of(runtime), "the replayed state")
+
+
+def visible(voyage: Voyage, fold: Fold) -> State:
+    return to_plain(voyage.graph, fold.engine.make_view(fold.engine.values))
+
+
+def snapshots_of(store: Store, whole: Loaded) -> list[Saved]:
+    """All snapshots that the store has."""
+    found: list[Saved] = []
+    upto = whole.head.seq
+    while upto > 0 and (snapshot := store.load(THREAD, upto=upto).snapshot) is not None:
+        found.append(snapshot)
+        upto = snapshot.seq - 1
+    return found
+
+
+def standing(fold: Fold) -> dict[str, Any]:
+    """All that the fold of a journal comes to."""
+    engine, codec = fold.engine, fold.engine.plan.codec
+    state = saved(engine)
+    found = {each.name: getattr(state, each.name) for each in fields(state)}
+    found["errors"] = {at: codec.dump_error(error) for at, error in state.errors.items()}
+    found["tasks"] = [task_of(engine, codec, task) for task in engine.tasks]
+    found["waiting"] = [(item.node.name, item.arg, item.is_send) for item in engine.waiting]
+    for name in ("status", "run", "seed", "cause", "fingerprint", "answers", "seq"):
+        found[f"fold {name}"] = getattr(fold, name)
+    found["digests"] = fold.chain.saved() if fold.chain is not None else None
+    return found
+
+
+def task_of(engine: Engine, codec: Codec, task: Any) -> dict[str, Any]:
+    """All that is known of a task of the open superstep."""
+    extra = task.more()
+    failure = None if extra.failure is None else codec.dump_error(extra.failure)
+    asked = [(q.id, q.key, q.node, q.payload, q.static, q.answer_type, q.answered, q.answer) for q in extra.interrupts]
+    return {
+        "id": task.id,
+        "status": task.status,
+        "updates": [dict(update) for update in task.updates],
+        "goto": goto_names(task),
+        "arg": task.arg,
+        "attempt": task.attempt,
+        "asked": asked,
+        "effects": dict(extra.effects),
+        "intents": list(extra.intents),
+        "failure": failure,
+    }
+
+
+def same(seen: object, expected: object, what: str) -> None:
+    assert seen == expected, f"{what}: {seen} instead of {expected}"
+
+
+# restart ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class End:
+    """How a thread ended."""
+
+    status: str
+    state: State
+    journal: list[dict[str, Any]]
+    asked: bool
+    """Whether somebody had to decide on an effect whose outcome was unknown."""
+
+    @classmethod
+    def of(cls, voyage: Voyage, store: Store) -> End:
+        runtime, told = voyage.runtime(store), journal(store, voyage)
+        asked = any("problem" in (entry.get("payload") or ()) for entry in told)
+        return cls(status_of(runtime), voyage.state_of(runtime), told, asked)
+
+
+def undisturbed(graph: Graph, kind: StoreKind, folder: Path, **options: Any) -> tuple[End, int]:
+    """How the thread ends if nobody cuts it, and how many commits that takes."""
+    trip = voyage(graph)
+    store = make(kind, folder)
+    watched = Mortal(store)
+    try:
+        with by_hand():
+            go_on(trip, trip.runtime(watched, **options))
+        return End.of(trip, store), len(watched.commits)
+    finally:
+        store.close()
+
+
+def restart(
+    graph: Graph, kind: StoreKind, folder: Path, chance: random.Random, *, cuts: int = 3, **options: Any
+) -> list[int]:
+    """A run that is cut after any of its commits and goes on ends as if nobody had cut it, and tells the same.
+
+    Returns:
+        After how many commits it was cut.
+    """
+    expected, count = undisturbed(graph, kind, folder, **options)
+    points = sorted(chance.sample(range(count), min(cuts, count)))
+    for after in points:
+        seen = cut_once(graph, kind, folder, after, chance, **options)
+        same(seen.status, expected.status, f"status, cut after {after} commits")
+        same(seen.state, expected.state, f"state, cut after {after} commits")
+        if not seen.asked:
+            same_journal(seen.journal, expected.journal, f"journal, cut after {after} commits")
+    return points
+
+
+def cut_once(
+    graph: Graph, kind: StoreKind, folder: Path, after: int, chance: random.Random, **options: Any
+) -> End:
+    """How the thread ends if it is cut there, and perhaps once more in what follows."""
+    trip = voyage(graph)
+    store = make(kind, folder)
+    for cut in (after, *([chance.randrange(6)] if chance.random() < 0.5 else ())):
+        dying = Mortal(store, after=cut, landed=chance.random() < 0.5)
+        try:
+            with by_hand(in_any_order(chance)):
+                go_on(trip, trip.runtime(dying, **options))
+        except PowerCutError:
+            store = opened_again(store)
+    try:
+        with by_hand(in_any_order(chance)):
+            go_on(trip, trip.runtime(store, **options))
+        return End.of(trip, store)
+    finally:
+        store.close()
+
+
+def same_journal(seen: list[dict[str, Any]], expected: list[dict[str, Any]], what: str) -> None:
+    for at, (new, old) in enumerate(zip(seen, expected, strict=False)):
+        assert new == old, f"{what}: line {at} is {new} instead of {old}"
+    same([entry["event"] for entry in seen], [entry["event"] for entry in expected], what)
+
+
+# durability -------------------------------------------------------------------------------------------------------------
+
+
+def durability(graph: Graph, folder: Path) -> None:
+    """What a thread leaves in its store is the same under each durability, record for record."""
+    stored: list[Any] = []
+    for mode in ("sync", "async", "exit"):
+        trip = voyage(graph)
+        store = make("sqlite", folder)
+        try:
+            numbers = iter(range(1_000))
+            with by_hand():
+                go_on(trip, trip.runtime(store, durability=mode, ids=lambda numbers=numbers: f"id-{next(numbers)}"))
+            loaded = store.load(THREAD)
+            head = loaded.head._replace(epoch=0, created_at=0.0)
+            stored.append((head, loaded.meta, loaded.staged, list(store.records(THREAD))))
+        finally:
+            store.close()
+    for mode, found in zip(("async", "exit"), stored[1:], strict=True):
+        for name, one, other in zip(("head", "meta", "staged", "records"), found, stored[0], strict=True):
+            same(one, other, f"{name} under {mode}")

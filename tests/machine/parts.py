@@ -1,0 +1,102 @@
+"""What the model is made of: entries, tasks and their questions, and what is outside of a drive. Values, no rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from laws.description import Target
+from laws.model import FailedError
+from laws.model_fold import Failure, Task, Update
+
+if TYPE_CHECKING:
+    from .flow import Flow
+
+
+class Entry(NamedTuple):
+    """What became true, where, and what it comes to."""
+
+    kind: str
+    path: str
+    job: int | None = None
+    data: Any = None
+
+
+class Item(NamedTuple):
+    """A task that is due; *rescues*: it handles a failure."""
+
+    task: Task
+    rescues: bool = False
+
+
+@dataclass
+class Question:
+    """What a task asks: `id` without the thread."""
+
+    id: str
+    key: str
+    node: str
+    payload: Any
+    typed: bool = False
+    answered: bool = False
+    answer: Any = None
+    told: set[str] = field(default_factory=set[str])
+    """Paths of the graphs whose entries tell of it."""
+
+
+@dataclass
+class Job:
+    """A task of the open superstep."""
+
+    id: str
+    item: Item
+    status: str = "due"
+    """due, paused, done, handled, failed."""
+    attempt: int = 1
+    untold: int = 0
+    """Retries that no entry tells of."""
+    starts: dict[int, int] = field(default_factory=dict[int, int])
+    results: dict[int, int] = field(default_factory=dict[int, int])
+    questions: list[Question] = field(default_factory=list[Question])
+    updates: list[Update] = field(default_factory=list[Update])
+    goto: tuple[Target, ...] | None = None
+    known: bool = False
+    """How it ended is known: an `interrupt_after` lets it go on."""
+    failures: tuple[Failure, ...] = ()
+    child: Flow | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("done", "handled")
+
+    def open(self) -> list[Question]:
+        return [question for question in self.questions if not question.answered]
+
+
+@dataclass
+class Outside:
+    """What a drive finds outside of itself."""
+
+    thread: str
+    broken: set[str]
+    cancels: set[str] = field(default_factory=set[str])
+    """Nodes that cancel the run when they begin."""
+    backwards: bool = False
+    """Of the tasks that run, the last one ends next."""
+    halted: bool = False
+    done: Counter[str] = field(default_factory=Counter[str])
+    stored: Callable[[], None] = lambda: None
+    """Called wherever what is known becomes durable: all that was told by then, and what is known of tasks (R9, R11)."""
+    keeps: bool = False
+    """Whether the thread as it is durable is kept each time."""
+    kept: list[Any] = field(default_factory=list[Any])
+
+
+class UndecidedError(FailedError):
+    """Which of several conflicts is told, and so whose tasks run again, no rule says: one of *choices*."""
+
+    def __init__(self, choices: list[list[int]], *failures: Failure) -> None:
+        super().__init__(*failures)
+        self.choices = choices

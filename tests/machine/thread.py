@@ -1,0 +1,319 @@
+"""The model of a thread: its journal, where it stands, and what its verbs come to (R9, R10, R11, R17, R18).
+
+Like the model of one drive it decides everything from the rules, and imports nothing of graphrt.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from laws import model, model_fold
+from laws.description import Graph, State, thaw
+from laws.model import FailedError
+from laws.model_fold import Update
+
+from .flow import Flow, merged
+from .parts import Entry, Outside, UndecidedError
+
+CHANGES = frozenset({"run-started", "superstep-committed", "thread-updated", "thread-forked"})
+"""After these the state is another one."""
+ENDS = frozenset({"run-completed", "run-interrupted", "run-failed", "run-cancelled"})
+RIGHT = {"interrupted": "resume", "failed": "retry", "cancelled": "retry", "completed": "run"}
+
+
+class RefusedError(Exception):
+    """The call was wrong: an InputError with this code. Nothing changes."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Shown(NamedTuple):
+    """What can be seen of a thread after one of its entries."""
+
+    seq: int
+    status: str
+    values: State
+    next: tuple[str, ...]
+    questions: tuple[tuple[str, str], ...]
+    """Id without the thread, and node."""
+
+
+class ThreadModel:
+    """One thread."""
+
+    def __init__(self, id: str, graph: Graph) -> None:
+        self.id = id
+        self.graph = graph
+        self.flow = Flow(graph)
+        self.entries: list[Entry] = []
+        self.status = "new"
+        self.first = 1
+        """Number of the oldest entry that was not pruned."""
+        self.shown_live: State = {}
+        """The state at the end of the last drive, untracked fields as they were."""
+        self.undecided: list[Flow] = []
+        """After a conflict: where the thread may stand, since no rule says which of several conflicts is told."""
+        self.origin: tuple[str, int] | None = None
+        """The thread that this one is a fork of, and after which entry."""
+
+    @property
+    def seq(self) -> int:
+        return len(self.entries)
+
+    # looking ----------------------------------------------------------------------------------------------------------
+
+    def shown(self) -> Shown:
+        return show(self.flow, self.seq, self.status)
+
+    def shown_at(self, at: int) -> Shown:
+        """As it stood after the entry *at*; outcomes that only stood beside the journal are not known any more."""
+        if not max(self.first - 1, 1) <= at <= self.seq:
+            raise RefusedError("unknown-entry")
+        if at == self.seq:
+            return self.shown()
+        flow, status = self.folded(at)
+        return show(flow, at, status)
+
+    def folded(self, at: int) -> tuple[Flow, str]:
+        """The fold of the entries up to *at*, and the status that they tell."""
+        flow, status = Flow(self.graph), "new"
+        for entry in self.entries[:at]:
+            if entry.path:
+                continue
+            if entry.kind == "thread-forked":
+                flow, status = copy.deepcopy(entry.data)
+            elif entry.kind in ("run-started", "run-resumed"):
+                status = "running"
+            elif entry.kind in ENDS:
+                status = entry.kind.removeprefix("run-")
+            flow.apply(entry)
+            if entry.kind == "thread-updated":
+                status = entry.data["status"]
+        flow.forget_untracked()
+        flow.log = []
+        return flow, status
+
+    def history(self) -> list[int]:
+        """Numbers of the entries that a history shows, newest first."""
+        found: list[int] = [self.first - 1] if self.first > 1 else []
+        for seq, entry in enumerate(self.entries, 1):
+            if seq < self.first or entry.path:
+                continue
+            if entry.kind in CHANGES:
+                found.append(seq)
+            elif entry.kind in ENDS and found:
+                found[-1] = seq
+        return found[::-1]
+
+    # driving ----------------------------------------------------------------------------------------------------------
+
+    def run(self, given: Mapping[str, Any], outside: Outside) -> str:
+        """A run on an input: the whole state on a new thread, an update on a finished one."""
+        if self.status == "new":
+            state = {**model.first_state(self.graph), **{name: thaw(value) for name, value in given.items()}}
+        else:
+            self.want("run")
+            state = self.folded_in(given, reset=True)
+        self.status = "running"
+        self.flow.tell("run-started", data=state)
+        return self.drive(outside)
+
+    def resume(self, answers: Mapping[str, Any], outside: Outside) -> str:
+        """Answers by id without the thread; none where the owner died."""
+        self.want("resume")
+        self.check(answers)
+        return self.go_on(answers, outside)
+
+    def check(self, answers: Mapping[str, Any]) -> None:
+        """Refuse answers that nobody waits for, or of a wrong type."""
+        questions = {question.id: question for question in self.flow.questions()}
+        if not questions or (self.status == "running" and not answers):
+            if answers:
+                raise RefusedError("unknown-interrupt")
+            return
+        if any(id_ not in questions for id_ in answers):
+            raise RefusedError("unknown-interrupt")
+        if not answers:
+            raise RefusedError("no-answer")
+        for id_, answer in answers.items():
+            if questions[id_].typed and isinstance(answer, str) and answer not in ("run", "fail"):
+                raise RefusedError("bad-answer")
+
+    def retry(self, outside: Outside) -> str:
+        self.want("retry")
+        return self.go_on({}, outside)
+
+    def want(self, verb: str) -> None:
+        if self.status == "new":
+            raise RefusedError("unknown-thread")
+        if RIGHT.get(self.status, "retry") != verb and not (self.status == "running" and verb != "run"):
+            raise RefusedError("wrong-verb")
+
+    def go_on(self, answers: Mapping[str, Any], outside: Outside) -> str:
+        self.status = "running"
+        self.flow.tell("run-resumed")
+        for id_, answer in answers.items():
+            self.flow.tell("interrupt-answered", data=(id_, answer))
+        return self.drive(outside)
+
+    def drive(self, outside: Outside) -> str:
+        """To its end; a failed one raises after it was told."""
+        outside.stored = lambda: outside.kept.append(self.stored() if outside.keeps else None)
+        outside.stored()
+        try:
+            status = self.flow.drive(outside)
+        except FailedError as failed:
+            choices = failed.choices if isinstance(failed, UndecidedError) else [[]]
+            self.undecided = [self.flow, *(copy.deepcopy(self.flow) for _ in choices[1:])]
+            for flow, jobs in zip(self.undecided, choices, strict=True):
+                fail_writers(flow, jobs)
+            self.end("failed", outside)
+            raise
+        self.end(status, outside)
+        return status
+
+    def end(self, status: str, outside: Outside) -> None:
+        self.status = status
+        self.flow.tell(f"run-{status}")
+        self.settle()
+        self.shown_live = copy.deepcopy(self.flow.state)
+        self.flow.forget_untracked()
+        outside.stored()
+
+    def stored(self) -> ThreadModel:
+        """What is durable now: another process would find this."""
+        kept = copy.deepcopy(self)
+        kept.settle()
+        kept.flow.forget_untracked()
+        return kept
+
+    def settle(self) -> None:
+        """What was told is in the journal."""
+        self.entries += self.flow.log
+        self.flow.log = []
+
+    def decide(self, next_: tuple[str, ...]) -> None:
+        """Take the one of several ways to have failed that fits to what is due."""
+        for flow in self.undecided:
+            if flow.next() == next_:
+                flow.log = []
+                flow.forget_untracked()
+                self.flow = flow
+                return
+
+    # editing ----------------------------------------------------------------------------------------------------------
+
+    def folded_in(self, values: Mapping[str, Any], *, reset: bool) -> State:
+        """The state with an update from outside folded in."""
+        update: Update = {name: ("set", thaw(value)) for name, value in values.items()}
+        state = copy.deepcopy(self.flow.state)
+        if reset:
+            return model_fold.fold(self.graph, state, [update])
+        for name, (_, value) in update.items():
+            each = self.graph.field(name)
+            if not each.untracked:
+                state[name] = model_fold.reduce(each, state.get(name), copy.deepcopy(value))
+        return state
+
+    def update(self, edits: Sequence[tuple[Mapping[str, Any], str | None]]) -> None:
+        """Edits in one commit: all of them or none."""
+        if self.status == "new":
+            raise RefusedError("unknown-thread")
+        trial = copy.deepcopy(self)
+        for values, as_node in edits:
+            trial.edit(values, as_node)
+        self.__dict__.update(trial.__dict__)
+        self.settle()
+        self.flow.forget_untracked()
+
+    def edit(self, values: Mapping[str, Any], as_node: str | None) -> None:
+        flow = self.flow
+        state = self.folded_in(values, reset=False)
+        data: dict[str, Any] = {"state": state, "ends": None, "due": None, "generations": flow.generations}
+        if as_node is not None:
+            data["ends"] = as_node
+            if not any(job.item.task.node == as_node and not job.ended for job in flow.jobs):
+                due = model.Due()
+                failures = model.follow_edges(self.graph, copy.deepcopy(state), as_node, due)
+                if failures:
+                    raise FailedError(*failures)
+                generations = copy.deepcopy(flow.generations)
+                due.plain |= {self.graph.joins[at].dst for at in model.arrive(self.graph, generations, as_node)}
+                before = flow.waiting if flow.jobs else [i for i in flow.due if i.task.sent or i.task.node != as_node]
+                data["due"], data["generations"] = merged(flow, before, due, frozenset()), generations
+        data["status"] = ""
+        flow.tell("thread-updated", data=data)
+        if self.status == "interrupted" and not flow.questions():
+            self.status = "running"
+        elif self.status == "completed" and (flow.due or flow.jobs):
+            self.status = "running"
+        data["status"] = self.status
+
+    def fork(self, id: str, at: int | None) -> ThreadModel:
+        """A new thread that stands where this one stood after the entry *at*."""
+        if at is None or at == self.seq:
+            at, flow, status = self.seq, copy.deepcopy(self.flow), self.status
+        else:
+            self.shown_at(at)
+            flow, status = self.folded(at)
+        new = ThreadModel(id, self.graph)
+        for question in (question for job in flow.jobs for question in job.questions):
+            question.told.discard("")
+        closed = copy.deepcopy(flow)
+        closed.close_jobs()
+        new.entries = [Entry("thread-forked", "", None, (closed, status))]
+        new.entries += [Entry("interrupt-answered", "", None, each) for each in self.answers_at(at)]
+        if status == "interrupted" and not flow.questions():
+            status = "running"
+        new.flow, new.status, new.origin = flow, status, (self.id, at)
+        return new
+
+    def answers_at(self, at: int) -> list[tuple[str, Any]]:
+        """Answers since the last commit before the entry *at*."""
+        found: dict[str, Any] = {}
+        for entry in self.entries[:at]:
+            if entry.kind in CHANGES and not entry.path:
+                found = {}
+            elif entry.kind == "interrupt-answered" and not entry.path:
+                found[entry.data[0]] = entry.data[1]
+        return list(found.items())
+
+    def copied(self, id: str) -> ThreadModel:
+        new = copy.deepcopy(self)
+        new.id = id
+        return new
+
+    def prune(self, before: int | None) -> int:
+        """Forget entries up to the last commit before *before*; returns how many went."""
+        least = self.seq + 1 if before is None else before
+        found = 0
+        for seq, entry in enumerate(self.entries, 1):
+            alone = entry.kind == "thread-forked" and (
+                seq == self.seq or self.entries[seq].kind != "interrupt-answered"
+            )
+            whole = entry.kind in ("superstep-committed", "run-completed") or alone
+            if self.first <= seq < least and not entry.path and whole:
+                found = seq
+        if not found:
+            return 0
+        gone = found - self.first + 1
+        self.first = found + 1
+        self.flow.tell("history-pruned")
+        self.settle()
+        return gone
+
+
+def show(flow: Flow, seq: int, status: str) -> Shown:
+    questions = tuple((question.id, question.node) for question in flow.questions())
+    return Shown(seq, status, copy.deepcopy(flow.state), flow.next(), questions)
+
+
+def fail_writers(flow: Flow, jobs: list[int]) -> None:
+    """R9: after a conflict the tasks that wrote the field run again."""
+    for at in jobs:
+        job = flow.jobs[at]
+        job.status, job.updates, job.goto, job.known = "failed", [], None, False

@@ -1,0 +1,141 @@
+"""The keeper of leases: each is renewed in time whatever the others are, and what could not be given back is given back."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from graphrt import StoreError
+from graphrt._journal import keeper
+from graphrt._journal.keeper import give_back, keeper_of, settle, take
+from graphrt.stores.protocol import Claim, Head
+
+PATIENCE_S = 60.0
+LONG_S = 3_000.0
+SHORT_S = 0.03
+
+
+class Store:
+    """Tells what it is asked; `failing` is raised while it is set."""
+
+    blocking = True
+
+    def __init__(self):
+        self.renewed = queue.SimpleQueue()
+        self.released = queue.SimpleQueue()
+        self.failing = None
+
+    def _ask(self):
+        if self.failing is not None:
+            raise self.failing
+
+    def claim(self, thread, *, create, lease_s, at):
+        return claim(thread, lease_s)
+
+    def renew(self, claims):
+        self.renewed.put([one.thread for one in claims])
+        self._ask()
+
+    def release(self, one):
+        self._ask()
+        self.released.put(one.thread)
+
+
+def claim(thread, lease_s):
+    return Claim(Head(thread, 0, 1, "new", "", 0.0, 0.0, True), lease_s)
+
+
+def broken():
+    return StoreError("planted", code="store-full")
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def holds(store):
+    """Lets the keeper of the store renew claims, until the end of the test."""
+    mine = []
+
+    def hold(thread, lease_s):
+        mine.append(claim(thread, lease_s))
+        keeper_of(store).add(mine[-1])
+        return mine[-1]
+
+    yield hold
+    for one in mine:
+        keeper_of(store).remove(one)
+
+
+def test_a_short_lease_is_renewed_in_time_beside_a_long_one(store, holds):
+    """The worker thread that waits for the long one is woken up; the long one is not renewed before its time."""
+    holds("long", LONG_S)
+    holds("short", SHORT_S)
+
+    assert {tuple(store.renewed.get(timeout=PATIENCE_S)) for _ in range(3)} == {("short",)}
+
+
+def test_a_lease_is_kept_by_a_worker_thread_that_was_about_to_end(store, holds):
+    keeper_of(store).remove(holds("gone", LONG_S))
+    holds("short", SHORT_S)
+
+    assert store.renewed.get(timeout=PATIENCE_S) == ["short"]
+
+
+@pytest.mark.parametrize("error", [broken(), OSError("whatever")], ids=["of-ours", "other"])
+def test_the_keeper_outlives_a_store_that_fails(store, holds, error):
+    store.failing = error
+    holds("short", SHORT_S)
+
+    for _ in range(3):
+        assert store.renewed.get(timeout=PATIENCE_S) == ["short"]
+
+
+def test_a_claim_that_is_removed_is_renewed_no_more(store, holds):
+    one, _ = holds("one", SHORT_S), holds("two", SHORT_S)
+    keeper_of(store).remove(one)
+    while "one" in store.renewed.get(timeout=PATIENCE_S):
+        pass  # it was under way
+
+    assert store.renewed.get(timeout=PATIENCE_S) == ["two"]
+
+
+def test_what_cannot_be_given_back_is_given_back_before_the_thread_is_claimed_again(store):
+    store.failing = broken()
+    give_back(store, claim("t", LONG_S))
+    with pytest.raises(StoreError, match="planted"):
+        take(store, "t", create=True, lease_s=1.0, at=0.0)
+    assert store.released.empty()
+
+    store.failing = None
+    take(store, "t", create=True, lease_s=1.0, at=0.0)
+    assert store.released.get_nowait() == "t"
+    settle(store, "t")
+    assert store.released.empty()
+
+
+def test_what_cannot_be_given_back_is_given_back_once_the_store_works(store, monkeypatch):
+    """Also if this process never asks for the thread again: others may want it."""
+    monkeypatch.setattr(keeper, "IDLE_S", 0.01)
+    store.failing = broken()
+    give_back(store, claim("t", LONG_S))
+    store.failing = None
+
+    assert store.released.get(timeout=PATIENCE_S) == "t"
+
+
+def test_what_is_owed_is_forgotten_when_its_lease_has_run_out(store, monkeypatch):
+    monkeypatch.setattr(keeper, "IDLE_S", 0.01)
+    store.failing = broken()
+    give_back(store, claim("t", SHORT_S))
+    for worker in threading.enumerate():
+        if worker.name == "graphrt-leases":
+            worker.join(PATIENCE_S)
+            assert not worker.is_alive()
+
+    settle(store, "t")
+    assert store.released.empty()

@@ -1,0 +1,218 @@
+"""Who keeps a thread: an owner that works for long does, one that was stopped past its lease does not, a dead one never (R12)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from graphrt import ConflictError, InputError, Runtime, StoreError
+from graphrt.stores import open_store
+from tests.stores import postgres_support
+
+from . import holding
+
+PATIENCE_S = 60.0
+FULL = os.environ.get("GRAPHRT_FULL") == "1"
+FACES = ("sync", "async")
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs signals that stop a process")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/runs.db"
+    else:
+        yield from postgres_support.fresh(request.config)
+
+
+class Owner:
+    """The other process."""
+
+    def __init__(self, url, ledger: Path) -> None:
+        root = Path(__file__).parents[2]
+        path = os.pathsep.join([str(root), *filter(None, sys.path)])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.races.owner", url, str(ledger)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    def set_off(self, jobs) -> None:
+        """Let it drive the threads of *jobs* to where they stay."""
+        self.tell(json.dumps(jobs))
+        heard = [self.hear() for _ in jobs]
+        assert [said for said in heard if "arrived" not in said] == []
+
+    def tell(self, text: str) -> None:
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        return json.loads(self.process.stdout.readline())
+
+    def ends(self, jobs):
+        """How the runs of *jobs*, which may go on, have ended, by thread."""
+        heard = [self.hear() for _ in jobs]
+        return {said["thread"]: said["ended"] for said in heard}
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def own(url, tmp_path):
+    """Starts an owner of some jobs."""
+    ledger = tmp_path / "ledger"
+    ledger.touch()
+    owners = []
+
+    def start(jobs):
+        owners.append(Owner(url, ledger))
+        owners[-1].set_off(jobs)
+        return owners[-1]
+
+    yield start
+    for one in owners:
+        one.end()
+
+
+def jobs_of(group, lease_s, *, faces=FACES, durabilities=("sync",)):
+    return [
+        {
+            "thread": f"{group}-{kind.replace(' ', '-')}-{face}-{durability}",
+            "kind": kind,
+            "face": face,
+            "durability": durability,
+            "lease_s": lease_s,
+            "group": group,
+        }
+        for kind in holding.KINDS
+        for face in faces
+        for durability in durabilities
+        if not (kind == "busy step" and (face, group) != ("sync", "healthy"))  # one is enough to keep a processor busy
+    ]
+
+
+def taker(store, job, tmp_path):
+    return Runtime(holding.graph(job["kind"]), store=store, deps=holding.Deps(tmp_path / "ledger"))
+
+
+def take_over(store, job, tmp_path):
+    """Bring the thread to its end, in this process."""
+    runtime = taker(store, job, tmp_path)
+    known = owned(store, job["thread"]) is not None
+    done = runtime.retry(job["thread"]) if known else runtime.run(holding.INPUT, thread=job["thread"])
+    if done.status == "interrupted":
+        assert done.interrupts[0].payload["problem"] == "outcome unknown"
+        done = runtime.resume(job["thread"], answer={"result": None})
+    assert done.status == "completed"
+    assert done.state["notes"] == holding.notes(job["kind"])
+    return runtime
+
+
+def everything(store, thread):
+    loaded = store.load(thread)
+    return loaded.head, list(store.records(thread)), loaded.staged, loaded.meta, loaded.snapshot
+
+
+def owned(store, thread):
+    """Whether somebody owns *thread*; None if there is no such thread, as long as its owner has stored nothing of it."""
+    try:
+        return store.head(thread).owned
+    except InputError:
+        return None
+
+
+def stop(owner, url) -> None:
+    """Stop the process where it does not have the database locked: nobody could take anything then."""
+    while True:
+        os.kill(owner.process.pid, signal.SIGSTOP)
+        try:
+            open_store(url if url.startswith("postgres") else f"{url}?busy_timeout_s=0.5").close()
+            return
+        except StoreError as error:
+            assert error.code == "store-busy"
+        os.kill(owner.process.pid, signal.SIGCONT)
+
+
+def free(store, jobs):
+    """Wait until no thread of *jobs* is owned; seconds that it took."""
+    began = time.monotonic()
+    while any(owned(store, job["thread"]) for job in jobs):
+        assert time.monotonic() - began < PATIENCE_S
+        time.sleep(0.05)  # a stopped process cannot be told to hurry: its lease has to pass
+    return time.monotonic() - began
+
+
+def test_a_stopped_owner_loses_its_threads_and_stores_nothing_when_it_goes_on(url, own, tmp_path, capfd):
+    """Wherever it was stopped: what it still writes is refused, and what it had not written is not there."""
+    jobs = jobs_of("stopped", 1.0, durabilities=("sync", "async", "exit"))
+    owner = own(jobs)
+    stop(owner, url)
+    with open_store(url) as store:
+        took_s = free(store, jobs)
+        for job in jobs:
+            take_over(store, job, tmp_path)
+        before = {job["thread"]: everything(store, job["thread"]) for job in jobs}
+
+        os.kill(owner.process.pid, signal.SIGCONT)
+        owner.tell("stopped")
+        ends = owner.ends(jobs)
+
+        assert ends == dict.fromkeys(ends, "ConflictError lost-lease")
+        for job in jobs:
+            assert everything(store, job["thread"]) == before[job["thread"]]
+            taker(store, job, tmp_path).replay(job["thread"])
+        # A run that stores each superstep before the next one went no further than where it was stopped.
+        ran = Counter((tmp_path / "ledger").read_text().splitlines())
+        assert not any(ran[f"{job['thread']} last {owner.process.pid}"] for job in jobs if job["durability"] == "sync")
+    if FULL:
+        with capfd.disabled():
+            print(f"\n{len(jobs)} threads of a stopped owner were free {took_s:.2f} s later; lease 1 s")
+
+
+def test_a_healthy_owner_is_never_robbed_and_a_killed_one_at_once(url, own, tmp_path, capfd):
+    """Its nodes work for longer than the lease, also where they block the event loop or keep the interpreter busy."""
+    lease_s = 3.0
+    healthy = jobs_of("healthy", lease_s)
+    killed = jobs_of("killed", 600.0, faces=["sync"])
+    owner = own(killed + healthy)
+    tries = 0
+    with open_store(url) as store:
+        end = time.monotonic() + lease_s * (5 if FULL else 1.5)
+        while time.monotonic() < end:
+            for job in healthy:
+                with pytest.raises(ConflictError) as caught:
+                    taker(store, job, tmp_path).retry(job["thread"])
+                assert caught.value.code == "conflict"
+                tries += 1
+                if time.monotonic() > end:
+                    break
+        owner.tell("healthy")
+        ends = owner.ends(healthy)
+        assert ends == dict.fromkeys(ends, "completed")
+        for job in healthy:
+            runtime = taker(store, job, tmp_path)
+            assert runtime.replay(job["thread"]).values["notes"] == holding.notes(job["kind"])
+
+        owner.process.kill()
+        owner.process.wait()
+        began = time.monotonic()
+        for job in killed:
+            take_over(store, job, tmp_path)
+        took_s = time.monotonic() - began
+    if FULL:
+        with capfd.disabled():
+            print(f"\n{tries} tries to rob a healthy owner failed; {len(killed)} threads taken in {took_s:.2f} s")

@@ -1,0 +1,1 @@
+"""Threads as their users meet them: every verb, bad input, and newcomers' mistakes; by the public face alone."""

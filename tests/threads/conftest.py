@@ -1,0 +1,56 @@
+"""Every thread verb is tested over the in-memory store, SQLite and PostgreSQL, with a clock and ids of the test's own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.stores import postgres_server
+
+from .support import World
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest):
+    """A PostgreSQL store that the tests of this process share; each begins with no thread in it."""
+    from graphrt.stores import open_store
+
+    url = postgres_server.fresh_url(request.config, connect_timeout_s="5", busy_timeout_s="5", pool_size="2")
+    store = open_store(url)
+    yield store
+    store.close()
+    postgres_server.drop(url)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder in memory where there is such a thing: nothing here is about power loss, and syncing costs most of the time."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as made:
+        yield Path(made)
+
+
+def the_world(kind, folder, request):
+    world = World(kind, folder, request.getfixturevalue("postgres") if kind == "postgres" else None)
+    yield world
+    world.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def world(request: pytest.FixtureRequest, folder):
+    """A store of each kind, and runtimes on it."""
+    yield from the_world(request.param, folder, request)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def durable(request: pytest.FixtureRequest, folder):
+    """A durable store of each kind."""
+    yield from the_world(request.param, folder, request)
+
+
+@pytest.fixture
+def lite(request: pytest.FixtureRequest, folder):
+    """SQLite alone, where the kind of store makes no difference."""
+    yield from the_world("sqlite", folder, request)

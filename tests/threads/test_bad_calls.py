@@ -1,0 +1,206 @@
+"""Calls that cannot be right: a typed error that helps, nothing changed, and the next correct call works."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from graphrt import Runtime
+from graphrt.errors import GraphrtError, InputError, StoreError
+from graphrt.stores import open_store
+
+from .support import ask, line, note, refused
+
+IDS = {
+    "empty": ("", "empty"),
+    "blank": (" ", "begins with"),
+    "a space inside": ("a b", "' '"),
+    "a path": ("../../etc/passwd", "begins with '.'"),
+    "a slash": ("a/b", "'/'"),
+    "a backslash": ("a\\b", "character 2"),
+    "10,000 characters": ("x" * 10_000, "10,000 characters"),
+    "a null": ("a\x00b", "character 2"),
+    "a newline": ("a\n", "character 2"),
+    "a lone surrogate": ("\ud800", "begins with"),
+    "not ASCII": ("żółw", "begins with"),
+    "a quote": ("a';DROP TABLE thread;--", "character 2"),
+    "a dash first": ("-rf", "begins with '-'"),
+    "a number": (7, "int"),
+    "bytes": (b"t", "bytes"),
+    "a list": (["t"], "list"),
+    "a bool": (True, "bool"),
+}
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_ids_that_are_none_are_refused_by_every_verb(world, name):
+    bad, word = IDS[name]
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+    for call in (
+        lambda: runtime.run({"notes": []}, thread=bad),
+        lambda: list(runtime.steps({"notes": []}, thread=bad)),
+        lambda: list(runtime.stream({"notes": []}, thread=bad)),
+        lambda: runtime.resume(bad, 1),
+        lambda: runtime.retry(bad),
+        lambda: runtime.state(bad),
+        lambda: runtime.history(bad),
+        lambda: list(runtime.entries(bad)),
+        lambda: runtime.replay(bad),
+        lambda: runtime.diff("t", bad),
+        lambda: runtime.diff(bad, "t"),
+        lambda: runtime.update(bad, {}),
+        lambda: runtime.bulk_update(bad, []),
+        lambda: runtime.fork(bad),
+        lambda: runtime.fork("t", to=bad),
+        lambda: runtime.copy_thread(bad),
+        lambda: runtime.copy_thread("t", bad),
+        lambda: runtime.delete_thread(bad),
+        lambda: runtime.prune(bad),
+    ):
+        error = refused("bad-thread", call, word, error=InputError)
+        assert len(str(error)) < 1_000
+    assert [info.thread for info in runtime.threads()] == ["t"]
+    assert runtime.run({"notes": []}, thread="t").status == "completed"
+
+
+@pytest.mark.parametrize("good", ["t", "a.b", "user@host:5", "x=1+2-3", "0", "_", "A" * 200, "a..b"])
+def test_ids_that_are_good_work(durable, good):
+    runtime = durable.runtime(line(("q", ask("q"))))
+    runtime.run({"notes": []}, thread=good)
+
+    assert runtime.resume(good, "yes").status == "completed"
+    assert [info.thread for info in runtime.threads()] == [good]
+
+
+def test_ids_that_differ_in_case_are_two_threads(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": ["1"]}, thread="Thread")
+    runtime.run({"notes": ["2"]}, thread="thread")
+
+    assert runtime.state("Thread").values["notes"] == ["1", "a"]
+    assert runtime.state("thread").values["notes"] == ["2", "a"]
+
+
+def test_an_unknown_thread_is_named_with_one_that_is_near(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    refused("unknown-thread", lambda: runtime.state("order-1"), "no thread at all", error=InputError)
+    runtime.run({"notes": []}, thread="order-17")
+
+    for verb in (runtime.state, runtime.history, runtime.resume, runtime.retry, runtime.replay, runtime.prune):
+        error = refused(
+            "unknown-thread", lambda verb=verb: verb("order-71"), "'order-71'", "'order-17'", error=InputError
+        )
+        assert error.thread == "order-71"
+    assert [info.thread for info in runtime.threads()] == ["order-17"]
+
+
+def test_thread_verbs_without_a_store_say_so():
+    runtime = Runtime(line(("a", note("a"))))
+    for call in (
+        lambda: runtime.run({"notes": []}, thread="t"),
+        lambda: runtime.resume("t", 1),
+        lambda: runtime.retry("t"),
+        lambda: runtime.state("t"),
+        lambda: runtime.history("t"),
+        lambda: list(runtime.entries("t")),
+        lambda: runtime.replay("t"),
+        lambda: runtime.diff("t", "u"),
+        lambda: runtime.update("t", {}),
+        lambda: runtime.fork("t"),
+        runtime.threads,
+        lambda: runtime.copy_thread("t"),
+        lambda: runtime.delete_thread("t"),
+        lambda: runtime.prune("t"),
+        lambda: runtime.sweep(older_than_s=1),
+        runtime.check_threads,
+    ):
+        refused("thread-without-store", call, "store", 'store="', error=InputError)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ({"store": "sqlite"}, "unknown-store", ["'sqlite'", "sqlite:///"]),
+        ({"store": "mysql://x"}, "unknown-store", ["mysql", "sqlite"]),
+        ({"store": "sqlite://runs.db"}, "unknown-store", ["sqlite:///"]),
+        ({"store": ""}, "unknown-store", ["sqlite:///"]),
+        ({"store": "runs.db"}, "unknown-store", ["runs.db", "sqlite:///"]),
+        ({"store": {}}, "unknown-store", ["dict", "sqlite:///"]),
+        ({"store": 5}, "unknown-store", ["int"]),
+        ({"durability": "fast"}, "bad-durability", ["'fast'", "'sync'", "'async'", "'exit'"]),
+        ({"durability": None}, "bad-durability", ["None", "'sync'"]),
+        ({"lease_s": 0}, "bad-lease", ["0"]),
+        ({"lease_s": "30"}, "bad-lease", ["'30'"]),
+        ({"lease_s": float("nan")}, "bad-lease", ["nan"]),
+        ({"migrations": ["abc"]}, "bad-migration", ["'abc'", "Migration"]),
+        ({"migrations": 5}, "bad-migration", ["5", "Migration"]),
+    ],
+)
+def test_options_that_cannot_be_right_are_refused_at_once(tmp_path, monkeypatch, options, code, words):
+    monkeypatch.chdir(tmp_path)
+
+    refused(code, lambda: Runtime(line(("a", note("a"))), **options), *words, error=InputError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_class_in_place_of_a_store_is_refused():
+    from graphrt.stores import MemoryStore
+
+    refused(
+        "unknown-store", lambda: Runtime(line(("a", note("a"))), store=MemoryStore), "MemoryStore", error=InputError
+    )
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_closed_store_says_so(tmp_path, face):
+    store = open_store(f"sqlite:///{tmp_path}/runs.db")
+    runtime = Runtime(line(("a", note("a"))), store=store)
+    runtime.run({"notes": []}, thread="t")
+    store.close()
+
+    def call():
+        if face == "sync":
+            return runtime.state("t")
+        return asyncio.run(runtime.arun({"notes": []}, thread="t"))
+
+    refused("store-closed", call, "closed", error=StoreError)
+
+
+@pytest.mark.parametrize("given", [None, 5, "text", [("notes", [])], object()])
+def test_inputs_that_are_no_state_are_refused(world, given):
+    runtime = world.runtime(line(("a", note("a"))))
+    with pytest.raises(InputError):
+        runtime.run(given, thread="t")
+    assert runtime.threads() == ()
+    runtime.run({"notes": []}, thread="t")
+    before = runtime.state("t").seq
+
+    with pytest.raises(InputError) as caught:
+        runtime.run(given, thread="t")
+    assert "mapping" in str(caught.value)
+    assert runtime.state("t").seq == before
+    assert runtime.run({"notes": []}, thread="t").status == "completed"
+
+
+def test_updates_that_are_no_pairs_are_refused(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+    before = runtime.state("t").seq
+    for updates in ([{"notes": ["x"]}], [1], 5, [({}, None, None)], {"notes": ["x"]}):
+        with pytest.raises(GraphrtError) as caught:
+            runtime.bulk_update("t", updates)
+        assert caught.value.code == "bad-input"
+        assert "as_node" in str(caught.value)
+    assert runtime.state("t").seq == before
+
+
+@pytest.mark.parametrize("older_than_s", [-1, "1 day", None, float("nan"), True])
+def test_sweep_refuses_what_is_no_time(world, older_than_s):
+    """A negative or missing age would delete everything."""
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+
+    refused("bad-limit", lambda: runtime.sweep(older_than_s=older_than_s), "older_than_s", error=InputError)
+    assert len(runtime.threads()) == 1

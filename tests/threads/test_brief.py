@@ -1,0 +1,123 @@
+"""The fast path writes the bytes of a superstep without making events of it: they are the bytes that its events give."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import END, START, Context, GraphBuilder, Limits, Runtime
+from graphrt._journal import meta
+from graphrt._journal.brief import Briefs
+from graphrt.reducers import add, append, merge, untracked
+from graphrt.stores import SqliteStore
+
+UPDATES: list[Any] = [
+    {"log": ["a"], "count": 1},
+    {"count": 1, "log": ["b", {"ü": [1.5, None, True]}]},
+    {"last": "é\n\u2028", "count": 1},
+    {"count": 1},
+    {"notes": "gone tomorrow"},
+    {"notes": "gone tomorrow", "last": "kept", "count": 10**20},
+    {},
+    None,
+    {"table": {"k": (1, 2)}, "log": [], "count": 0},
+    {"any": "x" * 70_000, "count": 1},
+    {"any": 2.0},
+    {"last": "y" * 20_000},
+    {"last": "end"},
+    {"any": float("inf"), "last": 'quoted "text" and \\'},
+]
+
+
+class State(BaseModel):
+    log: Annotated[list[Any], append] = []
+    count: Annotated[int, add] = 0
+    last: str = ""
+    table: Annotated[dict[str, Any], merge] = {}
+    notes: Annotated[str, untracked] = ""
+    any: Any = None
+
+
+def graph(updates: list[Any], *, context: bool) -> Any:
+    left, rounds = iter(updates), itertools.count(1)
+
+    def plain(state: State) -> Any:
+        return next(left)
+
+    def asking(state: State, ctx: Context) -> Any:
+        return next(left)
+
+    builder = GraphBuilder(State, name="brief")
+    for name in ("first", "second"):
+        builder.add_node(name, asking if context else plain)
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "second")
+    builder.add_conditional_edges("second", lambda _: next(rounds) < len(updates) // 2, {True: "first", False: END})
+    return builder.compile(limits=Limits(max_visits=None))
+
+
+def stored(path: Path, made: Any, *, chain: bool = True, sinks: Any = (), times: Any = None) -> Any:
+    """All that a seeded run leaves in the store."""
+    clock = iter(times or (1_700_000_000 + at / 4 for at in itertools.count()))
+    store = SqliteStore(path)
+    options: Any = {"seed": 7, "clock": lambda: next(clock), "ids": lambda: "run-1", "chain": chain}
+    with store, Runtime(made, store=store, sinks=sinks, **options) as runtime:
+        runtime.run(State(), thread="t")
+        loaded = store.load("t")
+        head = loaded.head._replace(created_at=0.0)  # by the system's clock
+        return head, loaded.meta, loaded.snapshot, list(store.records("t"))
+
+
+def nobody(_entry: Any) -> None:
+    """A sink: for it, events are made."""
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The bodies that were made without events."""
+    found: list[bytes] = []
+    make = Briefs.make
+
+    def spy(*args: Any) -> Any:
+        brief = make(*args)
+        found.append(brief[0])
+        return brief
+
+    monkeypatch.setattr(Briefs, "make", spy)
+    return found
+
+
+@pytest.mark.parametrize("context", [False, True], ids=["plain", "context"])
+@pytest.mark.parametrize("chain", [False, True], ids=["bare", "chained"])
+def test_bytes_are_those_of_the_events(tmp_path: Path, made: list[bytes], chain: bool, context: bool) -> None:
+    updates = UPDATES * 6
+    brief = stored(tmp_path / "brief.db", graph(updates, context=context), chain=chain)
+    assert len(made) == len(updates)
+
+    long = stored(tmp_path / "long.db", graph(updates, context=context), chain=chain, sinks=[nobody])
+    assert len(made) == len(updates)
+    assert brief[2] is not None
+    assert brief == long
+
+
+def test_new_names_are_told_once(tmp_path: Path, made: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meta, "PRELOADED_NAMES", 0)
+    updates = UPDATES * 2
+    brief = stored(tmp_path / "brief.db", graph(updates, context=False))
+    assert len(UPDATES) <= len(made) < len(updates)
+
+    assert brief == stored(tmp_path / "long.db", graph(updates, context=False), sinks=[nobody])
+
+
+@pytest.mark.parametrize("times", [itertools.count(5), (1e16 * n for n in itertools.count(1))], ids=["whole", "huge"])
+def test_time_is_written_alike(tmp_path: Path, times: Any) -> None:
+    shown = [next(times) for _ in range(100)]
+    brief = stored(tmp_path / "brief.db", graph(UPDATES, context=False), chain=False, times=shown)
+
+    assert brief == stored(
+        tmp_path / "long.db", graph(UPDATES, context=False), chain=False, sinks=[nobody], times=shown
+    )

@@ -1,0 +1,265 @@
+"""Threads of an older graph: identical, compatible, refused, or migrated (rule R14); `check_threads` says so before."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any
+
+import pytest
+import typing_extensions as te
+
+from graphrt.errors import InputError
+from graphrt.migrations import Migration
+from graphrt.reducers import add, append
+
+from .support import State, ask, line, note, refused
+
+
+class New(te.TypedDict, total=False):
+    notes: Annotated[list[Any], append]
+    n: Annotated[int, add]
+    x: Any
+    y: Any
+    extra: str
+
+
+class Less(te.TypedDict, total=False):
+    notes: Annotated[list[Any], append]
+    n: Annotated[int, add]
+
+
+class Retyped(te.TypedDict, total=False):
+    notes: Annotated[list[Any], append]
+    n: Annotated[int, add]
+    x: int
+    y: Any
+
+
+class Reduced(te.TypedDict, total=False):
+    notes: Annotated[list[Any], append]
+    n: Annotated[int, operator.mul]
+    x: Any
+    y: Any
+
+
+def old(state: Any = State):
+    return line(("a", note("a")), ("q", ask("q")), ("b", note("b")), state=state)
+
+
+def paused(world, graph=None):
+    graph = graph or old()
+    world.runtime(graph).run({"notes": [], "x": "1"}, thread="t")
+    return graph
+
+
+def verdict(world, graph, **options):
+    (found,) = world.runtime(graph, **options).check_threads()
+    return found
+
+
+def test_the_same_graph_is_identical(world):
+    paused(world)
+    found = verdict(world, old())
+
+    assert (found.kind, found.ok, found.thread, found.status, found.pending) == (
+        "identical",
+        True,
+        "t",
+        "interrupted",
+        ("q",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (line(("a", note("a")), ("q", ask("q")), ("b", note("b")), ("c", note("c"))), ["'c'", "new"]),
+        (line(("q", ask("q")), ("b", note("b"))), ["'a'", "gone"]),
+        (old(New), ["'extra'", "new"]),
+        (line(("a", note("a")), ("q", ask("q")), ("b", note("b")), b={"version": "2"}), []),
+    ],
+    ids=["node added", "finished node removed", "field added", "version of another node"],
+)
+def test_compatible_changes_go_on_and_say_why(world, changed, words):
+    paused(world)
+    found = verdict(world, changed)
+    assert (found.kind, found.ok) == ("compatible", True)
+    assert found.reasons
+    assert all(word in " ".join(found.reasons) for word in words)
+    runtime = world.runtime(changed)
+    end = runtime.resume("t", "yes").state["notes"]
+
+    assert end[:3] == ["a", "q=yes", "b"]
+    migrated = [e.event for e in runtime.entries("t") if type(e.event).__name__ == "ThreadMigrated"]
+    assert len(migrated) == 1
+    assert migrated[0].why.startswith("compatible")
+    assert len(runtime.history("t")) >= 4
+    assert runtime.state("t", at=1).values["notes"] == []
+    assert world.runtime(changed).check_threads() == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (line(("a", note("a")), ("ask", ask("q")), ("b", note("b"))), ["'q'", "pending"]),
+        (line(("a", note("a")), ("q", line(("in", ask("q")), name="inner")), ("b", note("b"))), ["'q'", "changed"]),
+        (old(Retyped), ["'x'"]),
+        (old(Less), ["'x'", "gone"]),
+        (old(Reduced), ["'n'", "reducer", "mul"]),
+    ],
+    ids=["pending node renamed", "pending node is another kind", "field retyped", "field removed", "reducer changed"],
+)
+def test_incompatible_changes_are_refused_and_change_nothing(world, changed, words):
+    graph = paused(world)
+    found = verdict(world, changed)
+    assert (found.kind, found.ok, found.pending) == ("incompatible", False, ("q",))
+    before = list(world.runtime(graph).entries("t"))
+    runtime = world.runtime(changed)
+
+    for call in (
+        lambda: runtime.resume("t", "yes"),
+        lambda: runtime.state("t"),
+        lambda: runtime.update("t", {"n": 1}),
+        lambda: runtime.fork("t", to="f"),
+        lambda: runtime.replay("t"),
+    ):
+        error = refused("graph-changed", call, "'t'", "Migration(", *words, error=InputError)
+        assert error.nodes == ("q",)
+    assert list(world.runtime(graph).entries("t")) == before
+    assert [info.thread for info in runtime.threads()] == ["t"]
+    assert world.runtime(graph).resume("t", "yes").state["notes"] == ["a", "q=yes", "b"]
+
+
+def test_another_graph_is_refused_as_another(world):
+    paused(world)
+    other = line(("z", note("z")), name="other")
+
+    error = refused("other-graph", lambda: world.runtime(other).state("t"), "'other'", "'g'", error=InputError)
+    assert "Use the runtime of the graph" in str(error)
+    (found,) = world.runtime(other).check_threads()
+    assert found.kind == "incompatible"
+
+
+def test_migration_renames_a_pending_node(world):
+    graph = paused(world)
+    changed = line(("a", note("a")), ("ask", ask("q")), ("b", note("b")))
+    moved = Migration(source=graph.fingerprint, nodes={"q": "ask"}, name="rename q")
+    found = verdict(world, changed, migrations=[moved])
+    assert (found.kind, found.ok) == ("migrated", True)
+    runtime = world.runtime(changed, migrations=[moved])
+
+    assert runtime.state("t").next == ("ask",)
+    assert runtime.resume("t", {i.id: "yes" for i in runtime.state("t").interrupts}).state["notes"] == [
+        "a",
+        "q=yes",
+        "b",
+    ]
+    migrated = [e.event for e in runtime.entries("t") if type(e.event).__name__ == "ThreadMigrated"]
+    assert [m.why for m in migrated] == ["rename q"]
+    assert world.runtime(changed).state("t").status == "completed", "the migration is not needed any more"
+    assert next(s.values["notes"] for s in world.runtime(changed).history("t")) == ["a", "q=yes", "b"]
+
+
+def test_migration_makes_new_values(world):
+    graph = paused(world)
+    changed = old(Retyped)
+    moved = Migration(source=graph.fingerprint[:12], values=lambda values: {**values, "x": int(values["x"]) + 1})
+    runtime = world.runtime(changed, migrations=[moved])
+
+    assert runtime.state("t").values["x"] == 2
+    assert runtime.resume("t", "yes").state["x"] == 2
+    later = world.runtime(changed)
+    assert later.state("t").values["x"] == 2
+    assert later.run({"notes": ["second"], "x": 5}, thread="t").status == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (lambda values: 1 / 0, ["ZeroDivisionError"]),
+        (lambda values: None, ["None", "mapping"]),
+        (lambda values: {**values, "x": "one"}, ["x"]),
+        (lambda values: {**values, "nope": 1}, ["nope"]),
+    ],
+    ids=["raises", "returns nothing", "wrong type", "unknown field"],
+)
+def test_migration_that_fails_changes_nothing(world, values, words):
+    graph = paused(world)
+    runtime = world.runtime(old(Retyped), migrations=[Migration(source=graph.fingerprint, values=values)])
+    before = list(world.runtime(graph).entries("t"))
+
+    refused("migration-failed", lambda: runtime.resume("t", "yes"), *words, "'t'", "as it was", error=InputError)
+    assert list(world.runtime(graph).entries("t")) == before
+    assert world.runtime(graph).resume("t", "yes").status == "completed"
+
+
+@pytest.mark.parametrize("source", ["", "abc", "zzzzzzzzzzzz"])
+def test_migration_for_another_graph_does_not_apply(world, source):
+    paused(world)
+    changed = line(("a", note("a")), ("ask", ask("q")), ("b", note("b")))
+
+    refused(
+        "graph-changed",
+        lambda: world.runtime(changed, migrations=[Migration(source=source, nodes={"q": "ask"})]).resume("t", "yes"),
+    )
+
+
+def test_completed_threads_of_an_older_graph_take_new_runs(world):
+    graph = line(("a", note("a")))
+    world.runtime(graph).run({"notes": []}, thread="t")
+    changed = line(("a", note("a")), ("b", note("b")), state=New)
+    runtime = world.runtime(changed)
+
+    assert runtime.check_threads() == ()
+    assert runtime.run({"notes": ["again"]}, thread="t").state["notes"] == ["a", "again", "a", "b"]
+    assert runtime.replay("t").status == "completed"
+
+
+def test_a_nested_graph_that_changed_under_a_pending_node_is_judged(world):
+    def graph(*inner):
+        return line(("a", note("a")), ("child", line(*inner, name="inner")))
+
+    before = graph(("in1", note("in1")), ("in2", ask("in2")))
+    world.runtime(before).run({"notes": []}, thread="t")
+    renamed = graph(("in1", note("in1")), ("other", ask("in2")))
+
+    found = verdict(world, renamed)
+    assert found.kind == "incompatible"
+    assert "'child'" in " ".join(found.reasons)
+    assert world.runtime(before).resume("t", "yes").state["notes"] == ["a", "in1", "in2=yes"]
+
+
+def test_edits_forks_and_prunes_take_a_thread_over_to_a_compatible_graph(world):
+    """Whatever writes first journals the change, and both kinds of values fit afterwards."""
+    changed = old(New)
+    for verb in ("update", "fork", "prune", "copy"):
+        graph = old()
+        world.runtime(graph).run({"notes": []}, thread=verb)
+        runtime = world.runtime(changed)
+        thread = verb
+        match verb:
+            case "update":
+                runtime.update(thread, {"extra": "e"})
+            case "fork":
+                thread = runtime.fork(thread)
+            case "prune":
+                assert runtime.prune(thread) > 0
+            case _:
+                thread = runtime.copy_thread(thread)
+        assert runtime.state(thread).next == ("q",)
+        assert runtime.resume(thread, "yes").state["notes"] == ["a", "q=yes", "b"]
+        assert runtime.replay(thread).status == "completed"
+        assert world.runtime(changed).state(thread).values["notes"] == ["a", "q=yes", "b"]
+
+
+def test_check_threads_judges_all_live_threads(world):
+    graph = old()
+    for thread in ("t1", "t2", "t3"):
+        world.runtime(graph).run({"notes": []}, thread=thread)
+    world.runtime(graph).resume("t2", "yes")
+    changed = line(("a", note("a")), ("ask", ask("q")), ("b", note("b")))
+    found = world.runtime(changed).check_threads()
+
+    assert [(v.thread, v.ok) for v in found] == [("t1", False), ("t3", False)]
+    assert {v.source for v in found} == {graph.fingerprint}
+    assert {v.target for v in found} == {changed.fingerprint}

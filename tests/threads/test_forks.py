@@ -1,0 +1,211 @@
+"""`fork`, `copy_thread`: a new thread from any entry of another stands where that stood, and reaches the same end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from graphrt.errors import ConflictError, InputError
+
+from .support import EVERYTHING, Counts, Fails, ask, everything, fan, finish, kinds, line, note, refused
+
+
+def local(questions):
+    return [question.id.split("/", 1)[1] for question in questions]
+
+
+def test_fork_from_every_entry_stands_there_and_reaches_the_same_end(world):
+    """A run with Sends, a join, a nested graph and two questions; every fork is driven on by the verb it asks for."""
+    runtime = world.runtime(everything())
+    runtime.run({"notes": []}, thread="t")
+    end = finish(runtime, "t")
+    before = list(runtime.entries("t"))
+
+    assert end["notes"] == EVERYTHING
+    for at in range(1, len(before) + 1):
+        stood = runtime.state("t", at=at)
+        fork = runtime.fork("t", at=at, to=f"fork-{at}")
+        stands = runtime.state(fork)
+        assert fork == f"fork-{at}"
+        assert (stands.values, stands.next, stands.status, stands.step) == (
+            stood.values,
+            stood.next,
+            stood.status,
+            stood.step,
+        )
+        assert local(stands.interrupts) == local(stood.interrupts)
+        assert all(question.id.startswith(f"{fork}/") for question in stands.interrupts)
+        assert finish(runtime, fork) == end
+        runtime.replay(fork)
+    assert list(runtime.entries("t")) == before
+
+
+def test_fork_of_the_present_keeps_what_an_open_superstep_has_finished(world):
+    """`at=None` takes outcomes and the questions of nested graphs along: nothing finished runs again."""
+    counts = Counts("done")
+    runtime = world.runtime(fan(("a", counts), ("q", ask("q"))))
+    runtime.run({"notes": []}, thread="t")
+    fork = runtime.fork("t")
+
+    assert runtime.state(fork).status == "interrupted"
+    assert runtime.state(fork).next == ("q",)
+    assert runtime.resume(fork, "left").state["notes"] == ["split", "done", "q=left", "last"]
+    assert runtime.resume("t", "right").state["notes"] == ["split", "done", "q=right", "last"]
+    assert counts.calls == 1
+
+
+def test_fork_of_the_present_keeps_a_nested_graph_where_it_was(world):
+    runtime = world.runtime(everything())
+    runtime.run({"notes": []}, thread="t")
+    fork = runtime.fork("t")
+    questions = runtime.state(fork).interrupts
+
+    assert local(questions) == local(runtime.state("t").interrupts)
+    assert len(questions) == 2
+    assert finish(runtime, fork, "no")["notes"] == [text.replace("yes", "no") for text in EVERYTHING]
+    assert finish(runtime, "t")["notes"] == EVERYTHING
+
+
+def test_fork_of_a_failed_thread_is_failed_and_can_be_retried(world):
+    fails, counts = Fails(), Counts("a")
+    runtime = world.runtime(line(("a", counts), ("f", fails)))
+    with pytest.raises(Exception, match="broken"):
+        runtime.run({"notes": []}, thread="t")
+    fork = runtime.fork("t")
+
+    assert runtime.state(fork).status == "failed"
+    fails.broken = False
+    assert runtime.retry(fork).state["notes"] == ["a", "mended"]
+    assert runtime.state("t").status == "failed"
+    assert counts.calls == 1
+
+
+def test_fork_of_a_completed_thread_takes_a_new_input(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+    fork = runtime.fork("t")
+
+    assert runtime.run({"notes": ["again"]}, thread=fork).state["notes"] == ["a", "again", "a"]
+    assert runtime.state("t").values["notes"] == ["a"]
+
+
+def test_fork_of_a_fork(world):
+    runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
+    runtime.run({"notes": []}, thread="t")
+    history = runtime.history("t")
+    first = runtime.fork("t", at=history[1].seq)
+    second = runtime.fork(first, at=1)
+    runtime.update(second, {"notes": ["edit"]})
+
+    assert finish(runtime, second)["notes"] == ["a", "b", "edit", "c"]
+    assert finish(runtime, first)["notes"] == ["a", "b", "c"]
+
+
+def test_fork_does_not_share_values_with_its_source(world):
+    runtime = world.runtime(line(("a", note("a")), ("b", lambda state: {"notes": [len(state["notes"])]})))
+    runtime.run({"notes": [["inner"]]}, thread="t")
+    fork = runtime.fork("t", at=1)
+    runtime.state(fork).values["notes"][0].append("mine")
+
+    assert finish(runtime, fork)["notes"] == [["inner"], "a", 2]
+    assert runtime.state("t", at=1).values["notes"] == [["inner"]]
+
+
+def test_fork_to_a_thread_that_is_there_is_refused(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+    runtime.run({"notes": ["other"]}, thread="u")
+
+    refused("thread-exists", lambda: runtime.fork("t", to="u"), "'u'", error=InputError)
+    refused("thread-exists", lambda: runtime.fork("t", to="t"), "'t'", error=InputError)
+    refused("unknown-thread", lambda: runtime.fork("nobody", to="new"), "'nobody'", error=InputError)
+    refused("bad-thread", lambda: runtime.fork("t", to="a/b"), "'/'", error=InputError)
+    assert runtime.state("u").values["notes"] == ["other", "a"]
+    assert sorted(info.thread for info in runtime.threads()) == ["t", "u"]
+    assert runtime.run({"notes": []}, thread="t").status == "completed"
+
+
+def test_fork_begins_with_an_entry_that_names_its_source(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+    runtime.fork("t", at=1, to="f")
+    (entry,) = list(runtime.entries("f"))
+
+    assert kinds([entry]) == ["thread-forked"]
+    assert (entry.event.source, entry.event.at, entry.seq) == ("t", 1, 1)
+
+
+def test_fork_while_the_source_is_driven(world):
+    """Reading does not need the thread: the fork stands at its last commit, and is free."""
+    runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
+    steps = runtime.steps({"notes": []}, thread="t")
+    next(steps)
+    fork = runtime.fork("t")
+
+    assert runtime.state(fork).status == "running"
+    assert runtime.retry(fork).state["notes"] == ["a", "b"]
+    assert [step.node for step in steps] == ["b"]
+    assert runtime.state("t").values["notes"] == ["a", "b"]
+
+
+def test_copy_has_the_whole_journal_and_goes_its_own_way(world):
+    runtime = world.runtime(everything())
+    runtime.run({"notes": []}, thread="t")
+    assert runtime.copy_thread("t", "copy") == "copy"
+    made = runtime.copy_thread("t")
+
+    assert [e.event for e in runtime.entries("copy")] == [e.event for e in runtime.entries("t")]
+    assert runtime.diff("t", "copy") is None
+    assert all(question.id.startswith("copy/") for question in runtime.state("copy").interrupts)
+    assert len(runtime.state("copy").interrupts) == 2
+    assert finish(runtime, "copy", "no")["notes"] == [text.replace("yes", "no") for text in EVERYTHING]
+    assert finish(runtime, "t")["notes"] == EVERYTHING
+    assert finish(runtime, made)["notes"] == EVERYTHING
+    for thread in ("copy", "t", made):
+        runtime.replay(thread)
+        assert len(runtime.history(thread)) == 6
+
+
+def test_copy_refuses_what_fork_refuses(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+
+    refused("thread-exists", lambda: runtime.copy_thread("t", "t"), "'t'", error=InputError)
+    refused("unknown-thread", lambda: runtime.copy_thread("nobody", "new"), "'nobody'", error=InputError)
+    refused("bad-thread", lambda: runtime.copy_thread("t", ""), "empty", error=InputError)
+    assert [info.thread for info in runtime.threads()] == ["t"]
+
+
+def test_copy_and_delete_of_a_thread_that_is_driven(world):
+    runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
+    steps = runtime.steps({"notes": []}, thread="t")
+    next(steps)
+
+    refused("conflict", lambda: runtime.delete_thread("t"), "'t'", error=ConflictError)
+    refused("conflict", lambda: runtime.prune("t"), "'t'", error=ConflictError)
+    refused("conflict", lambda: runtime.update("t", {"notes": ["x"]}), "'t'", error=ConflictError)
+    refused("conflict", lambda: runtime.run({"notes": []}, thread="t"), "'t'", error=ConflictError)
+    refused("conflict", lambda: runtime.resume("t"), "'t'", error=ConflictError)
+    refused("conflict", lambda: runtime.retry("t"), "'t'", error=ConflictError)
+    runtime.copy_thread("t", "copy")
+    list(steps)
+    assert runtime.state("t").values["notes"] == ["a", "b"]
+    assert finish(runtime, "copy")["notes"] == ["a", "b"]
+
+
+def test_async_twins_fork_and_copy(world):
+    runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
+
+    async def go():
+        await runtime.arun({"notes": []}, thread="t")
+        fork = await runtime.afork("t", at=3, to="f")
+        copied = await runtime.acopy_thread("t", "c")
+        await runtime.aretry(fork)
+        await runtime.adelete_thread(copied)
+        return await runtime.astate(fork), await runtime.adiff("t", fork)
+
+    state, diff = asyncio.run(go())
+    assert state.values["notes"] == ["a", "b"]
+    assert diff is None
+    assert [info.thread for info in runtime.threads()] == ["t", "f"]

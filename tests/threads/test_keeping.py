@@ -1,0 +1,252 @@
+"""Listing, pruning, sweeping and deleting threads: what goes, what stays, and that a thread goes on afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from graphrt.errors import ConflictError, InputError
+
+from .support import EVERYTHING, Fails, ask, everything, finish, kinds, line, note, refused
+
+
+def three(world):
+    """A completed, an interrupted and a failed thread, in this order."""
+    done = world.runtime(line(("a", note("a")), name="done"))
+    done.run({"notes": []}, thread="run-1")
+    asking = world.runtime(line(("q", ask("q")), name="asking"))
+    asking.run({"notes": []}, thread="run-2")
+    failing = world.runtime(line(("f", Fails()), name="failing"))
+    with pytest.raises(Exception, match="broken"):
+        failing.run({"notes": []}, thread="other-3")
+    return done, asking, failing
+
+
+def ids(infos):
+    return [info.thread for info in infos]
+
+
+def test_threads_are_listed_in_the_order_in_which_they_were_made(world):
+    done, *_ = three(world)
+
+    assert ids(done.threads()) == ["run-1", "run-2", "other-3"]
+    first = done.threads()[0]
+    assert (first.status, first.graph, first.owned, first.seq) == ("completed", "done", False, 4)
+    assert [info.status for info in done.threads()] == ["completed", "interrupted", "failed"]
+
+
+def test_threads_take_filters_alone_and_together(world):
+    done, *_ = three(world)
+    middle = done.threads()[1].updated_at
+
+    assert ids(done.threads(status="interrupted")) == ["run-2"]
+    assert ids(done.threads(graph="failing")) == ["other-3"]
+    assert ids(done.threads(prefix="run-")) == ["run-1", "run-2"]
+    assert ids(done.threads(updated_before=middle)) == ["run-1"]
+    assert ids(done.threads(prefix="run-", status="completed")) == ["run-1"]
+    assert ids(done.threads(graph="failing", status="completed")) == []
+    assert ids(done.threads(status="cancelled")) == []
+    assert ids(done.threads(prefix="")) == ["run-1", "run-2", "other-3"]
+
+
+def test_prefix_is_text_and_no_pattern(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    for thread in ("a_b", "axb", "A_b"):
+        runtime.run({"notes": []}, thread=thread)
+
+    assert ids(runtime.threads(prefix="a_")) == ["a_b"]
+    assert ids(runtime.threads(prefix="%")) == []
+
+
+def test_threads_are_paged(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    made = [f"t{k}" for k in (3, 1, 4, 5, 9, 2, 6)]
+    for thread in made:
+        runtime.run({"notes": []}, thread=thread)
+    pages, after = [], None
+    while page := runtime.threads(limit=3, after=after):
+        pages.append(ids(page))
+        after = page[-1].thread
+
+    assert pages == [made[:3], made[3:6], made[6:]]
+    assert runtime.threads(limit=0) == ()
+    refused("bad-limit", lambda: runtime.threads(limit=-1), "limit", error=InputError)
+    refused("unknown-thread", lambda: runtime.threads(after="gone"), "'gone'", error=InputError)
+
+
+def test_threads_refuse_a_status_that_there_is_not(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+
+    refused("bad-status", lambda: runtime.threads(status="complete"), "'complete'", "'completed'", error=InputError)
+    refused("bad-status", lambda: runtime.sweep(older_than_s=0, status="done"), "'done'", error=InputError)
+    assert ids(runtime.threads()) == ["t"]
+
+
+def test_history_and_entries_refuse_what_is_no_number(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+
+    refused("bad-limit", lambda: runtime.history("t", limit=-1), "limit=", "-1", error=InputError)
+    refused("bad-limit", lambda: runtime.history("t", before="4"), "before=", "'4'", error=InputError)
+    refused("bad-limit", lambda: list(runtime.entries("t", after=-1)), "after=", error=InputError)
+    refused("bad-limit", lambda: runtime.prune("t", before="4"), "before=", error=InputError)
+
+
+def test_prune_forgets_what_the_present_does_not_need(world):
+    runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
+    end = runtime.run({"notes": []}, thread="t").state
+    before = runtime.state("t")
+    gone = runtime.prune("t")
+
+    assert gone == before.seq
+    after = runtime.state("t")
+    assert (after.values, after.status, after.next, after.step) == (end, "completed", (), before.step)
+    assert kinds(runtime.entries("t")) == ["history-pruned"]
+    assert [s.values for s in runtime.history("t")] in ([end], [])
+    refused("unknown-entry", lambda: runtime.state("t", at=1), "entries", error=InputError)
+    assert runtime.run({"notes": ["again"]}, thread="t").state["notes"] == ["a", "b", "c", "again", "a", "b", "c"]
+    assert [s.values["notes"] for s in runtime.history("t")][:4] == [
+        ["a", "b", "c", "again", "a", "b", "c"],
+        ["a", "b", "c", "again", "a", "b"],
+        ["a", "b", "c", "again", "a"],
+        ["a", "b", "c", "again"],
+    ]
+    assert runtime.replay("t").status == "completed"
+
+
+def test_prune_before_an_entry_keeps_what_comes_after_it(world):
+    runtime = world.runtime(line(*((name, note(name)) for name in "abcd")))
+    runtime.run({"notes": []}, thread="t")
+    history = runtime.history("t")
+    cut = history[1].seq
+    kept = [s.values for s in history if s.seq >= cut]
+    gone = runtime.prune("t", before=cut)
+
+    assert 0 < gone < cut
+    assert [s.values for s in runtime.history("t")][: len(kept)] == kept
+    for snapshot in history[:2]:
+        assert runtime.state("t", at=snapshot.seq).values == snapshot.values
+        assert finish(runtime, runtime.fork("t", at=snapshot.seq))["notes"] == ["a", "b", "c", "d"]
+    assert next(e.seq for e in runtime.entries("t")) == gone + 1
+    assert runtime.replay("t").values["notes"] == ["a", "b", "c", "d"]
+    assert runtime.prune("t", before=1) == 0
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_prune_of_an_interrupted_thread_keeps_its_questions(world, nested):
+    runtime = world.runtime(everything() if nested else line(("a", note("a")), ("q", ask("q"))))
+    paused = runtime.run({"notes": []}, thread="t")
+    gone = runtime.prune("t")
+    after = runtime.state("t")
+
+    assert gone > 0
+    assert after.status == "interrupted"
+    assert [q.id for q in after.interrupts] == [q.id for q in paused.interrupts]
+    assert finish(runtime, "t")["notes"] == (EVERYTHING if nested else ["a", "q=yes"])
+
+
+def test_prune_of_a_failed_thread_leaves_it_to_be_retried(world):
+    fails = Fails()
+    runtime = world.runtime(line(("a", note("a")), ("f", fails)))
+    with pytest.raises(Exception, match="broken"):
+        runtime.run({"notes": []}, thread="t")
+    assert runtime.prune("t") > 0
+    assert runtime.state("t").status == "failed"
+    fails.broken = False
+
+    assert runtime.retry("t").state["notes"] == ["a", "mended"]
+
+
+def test_prune_twice_and_of_nothing(world):
+    runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
+    runtime.run({"notes": []}, thread="t")
+    runtime.prune("t")
+    seq = runtime.state("t").seq
+
+    assert runtime.prune("t") == 0
+    assert runtime.state("t").seq == seq
+    assert runtime.state("t").values["notes"] == ["a", "b"]
+    assert finish(runtime, runtime.fork("t"))["notes"] == ["a", "b"]
+    assert runtime.state(runtime.fork("t", at=seq)).values["notes"] == ["a", "b"]
+
+
+def test_pruned_threads_can_be_copied_and_compared(world):
+    runtime = world.runtime(line(("a", note("a")), ("q", ask("q")), ("b", note("b"))))
+    runtime.run({"notes": []}, thread="t")
+    runtime.prune("t")
+    runtime.copy_thread("t", "c")
+
+    assert runtime.diff("t", "c") is None
+    assert finish(runtime, "c")["notes"] == finish(runtime, "t")["notes"] == ["a", "q=yes", "b"]
+
+
+def test_sweep_deletes_what_nobody_wrote_for_long(world):
+    done, *_ = three(world)
+    assert done.sweep(older_than_s=3600) == 0
+    world.clock.now += 7200
+    done.run({"notes": []}, thread="young")
+
+    assert done.sweep(older_than_s=3600) == 2
+    assert ids(done.threads()) == ["run-2", "young"], "an interrupted thread stays, somebody may still answer"
+    assert done.sweep(older_than_s=3600, status="interrupted") == 1
+    assert ids(done.threads()) == ["young"]
+
+
+def test_sweep_leaves_what_a_run_has(world):
+    runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
+    runtime.run({"notes": []}, thread="t")
+    steps = runtime.steps({"notes": []}, thread="t")
+    next(steps)
+    world.clock.now += 7200
+
+    assert runtime.sweep(older_than_s=3600) == 0
+    assert len(list(steps)) == 1
+
+
+def test_deleted_threads_are_gone_and_their_ids_free(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": ["old"]}, thread="t")
+    runtime.delete_thread("t")
+
+    assert runtime.threads() == ()
+    for verb in (runtime.state, runtime.history, runtime.retry, runtime.resume, runtime.delete_thread, runtime.prune):
+        refused("unknown-thread", lambda verb=verb: verb("t"), "'t'", error=InputError)
+    refused("unknown-thread", lambda: list(runtime.entries("t")), "'t'", error=InputError)
+    assert runtime.run({"notes": []}, thread="t").state["notes"] == ["a"]
+    assert [e.seq for e in runtime.entries("t")] == [1, 2, 3, 4]
+
+
+def test_delete_under_a_run_is_a_conflict(world):
+    runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
+    steps = runtime.steps({"notes": []}, thread="t")
+    next(steps)
+    refused("conflict", lambda: runtime.delete_thread("t"), "'t'", error=ConflictError)
+    list(steps)
+
+    runtime.delete_thread("t")
+    assert runtime.threads() == ()
+
+
+def test_async_twins_keep_and_forget(world):
+    runtime = world.runtime(line(("a", note("a"))))
+
+    async def go():
+        await runtime.arun({"notes": []}, thread="t")
+        pruned = await runtime.aprune("t")
+        replayed = await runtime.areplay("t")
+        world.clock.now += 60
+        swept = await runtime.asweep(older_than_s=30)
+        return pruned, replayed.status, swept, await runtime.athreads()
+
+    assert asyncio.run(go()) == (4, "completed", 1, ())
+
+
+def test_compaction_keeps_a_snapshot_only_thread_readable_by_another_runtime(durable):
+    """What is left after a prune is enough for a runtime that has never seen the thread."""
+    graph = line(("a", note("a")), ("q", ask("q")))
+    durable.runtime(graph).run({"notes": []}, thread="t")
+    durable.runtime(graph).prune("t")
+
+    assert durable.runtime(graph).resume("t", "yes").state["notes"] == ["a", "q=yes"]
