@@ -15,6 +15,9 @@ Clock = Literal["cpu", "wall"]
 FAN_TASKS = 1_000
 """Tasks of one fan-out run: a run fans out FAN_TASKS / n times, so that n = 10 measures tasks and not the start."""
 
+TOGETHER_STEPS = 20
+"""Steps of each of the runs that are in one file at once."""
+
 IMPORTS: Mapping[str, str] = {
     "handwritten": "from pydantic import BaseModel, TypeAdapter",
     "graphrt": "from graphrt import END, START, GraphBuilder",
@@ -75,6 +78,8 @@ class Work:
     scale: float = 1e6
     clock: Clock = "cpu"
     kind: Kind = "run"
+    apart: bool = False
+    """Each size in a process of its own, the libraries in turn: a disk changes its pace within minutes."""
     target: Target | None = None
 
 
@@ -116,12 +121,23 @@ def _nothing(n: int) -> dict[str, Any]:
     return {}
 
 
+def _one_more(n: int) -> dict[str, Any]:
+    return _grow(n + 1)
+
+
+def _together(n: int) -> dict[str, Any]:
+    return {"runs": n, "count": n * TOGETHER_STEPS}
+
+
 def _concurrent(n: int) -> dict[str, Any]:
     return {"runs": n, "count": 5 * n}
 
 
 _GROW, _QUICK_GROW = (100, 1_000, 5_000, 100_000), (100, 5_000)
 _FAN, _QUICK_FAN = (10, 100, 1_000), (10, 1_000)
+_STORED = (100, 1_000, 5_000)
+_CHAINED = 1.3 + (117 + 3 * 16) / 446
+"""The header of a chained commit and the salts of its three lines come on top; a bare body has 446 bytes."""
 _BUILD, _QUICK_BUILD = (10, 100, 1_000, 5_000), (10, 1_000)
 
 WORKS: tuple[Work, ...] = (
@@ -157,12 +173,40 @@ WORKS: tuple[Work, ...] = (
          expected=_concurrent, target=Target(ratio=2)),
     Work(name="store_memory", title="one message appended a step, store in memory", sizes=(100, 1_000, 5_000),
          quick=(100, 1_000), unit="µs/step", expected=_grow, target=Target(ratio=5, growth=1.2)),
-    Work(name="store_sqlite", title="the same, SQLite, every step power-safe (wall)", sizes=(100, 1_000, 5_000),
-         quick=(100, 1_000), unit="µs/step", expected=_grow, clock="wall", target=Target(ratio=1.5)),
-    Work(name="store_bytes", title="bytes on disk for it", sizes=(100, 1_000, 5_000), quick=(100, 1_000),
-         unit="bytes/step", expected=_nothing, scale=1.0, kind="bytes", target=Target(ratio=1.3)),
+    Work(name="store_sqlite", title="one message of 420 bytes a step, SQLite, each step power-safe (wall)",
+         sizes=_STORED, quick=(100, 1_000), unit="µs/step", expected=_grow, clock="wall", apart=True,
+         target=Target(ratio=1.5)),
+    Work(name="store_sqlite_plain", title="the same without the hash chain (wall)", sizes=_STORED, quick=(100, 1_000),
+         unit="µs/step", expected=_grow, clock="wall", apart=True, target=Target(ratio=1.5)),
+    Work(name="store_postgres", title="the same, PostgreSQL (wall)", sizes=_STORED, quick=(100,), unit="µs/step",
+         expected=_grow, clock="wall", apart=True, target=Target(ratio=1.5)),
+    Work(name="store_postgres_plain", title="the same without the hash chain (wall)", sizes=_STORED, quick=(100,),
+         unit="µs/step", expected=_grow, clock="wall", apart=True, target=Target(ratio=1.5)),
+    Work(name="store_async", title="async durable step, SQLite (wall)", sizes=(1_000,), quick=(200,), unit="µs/step",
+         expected=_grow, clock="wall", apart=True),
+    Work(name="store_fan", title="durable fan-out, SQLite (wall)", sizes=(10,), quick=(10,), unit="µs/task",
+         expected=_fan, units=lambda n: fan_rounds(n) * n, clock="wall", apart=True),
+    Work(name="store_together", title=f"durable runs of {TOGETHER_STEPS} steps at once, one SQLite file (wall)",
+         sizes=(20,), quick=(20,), unit="µs/step", expected=_together, units=lambda n: n * TOGETHER_STEPS,
+         clock="wall", apart=True),
+    Work(name="store_bytes", title="bytes on disk, SQLite", sizes=(1_000, 5_000), quick=(1_000,), unit="bytes/step",
+         expected=_nothing, scale=1.0, kind="bytes", target=Target(ratio=_CHAINED)),
+    Work(name="store_bytes_plain", title="bytes on disk, SQLite, without the chain", sizes=(1_000, 5_000),
+         quick=(1_000,), unit="bytes/step", expected=_nothing, scale=1.0, kind="bytes", target=Target(ratio=1.3)),
+    Work(name="store_bytes_postgres", title="bytes on disk, PostgreSQL", sizes=(1_000, 5_000), quick=(1_000,),
+         unit="bytes/step", expected=_nothing, scale=1.0, kind="bytes", target=Target(ratio=_CHAINED)),
+    Work(name="store_bytes_postgres_plain", title="bytes on disk, PostgreSQL, without the chain", sizes=(1_000, 5_000),
+         quick=(1_000,), unit="bytes/step", expected=_nothing, scale=1.0, kind="bytes", target=Target(ratio=1.3)),
+    Work(name="payload", title="bytes on disk, n appends of 1 KB of noise, SQLite", sizes=(2_000,), quick=(2_000,),
+         unit="bytes/step", expected=_nothing, scale=1.0, kind="bytes", target=Target(ratio=1.35)),
+    Work(name="payload_plain", title="the same without the chain", sizes=(2_000,), quick=(2_000,), unit="bytes/step",
+         expected=_nothing, scale=1.0, kind="bytes", target=Target(ratio=1.35)),
     Work(name="load", title="load a thread of n steps from SQLite", sizes=(1_000,), quick=(1_000,), unit="ms",
          expected=_grow, units=lambda _: 1, scale=1e3, target=Target(ratio=2)),
+    Work(name="load_plain", title="the same without the chain", sizes=(1_000,), quick=(1_000,), unit="ms",
+         expected=_grow, units=lambda _: 1, scale=1e3, target=Target(ratio=2)),
+    Work(name="load_step", title="load it and make one step more", sizes=(1_000,), quick=(1_000,), unit="ms",
+         expected=_one_more, units=lambda _: 1, scale=1e3, target=Target(ratio=2)),
     Work(name="import", title="import, over a bare interpreter", sizes=(1,), quick=(1,), unit="ms", expected=_nodes,
          scale=1e3, kind="import", target=Target(over=40)),
     Work(name="memory", title="memory of a long run, loop, dict state", sizes=(100_000,), quick=(20_000,),

@@ -25,7 +25,7 @@ from benchmarks.catalogue import BY_NAME, Work
 BLOCK_S = 0.06
 """A timed block repeats a run until it lasts about this long, so that the clock's grain does not matter."""
 BLOCKS = 7
-STORED = ("store_", "load")
+STORED = ("store_", "load", "payload")
 """Beginnings of the workloads that are in a library's `_store` file."""
 
 

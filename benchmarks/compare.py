@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,8 +23,10 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
+from benchmarks import server
 from benchmarks.catalogue import IMPORTS, LIBRARIES, Work, select
 from benchmarks.report import SUBJECT, YARDSTICK, Row, data, markdown, record
+from benchmarks.work.common import POSTGRES, PRAGMAS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -53,6 +56,35 @@ def environment() -> dict[str, str]:
     if not installed("graphrt"):
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
     return env
+
+
+ASK_PRAGMAS = """
+import json, os, tempfile
+from graphrt.stores import SqliteStore
+with tempfile.TemporaryDirectory() as folder, SqliteStore(os.path.join(folder, "x.db")) as store:
+    db = store._file.connection()
+    names = ("page_size", "journal_mode", "synchronous", "fullfsync", "checkpoint_fullfsync")
+    print(json.dumps({name: db.execute("PRAGMA " + name).fetchone()[0] for name in names}))
+"""
+
+
+def stores(works: list[Work], env: dict[str, str]) -> str:
+    """Tell the children how graphrt sets SQLite, and where PostgreSQL listens; what there is to say about it."""
+    about = ""
+    if any(work.name.startswith(("store_", "load", "payload")) for work in works):
+        asked = subprocess.run([sys.executable, "-c", ASK_PRAGMAS], env=env, capture_output=True, text=True, check=False)
+        if asked.returncode == 0:
+            env[PRAGMAS] = asked.stdout.strip()
+            chosen = ", ".join(f"{name} {value}" for name, value in json.loads(asked.stdout).items())
+            about = f" SQLite {sqlite3.sqlite_version}: {chosen}."
+    if any("postgres" in work.name for work in works):
+        found = server.url()
+        if found is None:
+            print("skipped: no PostgreSQL server (initdb), none in GRAPHRT_TEST_POSTGRES", file=sys.stderr)
+            works[:] = [work for work in works if "postgres" not in work.name]
+        else:
+            env[POSTGRES] = found
+    return about
 
 
 def installed(module: str) -> bool:
@@ -135,25 +167,27 @@ def main() -> None:
     if options.quick:
         options.rounds, options.budget = 1, min(options.budget, 5.0)
     works, libraries, env = select(options.work), choose(options.only), environment()
+    how = stores(works, env)
     rows = [Row(work=work, size=size) for work in works for size in (work.quick if options.quick else work.sizes)]
     failures: list[str] = []
     for round_ in range(options.rounds):
         for work in works:
             mine = [row for row in rows if row.work is work]
-            sizes = tuple(row.size for row in mine)
-            for library in turn(libraries, round_):
-                print(f"round {round_ + 1}/{options.rounds}  {work.name}  {library}", file=sys.stderr, flush=True)
-                if work.kind == "import" and round_ == 0:
-                    ask(library, work, sizes, options.budget, env)  # writes the bytecode
-                answer = ask(library, work, sizes, options.budget, env)
-                if "error" in answer:
-                    failures.append(f"{library} {work.name}: {answer['error']}")
-                    print(f"  failed: {answer['error']}", file=sys.stderr)
-                for row in mine:
-                    record(row, library, round_, answer)
+            for group in [[row] for row in mine] if work.apart else [mine]:
+                sizes = tuple(row.size for row in group)
+                for library in turn(libraries, round_):
+                    print(f"round {round_ + 1}/{options.rounds}  {work.name}  {library}", file=sys.stderr, flush=True)
+                    if work.kind == "import" and round_ == 0:
+                        ask(library, work, sizes, options.budget, env)  # writes the bytecode
+                    answer = ask(library, work, sizes, options.budget, env)
+                    if "error" in answer:
+                        failures.append(f"{library} {work.name}: {answer['error']}")
+                        print(f"  failed: {answer['error']}", file=sys.stderr)
+                    for row in group:
+                        record(row, library, round_, answer)
     about = (
         f"{platform.python_implementation()} {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores, {options.rounds} round(s){', quick sizes' if options.quick else ''}."
+        f"{os.cpu_count()} cores, {options.rounds} round(s){', quick sizes' if options.quick else ''}.{how}"
     )
     versions = {library: version(library) for library in libraries}
     text = markdown(rows, libraries, versions, about)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+from base64 import b64encode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -36,8 +37,8 @@ def letter(i: int) -> dict[str, str]:
 
 
 def noise(i: int) -> str:
-    """1,024 characters that no compression makes smaller, the same for the same *i*."""
-    return random.Random(i).randbytes(768).hex()[:1024]
+    """1,024 characters of random bits, the same for the same *i*."""
+    return b64encode(random.Random(i).randbytes(768)).decode()
 
 
 def pragmas() -> dict[str, Any]:

@@ -61,9 +61,7 @@ class Comparing:
         seen = self.same(lambda replica: look(replica, thread.id, None))
         equal(seen, ("ok", self.expected(thread, thread.shown())), f"thread {thread.id}")
         after = self.compared.get(thread.id, 0)
-        told = self.same(
-            lambda replica: [entry.to_dict() for entry in replica.runtime().entries(thread.id, after=after)]
-        )
+        told = self.same(lambda replica: [shown(e) for e in replica.runtime().entries(thread.id, after=after)])
         kinds = [(entry["event"], entry["path"]) for entry in told[1]]
         expected = [(kind_of(entry.kind), entry.path.rstrip("/")) for entry in thread.entries[after:]]
         equal(kinds, expected, f"entries of thread {thread.id} after {after}")
@@ -99,6 +97,15 @@ class Comparing:
 def kind_of(kind: str) -> str:
     """The event's name: a task that failed and is handled is one that failed."""
     return "task-failed" if kind == "task-handled" else kind
+
+
+def shown(entry: Any) -> dict[str, Any]:
+    """An entry as plain data. An error that was stored is another object: its name and text are beside it."""
+    data: dict[str, Any] = entry.to_dict()
+    data.pop("exception", None)
+    if "errors" in data:
+        data["errors"] = sorted(data["errors"])
+    return data
 
 
 def look(replica: Replica, thread: str, at: int | None) -> tuple[Any, ...]:

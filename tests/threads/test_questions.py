@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import enum
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -317,10 +318,9 @@ def test_an_expiry_that_is_no_time_is_refused(lite, expires_s):
     for asks in (ask, ask_once):
         runtime = lite.runtime(line(("q", asks("q", expires_s=expires_s))))
 
-        refused(
-            "bad-expiry", lambda r=runtime: r.run({"notes": []}, thread=asks.__name__), "expires_s", repr(expires_s)
-        )
-        assert runtime.state(asks.__name__).status == "failed"
+        thread = asks.__name__
+        refused("bad-expiry", partial(runtime.run, {"notes": []}, thread=thread), "expires_s", repr(expires_s))
+        assert runtime.state(thread).status == "failed"
 
 
 @pytest.mark.parametrize("answer_type", ["yes", 3, object(), Verdict, Annotated[int, "positive"], list[Verdict]])

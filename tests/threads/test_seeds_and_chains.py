@@ -149,10 +149,14 @@ def test_a_row_altered_by_hand_is_found(folder, change):
     db.close()
     with open_store(f"sqlite:///{path}") as store:
         runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store=store)
-        with pytest.raises(StoreError) as caught:
+
+        def read_and_go_on():
             runtime.state("t")
             list(runtime.entries("t"))
             runtime.run({"notes": []}, thread="t")
+
+        with pytest.raises(StoreError) as caught:
+            read_and_go_on()
 
         assert caught.value.code in {"store-damaged", "journal-misfit"}, str(caught.value)
         assert "Fix:" in str(caught.value)

@@ -69,7 +69,7 @@ def test_values_of_every_kind_survive_each_store(durable):
     stored = runtime.state("t").values
 
     for name, value in values_app.VALUES.items():
-        assert getattr(stored, name) == value or value != value, name
+        assert getattr(stored, name) == value, name
         assert type(getattr(stored, name)) is type(value), name
     runtime.replay("t")
     assert durable.runtime(values_app.graph()).resume("t", "go").status == "completed"
@@ -187,14 +187,13 @@ def test_what_cannot_be_stored_is_refused_and_the_thread_goes_on(lite, name, thr
 
 
 @pytest.mark.parametrize("name", ["a cycle", "50,000 levels", "a lock", "a lone surrogate"])
-def test_a_store_in_memory_keeps_or_refuses_but_never_breaks(tmp_path, name):
+def test_a_store_in_memory_keeps_what_others_refuse(name):
     runtime = Runtime(line(("a", lambda state: {"x": unstorable()[name]}), ("b", note("b"))), store="memory:")
-    try:
-        assert runtime.run({"notes": []}, thread="t").status == "completed"
-    except UpdateError as error:
-        assert error.code in {"not-storable", "wrong-type", "bad-update"}
-    assert runtime.state("t").status in {"completed", "failed"}
-    assert runtime.run({"notes": []}, thread="u") is not None if name == "a lone surrogate" else True
+
+    assert runtime.run({"notes": []}, thread="t").status == "completed"
+    assert type(runtime.state("t").values["x"]) is type(unstorable()[name])
+    assert len(runtime.history("t")) == 3
+    assert runtime.state(runtime.fork("t")).status == "completed"
 
 
 def test_a_large_value_is_stored_exactly_and_once(durable):

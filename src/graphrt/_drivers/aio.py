@@ -20,6 +20,7 @@ from graphrt._engine.task import STOPPED, Failed, Task
 from graphrt._engine.trace import Step
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
 from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC
+from graphrt.events import Entry
 from graphrt.limits import Limits
 
 
@@ -92,7 +93,7 @@ class AioDriver:
                     elif kind is Publish:
                         yield effect.mode, effect.item
                     elif kind is Record:
-                        for entry in await unhurried(self.scope, self.scope.written, effect):
+                        for entry in await self._stored(effect):
                             if entries:
                                 yield "events", entry
                     elif kind is Task:
@@ -143,7 +144,7 @@ class AioDriver:
             case Record():
                 if effect.last and self._acrew is not None:
                     await asyncio.sleep(0)  # what came too late is heard of before the run is over
-                for entry in await unhurried(self.scope, self.scope.written, effect):
+                for entry in await self._stored(effect):
                     if self.watcher is not None:
                         self.watcher("events", entry)
                 return None
@@ -163,6 +164,13 @@ class AioDriver:
                 return await self._sleep(effect.seconds)
             case _:
                 return await self._run_one(effect)
+
+    async def _stored(self, effect: Record) -> Sequence[Entry]:
+        """Write entries, wherever the store wants it, and show them to the sinks here, on the loop."""
+        entries = await unhurried(self.scope, self.scope.stored, effect)
+        if entries:
+            self.scope.show(entries)
+        return entries
 
     # -- one task ------------------------------------------------------------------------------------------------
 

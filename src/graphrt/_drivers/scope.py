@@ -30,11 +30,15 @@ def _nothing() -> None:
     """Nobody keeps what the fast path tells of: it does not tell."""
 
 
+def _show_nobody(_entries: Sequence[Entry]) -> None:
+    """There are no sinks."""
+
+
 class Recorder(Protocol):
     """Writes entries, and returns those that somebody watches."""
 
     def __call__(
-        self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, release: bool = False
+        self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, release: bool = False, show: bool = True
     ) -> Sequence[Entry]: ...
 
 
@@ -62,6 +66,7 @@ class Scope:
         "harness",
         "loop_source",
         "record",
+        "show",
         "stage",
         "tell",
         "thread",
@@ -96,6 +101,8 @@ class Scope:
         """Writes entries, and what is staged with them; None if nobody keeps any."""
         self.stage: Stager | None = None
         """Keeps events of the open superstep; None without a store."""
+        self.show: Callable[[Sequence[Entry]], None] = _show_nobody
+        """Hands entries to the sinks."""
         self.tell: Callable[[], None] = _nothing
         """Writes the superstep that the fast path tells of."""
         self.blocking: bool = False
@@ -117,6 +124,12 @@ class Scope:
     def written(self, effect: Record) -> Sequence[Entry]:
         """Perform a Record: as `write`, with what is staged."""
         return self.record(effect.logged, effect.staged, release=effect.last) if self.record is not None else ()
+
+    def stored(self, effect: Record) -> Sequence[Entry]:
+        """As `written`, but for the sinks: the caller shows them the entries, in its own worker thread."""
+        if self.record is None:
+            return ()
+        return self.record(effect.logged, effect.staged, release=effect.last, show=False)
 
     def keep(self, staged: Sequence[Staged], *, now: bool = False) -> None:
         """Keep events of the open superstep; *now* whatever the durability is."""

@@ -152,13 +152,14 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
-    yield from _flush(engine, watch)
     advance = straight.advance
     while True:
         if control.halt is not None:
             return CANCELLED
         call = straight.straight(engine)
         if call is not None:
+            if engine.log:
+                yield from _flush(engine, watch)
             reply: Any = None
             watched, only_steps = watch.any, watch.only_steps
             listening = engine.log is not None
@@ -184,8 +185,12 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                 if reply.__class__ is Interrupt:
                     yield from _date(reply)
                 engine.report(engine.tasks[0], 1, reply)
+                if engine.tasks[0].status == DUE:  # one more attempt
+                    yield from _stage(engine)
         elif not engine.begin() and not engine.quiesce():
             return COMPLETED
+        elif engine.log:  # that the run began, and what was chosen without a commit: what is staged stands on it
+            yield from _flush(engine, watch)
         if engine.tasks:
             status = yield from _superstep(engine, control, watch, deadline_s)
             if status is not None:

@@ -139,12 +139,14 @@ class Journal:
         *,
         release: bool = False,
         status: Status | None = None,
+        show: bool = True,
     ) -> list[Entry]:
         """Write *logged* as entries of one commit and stage *staged*: stored first, then shown to the sinks.
 
         Args:
             release: Give the thread back with it.
             status: The thread's status after it, where no event of the run tells.
+            show: Show the entries to the sinks; else the caller does, with `show`, in its own worker thread.
 
         Returns:
             The entries, if somebody watches them or there are sinks.
@@ -166,10 +168,12 @@ class Journal:
             if not self._sinks and not self._watched:
                 return []
             entries = list(batch.entries(first))
-            self._show(entries)
+            if show:
+                self.show(entries)
             return entries
 
-    def _show(self, entries: Sequence[Entry]) -> None:
+    def show(self, entries: Sequence[Entry]) -> None:
+        """Hand *entries* to the sinks, in order."""
         for entry in entries:
             for sink in self._sinks:
                 sink(entry)

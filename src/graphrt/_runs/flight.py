@@ -101,7 +101,7 @@ class Run:
         runtime, engine, scope, claim = self.runtime, self.engine, self.scope, self.claim
         journal = Journal(clock=runtime.clock, run_id=lambda: scope.run_id, sinks=runtime.sinks, watched=listen)
         engine.run_id = scope.run_id  # before it listens: nested graphs take it over
-        scope.record = journal.write
+        scope.record, scope.show = journal.write, journal.show
         store = runtime.store
         if claim is None or store is None:
             engine.listen()
