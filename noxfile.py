@@ -38,6 +38,13 @@ def laws(session: nox.Session) -> None:
 
 
 @nox.session
+def crash(session: nox.Session) -> None:
+    """Kill the processes that drive threads, at every point where they write: 2,000 kills and more."""
+    session.install("--editable", ".[dev]")
+    session.run("pytest", *PARALLEL, "tests/crash", *session.posargs, env={"GRAPHRT_FULL": "1", "CI": "true"})
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """Measure branch coverage; of the engine it has to be 100 %."""
     session.install("--editable", ".[dev]")

@@ -9,14 +9,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from . import outside
 from .watched import MOST_WAITING
 
 Look = dict[str, Any]
 Line = dict[str, Any]
 _NEW = ("seq", "at", "run", "cause", "thread", "source")
 """What differs from run to run."""
-_UNKNOWN = "#effect="
-"""Part of the id of an interrupt that asks for a lost outcome."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Reference:
 def reference(found: dict[str, Any]) -> Reference:
     """The reference that an uninterrupted life is."""
     last = found["looks"][-1]
-    questions = {local(question["id"]) for look in found["looks"] for question in look["interrupts"]}
+    questions = {outside.local(question["id"]) for look in found["looks"] for question in look["interrupts"]}
     return Reference(
         told(last["entries"]), [one["values"] for one in last["history"]], frozenset(questions), found["points"]
     )
@@ -49,24 +48,19 @@ def told(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for entry in entries:
         kept = {name: value for name, value in entry.items() if name not in _NEW}
         if isinstance(kept.get("id"), str):
-            kept["id"] = local(kept["id"])
+            kept["id"] = outside.local(kept["id"])
         kept.pop("starts", None)
         kind = kept["event"]
-        if kind == "run-resumed" or _UNKNOWN in str(kept.get("id", "")):
+        if kind == "run-resumed" or outside.UNKNOWN in str(kept.get("id", "")):
             continue
         if kind == "run-interrupted":
             all_ = kept["interrupts"]
-            kept["interrupts"] = [local(id_) for id_ in all_ if _UNKNOWN not in id_]
+            kept["interrupts"] = [outside.local(id_) for id_ in all_ if outside.UNKNOWN not in id_]
             if not kept["interrupts"] or (asked_more and found[-1] == kept):
                 continue  # it paused once more, for a question about a lost outcome
             asked_more = len(kept["interrupts"]) < len(all_)
         found.append(kept)
     return found
-
-
-def local(id_: str) -> str:
-    """The id of an interrupt without its thread's."""
-    return id_.partition("/")[2]
 
 
 def breaches(
@@ -82,7 +76,7 @@ def breaches(
         return errors
     last = lives[-1]
     began = {line["task"] for line in lines if line["what"] == "began"}
-    found = [*_end(wanted, last, began), *_world(lines, durability)]
+    found = [*_end(wanted, last, began), *outside.breaches(lines, durability)]
     for at, look in enumerate(last["looks"]):
         found += [f"look {at} of the last process: {why}" for why in _readable(wanted, look)]
     found += _kept(lines, last["looks"], durability)
@@ -132,7 +126,7 @@ def _readable(wanted: Reference, look: Look) -> list[str]:
         found.append(f"the state is not that after {commits} commits")
     if commits and look["replayed"] != look["values"]:
         found.append("the replay came to something else")
-    strange = {local(q["id"]) for q in look["interrupts"] if _UNKNOWN not in q["id"]} - wanted.questions
+    strange = {outside.local(q["id"]) for q in look["interrupts"] if outside.UNKNOWN not in q["id"]} - wanted.questions
     if strange:
         found.append(f"nobody asks {strange} in the reference")
     if look["seq"] != len(look["entries"]):
@@ -148,7 +142,7 @@ def _kept(lines: list[Line], looks: list[Look], durability: str) -> list[str]:
     acked = max((line["seq"] for line in before if line["what"] == "acked" and line["durable"]), default=0)
     found = [] if acked <= first else [f"entry {acked} was acknowledged, and the thread stands at {first}"]
     if durability == "async":
-        processes = _by_process(before)
+        processes = outside.by_process(before)
         mine = processes[-1] if processes else []
         wrote = max((line["seq"] for line in mine if line["what"] == "acked"), default=0)
         most = max([MOST_WAITING, *(line["count"] for line in mine if line["what"] == "put")])
@@ -157,85 +151,6 @@ def _kept(lines: list[Line], looks: list[Look], durability: str) -> list[str]:
     return found
 
 
-def _world(lines: list[Line], durability: str) -> list[str]:
-    """What the world saw: nothing twice that was finished, each key the same, `once` once."""
-    found: list[str] = []
-    keys: dict[str, str] = {}
-    finished: set[str] = set()
-    recorded: set[tuple[str, str]] = set()
-    intended: set[tuple[str, str]] = set()
-    asked: set[tuple[str, str]] = set()
-    acts: Counter[tuple[str, str]] = Counter()
-    for process in _by_process(lines):
-        known = (frozenset(finished), frozenset(recorded), frozenset(intended))
-        own = durable_part(process, durability)
-        for at, line in enumerate(process):
-            match line["what"]:
-                case "began":
-                    if line["task"] in finished:
-                        found.append(f"finished task {line['task']} ran again")
-                    if line["key"] is not None and keys.setdefault(line["task"], line["key"]) != line["key"]:
-                        found.append(f"task {line['task']} had the keys {keys[line['task']]} and {line['key']}")
-                case "effect":
-                    act = (line["task"], line["name"])
-                    acts[act] += 1
-                    if line["kind"] != "pure" and act in recorded:
-                        found.append(f"effect {act} was recorded, and ran again")
-                    if line["kind"] == "once":
-                        if act in known[2] and act not in asked:
-                            found.append(f"effect {act} had an unknown outcome, and ran without a question")
-                        if acts[act] > 1:
-                            found.append(f"effect {act}, of the kind once, ran {acts[act]} times")
-                case "answers":
-                    for id_ in line["answers"]:
-                        task, unknown, key = local(id_).partition(_UNKNOWN)
-                        act = (task, key.rpartition("#")[0])
-                        if unknown:
-                            asked.add(act)
-                            if act in known[1] or act[0] in known[0]:
-                                found.append(f"the outcome of effect {act} is known, and was asked for")
-                case "acked" if at in own:
-                    finished.update(line["tasks"])
-                    recorded.update(_acts(line["effects"]))
-                    intended.update(_acts(line["intents"]))
-                case "done" if line["kind"] == "once" or (durability == "sync" and line["kind"] != "pure"):
-                    recorded.add((line["task"], line["name"]))
-                case "stuck":
-                    found.append(f"the outcome of {line['behind']} was not staged while {line['task']} ran")
-                case _:
-                    pass
-    return found
-
-
-def _acts(pairs: list[list[str]]) -> set[tuple[str, str]]:
-    """(task, name) of effects that are told of as (task, name#ordinal)."""
-    return {(task, key.rpartition("#")[0]) for task, key in pairs}
-
-
-def durable_part(process: list[Line], durability: str) -> set[int]:
-    """The places of acknowledgements that meant something durable: all under sync, else those before a flush."""
-    if durability == "sync":
-        return {at for at, line in enumerate(process) if line["what"] == "acked"}
-    flushes = [at for at, line in enumerate(process) if line["what"] == "returned" or line.get("durable")]
-    end = max(flushes, default=-1)
-    return {at for at, line in enumerate(process) if line["what"] == "acked" and at <= end}
-
-
-def _by_process(lines: list[Line]) -> list[list[Line]]:
-    found: list[list[Line]] = []
-    for line in lines:
-        if line["what"] == "born":
-            found.append([])
-        found[-1].append(line)
-    return found
-
-
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 500 else f"{text[:497]}..."
-
-
-def again(lines: list[Line]) -> int:
-    """How many tasks were begun again by another process than the one that began them first, without an answer."""
-    began = [{line["task"] for line in process if line["what"] == "began"} for process in _by_process(lines)]
-    return sum(len(later & frozenset().union(*began[:at])) for at, later in enumerate(began))

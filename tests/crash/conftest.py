@@ -45,7 +45,6 @@ class Ground:
             case "postgres":
                 if store not in self._urls:
                     self._urls[store] = postgres_server.fresh_url(self._config)
-                    self._config.add_cleanup(lambda: None)
                 job = replace(job, thread=f"{face}-{durability}-{self._count}-")
                 return Trials(self._server, where, lambda _: self._urls[store], job, shared=True)
             case _:

@@ -49,6 +49,11 @@ async def plan(_state: Any, ctx: Any) -> Any:
     return noted("plan", 0, plan=await ctx.deps.effect(ctx, "plan", "pure"))
 
 
+async def hello(_state: Any, ctx: Any) -> Any:
+    await ctx.deps.began(ctx)
+    return noted(f"hello {await ctx.deps.effect(ctx, 'greet', 'idempotent')}", 18)
+
+
 async def left(_state: Any, ctx: Any) -> Any:
     await ctx.deps.began(ctx)
     await ctx.deps.effect(ctx, "peek", "pure")
@@ -71,7 +76,9 @@ async def approve(_state: Any, ctx: Any) -> Any:
 
 async def spread(_state: Any, ctx: Any) -> Any:
     await ctx.deps.began(ctx)
-    return Command(update=noted("spread", 4, large=LARGE), goto=[*(Send("work", at) for at in range(WORKERS)), "nest", "seal"])
+    return Command(
+        update=noted("spread", 4, large=LARGE), goto=[*(Send("work", at) for at in range(WORKERS)), "nest", "seal"]
+    )
 
 
 async def work(_state: Any, ctx: Any) -> Any:
@@ -149,14 +156,17 @@ def build(*, is_async: bool) -> Any:
     nested = GraphBuilder(Inner, name="nested")
     for fn in (split, deal, sign, inner, pay):
         nested.add_node(fn.__name__, node(fn), **({"goto": ["inner"]} if fn is deal else {}))
-    nested.add_edge(START, "split").add_edge("split", "deal").add_edge("split", "sign")
+    nested.add_conditional_edges(START, lambda _state: "split", ["split"])
+    nested.add_edge("split", "deal").add_edge("split", "sign")
     nested.add_join(["inner", "sign"], "pay").add_edge("pay", END)
 
     g = GraphBuilder(State, name="crash")
     g.add_node("plan", node(plan)).add_node("left", node(left)).add_node("flaky", node(flaky), retry=AGAIN)
     g.add_node("approve", node(approve)).add_node("spread", node(spread), goto=["work", "nest", "seal"])
-    g.add_node("work", node(work)).add_node("nest", nested.compile(allow=("starving-join",))).add_node("finish", form(finish, is_async=False))
-    g.add_edge(START, "plan")
+    g.add_node("work", node(work)).add_node("nest", nested.compile(allow=("starving-join",))).add_node(
+        "finish", form(finish, is_async=False)
+    )
+    g.add_node("hello", node(hello)).add_edge(START, "plan").add_edge(START, "hello")
     for name in ("left", "flaky", "approve"):
         g.add_edge("plan", name)
     g.add_join(["left", "flaky", "approve"], "spread")

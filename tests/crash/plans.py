@@ -18,7 +18,7 @@ VERBS = ("retry", "resume")
 def calls(points: Sequence[str]) -> Iterator[list[int]]:
     """The numbers of the points of each call that writes, from the one before it to the one after it.
 
-    Points of several worker threads are mixed; each point belongs to one call.
+    Those of several worker threads are mixed; of two calls of one name that overlap the second one is left out.
     """
     open_: dict[str, list[int]] = {}
     for number, name in enumerate(points, 1):
@@ -26,16 +26,16 @@ def calls(points: Sequence[str]) -> Iterator[list[int]]:
         if ":" in name:
             open_.get(outer, []).append(number)
         elif name.endswith(">"):
-            open_[name[:-1]] = [number]
-        else:
-            yield [*open_.pop(name[:-1], []), number]
+            open_.setdefault(name[:-1], [number])
+        elif name[:-1] in open_:
+            yield [*open_.pop(name[:-1]), number]
 
 
-def every_call(points: Sequence[str], shift: int) -> list[Plan]:
-    """One kill for each call: after it in every other one, and before or inside of it in the rest."""
+def every_call(points: Sequence[str], shift: int, *, step: int = 1) -> list[Plan]:
+    """One kill for each call, or each *step*-th: after it in every other one, before or inside of it in the rest."""
     found: list[Plan] = []
-    for at, numbers in enumerate(calls(points)):
-        after = (at + shift) % 2 == 0
+    for at, numbers in enumerate(list(calls(points))[shift % step :: step]):
+        after = (at + shift // step) % 2 == 0
         number = numbers[-1] if after else numbers[(at * 7 + shift) % (len(numbers) - 1)]
         found.append(Plan((number,), VERBS[at // 2 % 2]))
     return found

@@ -89,7 +89,6 @@ def hear(reads: int, pid: int, delay_s: float | None) -> bytes | None:
 
 def child(job: life.Job, graphs: dict[bool, Any], writes: int) -> None:
     """The forked process; it does not return."""
-    os.set_inheritable(0, False)
     code = 0
     try:
         found = life.live(job, graphs)

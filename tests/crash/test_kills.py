@@ -13,21 +13,31 @@ from .plans import FULL
 
 BATCHES = 40 if FULL else 6
 KINDS = [(store, face) for store in ("sqlite", "postgres") for face in ("run", "arun")]
-WEAK = [("sqlite", "run", "async"), ("sqlite", "arun", "exit"), ("postgres", "run", "exit"), ("postgres", "arun", "async")]
+WEAK = [
+    ("sqlite", "run", "async"),
+    ("sqlite", "arun", "exit"),
+    ("postgres", "run", "exit"),
+    ("postgres", "arun", "async"),
+]
+psycopg = pytest.mark.needs("psycopg")
+
+
+def marked(kinds):
+    return [pytest.param(*kind, marks=[psycopg] if kind[0] == "postgres" else []) for kind in kinds]
 
 
 def planned(ground, store, face, durability="sync"):
     """All kills of a kind."""
     wanted, taken_s = ground.reference(store, face, durability)
     seed = f"{store} {face} {durability}"
-    shift = (face == "arun") + (store == "postgres")
+    shift = (face == "arun") + 2 * (store == "postgres")  # the two verbs share the calls of a store among them
     if durability != "sync":
-        several = plans.twice(wanted.points, 40, seed) if FULL else plans.twice(wanted.points, 4, seed)
-        return [*plans.every_call(wanted.points, shift), *several]
-    found = plans.every_point(wanted.points) if FULL else plans.every_call(wanted.points, shift)
+        some = plans.every_call(wanted.points, shift, step=1 if FULL else 3)
+        return [*some, *plans.twice(wanted.points, 30 if FULL else 3, seed)]
+    found = plans.every_point(wanted.points) if FULL else plans.every_call(wanted.points, shift, step=2)
     found += plans.UNKNOWN
-    found += plans.twice(wanted.points, 100 if FULL else 14, seed)
-    found += plans.moments(taken_s, 60 if FULL else 6, seed)
+    found += plans.twice(wanted.points, 50 if FULL else 10, seed)
+    found += plans.moments(taken_s, 30 if FULL else 5, seed)
     return found
 
 
@@ -43,13 +53,13 @@ def run(ground, record_property, batch, batches, store, face, durability="sync")
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-@pytest.mark.parametrize(("store", "face"), KINDS)
+@pytest.mark.parametrize(("store", "face"), marked(KINDS))
 def test_killed_thread_comes_to_the_same_end(ground, record_property, store, face, batch):
     run(ground, record_property, batch, BATCHES, store, face)
 
 
 @pytest.mark.parametrize("batch", range(8 if FULL else 1))
-@pytest.mark.parametrize(("store", "face", "durability"), WEAK)
+@pytest.mark.parametrize(("store", "face", "durability"), marked(WEAK))
 def test_killed_thread_of_a_weaker_durability_comes_to_the_same_end(
     ground, record_property, store, face, durability, batch
 ):
@@ -57,6 +67,7 @@ def test_killed_thread_of_a_weaker_durability_comes_to_the_same_end(
     run(ground, record_property, batch, 8 if FULL else 1, store, face, durability)
 
 
+@psycopg
 @pytest.mark.parametrize("face", ["run", "arun"])
 def test_thread_survives_a_kill_while_the_tables_are_made(ground, record_property, face):
     wanted, _ = ground.reference("empty", face)
@@ -70,6 +81,7 @@ def test_thread_survives_a_kill_while_the_tables_are_made(ground, record_propert
     assert tally.kills == tally.trials
 
 
+@psycopg
 def test_there_are_enough_kills(ground):
     count = sum(len(planned(ground, store, face)) for store, face in KINDS)
     count += sum(len(planned(ground, *kind)) for kind in WEAK)
@@ -78,7 +90,7 @@ def test_there_are_enough_kills(ground):
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-@pytest.mark.parametrize(("store", "face"), KINDS)
+@pytest.mark.parametrize(("store", "face"), marked(KINDS))
 def test_life_without_a_kill_is_the_same_everywhere(ground, store, face, durability):
     """On each store, with each verb and each durability: the same entries and the same states."""
     wanted, _ = ground.reference("sqlite", "run")
@@ -88,13 +100,12 @@ def test_life_without_a_kill_is_the_same_everywhere(ground, store, face, durabil
     assert found.values == wanted.values
 
 
-@pytest.mark.parametrize("face", ["run", "arun"])
-def test_points_are_around_every_kind_of_write(ground, face):
+@pytest.mark.parametrize(("store", "face"), marked(KINDS))
+def test_points_are_around_every_kind_of_write(ground, store, face):
     """Else the kills above would prove less than they seem to."""
-    for store in ("sqlite", "postgres"):
-        wanted, _ = ground.reference(store, face)
-        names = " ".join(wanted.points)
+    wanted, _ = ground.reference(store, face)
+    names = " ".join(wanted.points)
 
-        assert all(part in names for part in ("claim", "stage", "unstage", "snapshot", "blobs", "meta", "release"))
-        assert sum(name.startswith("commit stage") and name.endswith("<") for name in wanted.points) > 20
-        assert sum(name.startswith("act once") for name in wanted.points) == 4
+    assert all(part in names for part in ("claim", "stage", "unstage", "snapshot", "blobs", "meta", "release"))
+    assert sum(name.startswith("commit stage") and name.endswith("<") for name in wanted.points) > 20
+    assert sum(name.startswith("act once") for name in wanted.points) == 4

@@ -8,7 +8,11 @@ from .planted import BUGS
 from .trial import Plan
 
 
-@pytest.mark.parametrize("name", BUGS)
+def on(store):
+    return [pytest.mark.needs("psycopg")] if store == "postgres" else []
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=on(bug.store)) for name, bug in BUGS.items()])
 def test_a_planted_bug_is_noticed(ground, name):
     bug = BUGS[name]
     wanted, _ = ground.reference(bug.store, "run")
@@ -18,7 +22,7 @@ def test_a_planted_bug_is_noticed(ground, name):
     assert any(trials.run(wanted, plan) for plan in plans), f"nobody noticed: {name}"
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", [pytest.param(store, marks=on(store)) for store in ("sqlite", "postgres")])
 def test_without_a_bug_the_same_kills_are_survived(ground, record_property, store):
     """Else what is noticed above would say nothing."""
     wanted, _ = ground.reference(store, "run")

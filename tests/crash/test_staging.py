@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from functools import partial
 from typing import Annotated
 
 import pytest
@@ -59,6 +60,10 @@ def fan_out(**nodes):
     return g.compile()
 
 
+def noted(name, _state):
+    return {"notes": [name]}
+
+
 @pytest.mark.parametrize("quick", ["first", "second", "third"])
 def test_sync_outcome_is_stored_while_siblings_run(store, quick):
     found = {}
@@ -109,7 +114,7 @@ def test_outcomes_that_end_together_share_a_transaction(store):
         inner(claim, commit)
 
     store.commit = slow
-    graph = fan_out(**{f"n{at}": (lambda at: lambda _state: {"notes": [f"n{at}"]})(at) for at in range(many)})
+    graph = fan_out(**{f"n{at}": partial(noted, f"n{at}") for at in range(many)})
     result = Runtime(graph, store=store).run({"notes": []}, thread="t")
 
     assert len(result.state["notes"]) == many

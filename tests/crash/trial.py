@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import checks, world
+from . import checks, outside, world
 from .life import Job
 from .server import Server
 
@@ -106,7 +106,9 @@ class Trials:
         patient = first.store.startswith("postgres")
         found = checks.breaches(wanted, lives, lines, durability=first.durability, patient=patient)
         self._count_up(lives, lines)
-        self.tally.failures += [f"{first.store} async={first.is_async} {first.durability} {plan}: {why}" for why in found]
+        self.tally.failures += [
+            f"{first.store} async={first.is_async} {first.durability} {plan}: {why}" for why in found
+        ]
         if not found:
             shutil.rmtree(folder)
         return found
@@ -119,7 +121,7 @@ class Trials:
     def _count_up(self, lives: Sequence[dict[str, Any]], lines: list[checks.Line]) -> None:
         tally = self.tally
         tally.trials += 1
-        tally.begun_again += checks.again(lines)
+        tally.begun_again += outside.begun_again(lines)
         tally.again += len(lives[-1].get("again", ()))
         tally.points.update(line["point"] for line in lines if line["what"] == "killed")
         tally.asked += sum("#effect=" in id_ for line in lines if line["what"] == "answers" for id_ in line["answers"])

@@ -60,7 +60,7 @@ class WatchedFiles(apsw.VFS):
     def xOpen(self, name: Any, flags: list[int]) -> Any:  # noqa: N802
         return _File(self._watcher, name, flags)
 
-    def xDelete(self, path: str, sync_folder: bool) -> None:  # noqa: FBT001, N802
+    def xDelete(self, path: str, sync_folder: bool) -> None:  # noqa: N802
         self._watcher.before("delete", path, sync_folder)
         super().xDelete(path, sync_folder)
         self._watcher.after("delete", path, sync_folder)

@@ -11,6 +11,8 @@ import time
 import traceback
 from typing import Any
 
+import typing_extensions as te
+
 from graphrt.errors import StoreError
 
 PATIENCE_S = 60.0
@@ -79,7 +81,7 @@ class FaultyStore:
             return getattr(self.inner, name)
         raise AttributeError(name)
 
-    def __enter__(self) -> FaultyStore:
+    def __enter__(self) -> te.Self:
         return self
 
     def __exit__(self, *_: object) -> None:

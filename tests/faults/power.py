@@ -72,7 +72,7 @@ class _Inode:
 
     def sync(self) -> None:
         for offset, data in self.pending:
-            _apply(self.durable, offset, data, lambda size: bytes(size))
+            _apply(self.durable, offset, data, bytes)
         self.pending.clear()
 
     def left(self, random: Random) -> bytes:

@@ -189,6 +189,13 @@ class Caller:
         raise AssertionError(f"the thread does not end: {self.call('state', THREAD)}")
 
 
+def session(caller: Caller) -> None:
+    """A run with its interrupts, to the end or to the first error."""
+    status = None
+    while status != "completed":
+        status = caller.go_on(status).status
+
+
 async def _alone(verb: Any) -> Any:
     """What *verb* comes to; it leaves no asyncio task behind."""
     before = asyncio.all_tasks()

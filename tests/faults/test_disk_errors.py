@@ -12,7 +12,7 @@ from graphrt.stores import SqliteStore
 from graphrt.stores._sqlite_files import Pragmas
 
 from .faulty import nothing_left, within_reason, worker_threads
-from .scenario import THREAD, Caller, World, check_end, is_of_the_store, reference
+from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
 
 pytestmark = pytest.mark.needs("apsw")
 
@@ -72,12 +72,6 @@ class Watching:
             self.stored = commit.records[-1].seq
 
 
-def session(caller):
-    status = None
-    while status != "completed":
-        status = caller.go_on(status).status
-
-
 def one_fault(store, failing, expected, **plan):
     """What a run came to whose disk failed, and then worked again."""
     before = worker_threads()
@@ -109,20 +103,18 @@ def one_fault(store, failing, expected, **plan):
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 @pytest.mark.parametrize("error", ["io", "full"])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_run_whose_disk_fails_goes_on_after_it(mode, error, lasting, tmp_path, monkeypatch):
+def test_a_run_whose_disk_fails_goes_on_after_it(mode, error, lasting, folder, expected, monkeypatch):
     from .apsw_files import use_watched_files
 
-    expected = reference()
     failing = Failing()
     watched = use_watched_files(monkeypatch, failing)
     seen = Counter()
     for at in range(1, 2_000, STEP):
-        with SqliteStore(tmp_path / f"{at}.db", _pragmas=MODES[mode]) as store:
+        with SqliteStore(folder / f"{at}.db", _pragmas=MODES[mode]) as store:
             seen[one_fault(store, failing, expected, at=at, error=error, lasting=lasting)] += 1
         if failing.count < at:
             break
     monkeypatch.undo()
     watched.unregister()
 
-    print(mode, error, lasting, dict(seen))
     assert seen["told"] > 2

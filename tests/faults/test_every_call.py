@@ -10,22 +10,10 @@ from graphrt.errors import GraphrtError, InputError
 from graphrt.stores import MemoryStore, SqliteStore
 
 from .faulty import CODES, FaultyStore, nothing_left, within_reason, worker_threads
-from .scenario import THREAD, Caller, World, check_end, is_of_the_store, reference
+from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 DURABILITIES = ("sync", "async", "exit")
-
-
-@pytest.fixture(scope="module")
-def expected():
-    return reference()
-
-
-def session(caller):
-    """All the calls of a run with its interrupts; the first error ends it."""
-    status = None
-    while status != "completed":
-        status = caller.go_on(status).status
 
 
 def attempt(store, face, nodes, durability):
@@ -105,11 +93,11 @@ def test_a_store_that_fails_for_long_is_told_and_the_run_goes_on_after_it(face, 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_the_same_over_a_file(after, lasting, expected, tmp_path):
+def test_the_same_over_a_file(after, lasting, expected, folder):
     numbers = iter(range(1_000))
 
     def make():
-        return SqliteStore(tmp_path / f"{next(numbers)}.db")
+        return SqliteStore(folder / f"{next(numbers)}.db")
 
     step = 1 if FULL else 4
     every_call(make, expected, after=after, lasting=lasting, face="async", nodes="mixed", durability="sync", step=step)

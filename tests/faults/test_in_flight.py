@@ -36,6 +36,12 @@ class Failing(FaultyStore):
         self.inner.commit(claim, commit)
 
 
+def call(runtime: Any, face: str, verb: str, *arguments: Any, **options: Any) -> Any:
+    if face == "sync":
+        return getattr(runtime, verb)(*arguments, **options)
+    return asyncio.run(getattr(runtime, f"a{verb}")(*arguments, **options))
+
+
 def pair(quick, slow):
     g = GraphBuilder(State, name="pair")
     g.add_node("quick", quick)
@@ -130,17 +136,12 @@ def test_a_nested_graph_that_cannot_be_stored_is_no_failure_of_its_node(face, al
     store = Failing(MemoryStore(), prefix="1.0:nested/")
     runtime = Runtime(g.compile(), store=store)
 
-    def call(verb: str, *arguments: Any, **options: Any) -> Any:
-        if face == "sync":
-            return getattr(runtime, verb)(*arguments, **options)
-        return asyncio.run(getattr(runtime, f"a{verb}")(*arguments, **options))
-
     with pytest.raises(StoreError, match="Planted"):
-        within_reason(lambda: call("run", {"notes": []}, thread="t"))
+        within_reason(lambda: call(runtime, face, "run", {"notes": []}, thread="t"))
     assert runs == ["one"]
     assert runtime.state("t").status == "running"
 
-    done = within_reason(lambda: call("retry", "t"))
+    done = within_reason(lambda: call(runtime, face, "retry", "t"))
     assert done.state["notes"] == ["one", "two"] + ([] if alone else ["beside"])
     assert "handled" not in runs
 
@@ -158,10 +159,7 @@ def test_a_node_may_fail_by_a_store_of_its_own(face):
     with MemoryStore() as store:
         runtime = Runtime(g.compile(), store=store)
         with pytest.raises(NodeError) as caught:
-            if face == "sync":
-                runtime.run({"notes": []}, thread="t")
-            else:
-                asyncio.run(runtime.arun({"notes": []}, thread="t"))
+            call(runtime, face, "run", {"notes": []}, thread="t")
 
         assert isinstance(caught.value.__cause__, StoreError)
         assert runtime.state("t").status == "failed"

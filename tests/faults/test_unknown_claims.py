@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 
 import pytest
+from tests.stores import postgres_support
+from tests.stores.support import Plan
 
 from graphrt import ConflictError, StoreError
 from graphrt.stores import SqliteStore, _postgres_claims
 from graphrt.stores.postgres import PostgresStore
 from graphrt.stores.protocol import Commit, Record
-from tests.stores import postgres_support
-from tests.stores.support import Plan
 
 AT = 1_700_000_000.0
 LONG_S = 600.0
@@ -78,10 +79,8 @@ def test_a_claim_is_never_given_twice_to_worker_threads_of_one_store(store):
 
         def take(number=number, given=given, gate=gate):
             gate.wait()
-            try:
+            with contextlib.suppress(ConflictError):
                 given.append(store.claim(f"t{number}", create=True, lease_s=LONG_S, at=AT))
-            except ConflictError:
-                pass
 
         workers = [threading.Thread(target=take) for _ in range(4)]
         for worker in workers:

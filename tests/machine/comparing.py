@@ -60,7 +60,7 @@ class Comparing:
         """Where the thread stands, and what was written since it was compared last."""
         seen = self.same(lambda replica: look(replica, thread.id, None))
         equal(seen, ("ok", self.expected(thread, thread.shown())), f"thread {thread.id}")
-        after = self.compared.get(thread.id, 0)
+        after = max(self.compared.get(thread.id, 0), thread.first - 1)
         told = self.same(lambda replica: [shown(e) for e in replica.runtime().entries(thread.id, after=after)])
         kinds = [(entry["event"], entry["path"]) for entry in told[1]]
         expected = [(kind_of(entry.kind), entry.path.rstrip("/")) for entry in thread.entries[after:]]

@@ -36,6 +36,8 @@ class Flow:
         self.waiting: list[Item] = []
         self.jobs: list[Job] = []
         self.log: list[Entry] = []
+        self.flushed = 0
+        """How many entries of it are durable."""
         self.collected = 0
         """How many entries of a nested graph stand in the journal."""
 
@@ -140,6 +142,11 @@ class Flow:
                 self.visits[name] -= 1
             self.jobs, self.due = [], self.opened
 
+    def close_untouched(self) -> None:
+        """A superstep of which nothing is known but what opened it is not open for whoever loads the thread."""
+        if not any(job.touched for job in self.jobs):
+            self.close_jobs()
+
     def retry(self) -> None:
         """R9: what failed runs again, with all its attempts."""
         for job in self.jobs:
@@ -199,10 +206,18 @@ class Flow:
                     return "completed"
                 due = model.Due(plain={self.graph.joins[at].dst for at in saved})
                 self.tell("tasks-routed", data={"due": self.items(due), "generations": generations})
+                self.flush(outside)
                 continue
+            self.flush(outside)
             status = self.finish(outside)
             if status is not None:
                 return status
+
+    def flush(self, outside: Outside) -> None:
+        """What was told is durable before a task runs: what is known of tasks stands on it."""
+        if len(self.log) > self.flushed:
+            self.flushed = len(self.log)
+            outside.stored()
 
     def items(self, due: model.Due, rescues: frozenset[str] = frozenset()) -> list[Item]:
         """R2: what is due in task order."""
@@ -271,7 +286,7 @@ class Flow:
                         self.tell("interrupt-raised", self.jobs.index(job), question)
             return "interrupted"
         self.commit()
-        outside.stored()
+        self.flush(outside)
         return None
 
     def run_due(self, outside: Outside) -> None:

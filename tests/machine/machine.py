@@ -282,7 +282,7 @@ class Machine(Comparing, RuleBasedStateMachine):
         answers = self.answers(thread, [number])
         if kind == "unknown":
             answers["1.0:nobody#0"] = 1
-        elif kind == "type":
+        elif kind == "type" and questions[-1].typed:
             answers[questions[-1].id] = "a word"
         else:
             answers = {"0.0:a#0": 1}

@@ -71,6 +71,12 @@ class Job:
     def ended(self) -> bool:
         return self.status in ("done", "handled")
 
+    @property
+    def touched(self) -> bool:
+        """Whether anything is known of it."""
+        known = self.results or self.starts or self.questions or self.child is not None
+        return self.status != "due" or self.attempt > 1 or bool(known)
+
     def open(self) -> list[Question]:
         return [question for question in self.questions if not question.answered]
 

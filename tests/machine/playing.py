@@ -99,7 +99,7 @@ def nested(flow: Flow, job: Job, node: Node, outside: Outside) -> bool:
         status = child.drive(outside)
     except FailedError as failed:
         child.tell("run-failed")
-        outside.stored()
+        child.flush(outside)
         flow.fail(job, node, *failed.failures, hopeless=True)
         return False
     child.tell(f"run-{status}")
@@ -108,7 +108,7 @@ def nested(flow: Flow, job: Job, node: Node, outside: Outside) -> bool:
         return False
     if status == "interrupted":
         pause(flow, job, child)
-    outside.stored()
+    child.flush(outside)
     return status == "cancelled"
 
 

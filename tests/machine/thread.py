@@ -163,7 +163,6 @@ class ThreadModel:
     def drive(self, outside: Outside) -> str:
         """To its end; a failed one raises after it was told."""
         outside.stored = lambda: outside.kept.append(self.stored() if outside.keeps else None)
-        outside.stored()
         try:
             status = self.flow.drive(outside)
         except FailedError as failed:
@@ -182,6 +181,7 @@ class ThreadModel:
         self.settle()
         self.shown_live = copy.deepcopy(self.flow.state)
         self.flow.forget_untracked()
+        self.flow.close_untouched()
         outside.stored()
 
     def stored(self) -> ThreadModel:
@@ -189,12 +189,13 @@ class ThreadModel:
         kept = copy.deepcopy(self)
         kept.settle()
         kept.flow.forget_untracked()
+        kept.flow.close_untouched()
         return kept
 
     def settle(self) -> None:
         """What was told is in the journal."""
         self.entries += self.flow.log
-        self.flow.log = []
+        self.flow.log, self.flow.flushed = [], 0
 
     def decide(self, next_: tuple[str, ...]) -> None:
         """Take the one of several ways to have failed that fits to what is due."""

@@ -13,9 +13,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tests.races import holding
+
 from graphrt import GraphrtError, Runtime
 from graphrt.stores import open_store
-from tests.races import holding
 
 _lock = threading.Lock()
 

@@ -12,7 +12,6 @@ import pytest
 from graphrt import Runtime
 from graphrt.events import EffectRecorded, RunCompleted, RunResumed, RunStarted, SuperstepCommitted
 from graphrt.stores import open_store
-from tests.stores import postgres_server, postgres_support
 
 from . import work
 from .crowd import Crowd
@@ -28,16 +27,6 @@ def crowd():
     made = Crowd(MOST)
     yield made
     made.end()
-
-
-@pytest.fixture
-def sqlite_url(tmp_path):
-    return f"sqlite:///{tmp_path}/runs.db"
-
-
-@pytest.fixture
-def postgres_url(request):
-    yield from postgres_support.fresh(request.config)
 
 
 class Figures:
@@ -117,22 +106,11 @@ def check_line(runtime, thread: str, verb: str, ledger: Path, winner: int, *, as
     assert not runtime.store.head(thread).owned
 
 
-def trials(crowd, url, tmp_path, capfd, name: str) -> None:
+def test_one_of_many_processes_wins(crowd, url, tmp_path, told):
     ledger = tmp_path / "ledger"
     ledger.touch()
     figures = Figures()
     with open_store(url) as store:
         for number in range(TRIALS):
             one_trial(crowd, url, store, ledger, number, figures)
-    if FULL:
-        with capfd.disabled():
-            print(f"\nraces on {name}, {TRIALS} trials: {figures.told()}")
-
-
-def test_one_of_many_processes_wins_on_sqlite(crowd, sqlite_url, tmp_path, capfd):
-    trials(crowd, sqlite_url, tmp_path, capfd, "sqlite")
-
-
-@pytest.mark.needs("psycopg")
-def test_one_of_many_processes_wins_on_postgres(crowd, postgres_url, tmp_path, capfd):
-    trials(crowd, postgres_url, tmp_path, capfd, "postgres")
+    told(f"{TRIALS} races on {url.partition(':')[0]}: {figures.told()}")

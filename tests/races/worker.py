@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.races import work
+
 from graphrt import GraphrtError, Runtime
 from graphrt.stores import open_store
-from tests.races import work
 
 
 def tell(**what: Any) -> None:

@@ -12,6 +12,7 @@ from graphrt._plan.state import Values
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
+    from graphrt.stores.protocol import Status
 
 
 def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool) -> Values:
@@ -48,3 +49,12 @@ def edit(engine: Engine, values: Values, as_node: str | None) -> None:
             task.status, task.updates, task.goto = DONE, (), None
             if task.extra is not None:
                 task.extra.interrupts, task.extra.child, task.extra.failure = [], None, None
+
+
+def status_after(engine: Engine, before: Status) -> Status:
+    """The status of a thread after an edit: what can be driven on again is `running` without an owner."""
+    if before == "interrupted" and not engine.open_interrupts():
+        return "running"
+    if before == "completed" and (engine.due or engine.tasks):
+        return "running"
+    return before

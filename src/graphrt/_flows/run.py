@@ -82,7 +82,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
                 error=type(error).__name__, message=log.first_line(error), node=_node(error), folded=log.folded(engine)
             ),
         )
-        yield from _flush(engine, watch, last=True)
+        yield from _last_words(engine, watch, error)
         raise
     except GeneratorExit:
         raise  # the driver is gone: nothing can be asked any more
@@ -91,7 +91,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         control.cancel(type(error).__name__)  # what still runs sees ctx.cancelled
         yield from _stop(engine)
         log.note(engine, events.RunCancelled(reason=type(error).__name__, folded=log.folded(engine)))
-        yield from _flush(engine, watch, last=True)
+        yield from _last_words(engine, watch, error)
         raise
     if status == CANCELLED:
         log.note(engine, events.RunCancelled(reason=control.halt or "cancelled", folded=log.folded(engine)))
@@ -102,6 +102,14 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         log.note(engine, events.RunCompleted(steps=engine.steps, folded=log.folded(engine)))
     yield from _flush(engine, watch, last=True)
     return status
+
+
+def _last_words(engine: Engine, watch: Watch, error: BaseException) -> Flow:
+    """Write how the run ended with *error*, which is on its way to the caller whether that can be stored or not."""
+    try:
+        yield from _flush(engine, watch, last=True)
+    except StoreError as other:
+        error.add_note(f"That the run ended so could not be stored: {other.what}")
 
 
 def _land(engine: Engine) -> Flow:

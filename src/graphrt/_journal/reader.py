@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import events
+from graphrt._engine.edit import status_after
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, as_is, evolve_all, local_id
 from graphrt._engine.log import Logged
@@ -208,6 +209,10 @@ class Fold:
 
     def fold(self, logged: Sequence[Logged], first: int, run: str, take: Take) -> None:
         """Fold events that are numbered from *first*."""
+        if len(logged) > 1 and logged[-1][1].__class__ is events.ThreadUpdated:  # each edit may change the status
+            for seq, one in enumerate(logged, first):
+                self.fold([one], seq, run, take)
+            return
         try:
             evolve_all(self.engine, logged, take)
         except (LookupError, ValueError, TypeError) as error:
@@ -258,6 +263,8 @@ class Fold:
             self._stand(saved, seq)
         elif kind is events.ThreadMigrated:
             self.fingerprint = event.target
+        elif kind is events.ThreadUpdated:
+            self.status = status_after(self.engine, self.status)
 
     def local_answers(self) -> dict[str, Any]:
         """Answers since the last commit, by the ids that interrupts have on this thread."""

@@ -9,7 +9,7 @@ from typing import Any
 from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine import log
-from graphrt._engine.edit import folded_in
+from graphrt._engine.edit import folded_in, status_after
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve, saved
 from graphrt._engine.route import Due, Routed
@@ -56,25 +56,18 @@ def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
         engine.listen(journal.codec)
         adopted(engine, fold)
         unfinished = [task for task in engine.tasks if task.status not in (DONE, HANDLED)]
+        status = claim.head.status
         for values, as_node in edits:
             event = _edited(engine, values, as_node)
             evolve(engine, event, own)
             log.note(engine, event)
+            status = status_after(engine, status)
         if engine.log:
             # What was staged of a task that the edit took as finished would bring its questions back.
             staged = [(task.id, log.standing(engine, task)) for task in unfinished if task.status == DONE]
-            journal.write(log.take(engine), staged, status=_status(engine, claim.head.status), release=True)
+            journal.write(log.take(engine), staged, status=status, release=True)
     finally:
         give_back(store, claim)
-
-
-def _status(engine: Engine, before: Status) -> Status | None:
-    """The status after an edit: what can be driven on again is `running` without an owner."""
-    if before == "interrupted" and not engine.open_interrupts():
-        return "running"
-    if before == "completed" and (engine.due or engine.tasks):
-        return "running"
-    return None
 
 
 def _journal(runtime: Owner, store: Store, fold: Fold, commits: Commits) -> Journal:

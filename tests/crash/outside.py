@@ -1,0 +1,125 @@
+"""What the world outside saw of a thread and its processes, and what of it may not have been.
+
+Read from the log alone: what was acknowledged, begun, done and asked, process after process. Nothing of the store.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+Line = dict[str, Any]
+Act = tuple[str, str]
+"""A task, and the name of an effect."""
+UNKNOWN = "#effect="
+"""Part of the id of an interrupt that asks for a lost outcome."""
+
+
+def breaches(lines: list[Line], durability: str) -> list[str]:
+    """Finished tasks that ran again, keys that changed, effects that were repeated: each as one sentence."""
+    seen = Seen(durability)
+    for process in by_process(lines):
+        seen.process(process)
+    return seen.found
+
+
+class Seen:
+    """What was seen so far."""
+
+    def __init__(self, durability: str) -> None:
+        self.found: list[str] = []
+        self._durability = durability
+        self._keys: dict[str, str] = {}
+        self._finished: set[str] = set()
+        self._recorded: set[Act] = set()
+        self._intended: set[Act] = set()
+        self._asked: set[Act] = set()
+        self._acts: Counter[Act] = Counter()
+        self._before: tuple[frozenset[str], frozenset[Act], frozenset[Act]]
+        """Tasks that had finished, and effects recorded and intended, when the process began."""
+
+    def process(self, lines: list[Line]) -> None:
+        """Take in the lines of one process."""
+        self._before = frozenset(self._finished), frozenset(self._recorded), frozenset(self._intended)
+        durable = _durable(lines, self._durability)
+        for at, line in enumerate(lines):
+            if line["what"] != "acked" or at in durable:
+                getattr(self, f"_{line['what']}", self._nothing)(line)
+
+    def _nothing(self, line: Line) -> None:
+        pass
+
+    def _began(self, line: Line) -> None:
+        task, key = line["task"], line["key"]
+        if task in self._finished:
+            self.found.append(f"finished task {task} ran again")
+        if key is not None and self._keys.setdefault(task, key) != key:
+            self.found.append(f"task {task} had the keys {self._keys[task]} and {key}")
+
+    def _effect(self, line: Line) -> None:
+        act = (line["task"], line["name"])
+        self._acts[act] += 1
+        if line["kind"] != "pure" and act in self._recorded:
+            self.found.append(f"effect {act} was recorded, and ran again")
+        if line["kind"] == "once":
+            if act in self._before[2] and act not in self._asked:
+                self.found.append(f"effect {act} had an unknown outcome, and ran without a question")
+            if self._acts[act] > 1:
+                self.found.append(f"effect {act}, of the kind once, ran {self._acts[act]} times")
+
+    def _done(self, line: Line) -> None:
+        if line["kind"] == "once" or (self._durability == "sync" and line["kind"] != "pure"):
+            self._recorded.add((line["task"], line["name"]))
+
+    def _answers(self, line: Line) -> None:
+        for id_ in line["answers"]:
+            task, unknown, key = local(id_).partition(UNKNOWN)
+            act = (task, key.rpartition("#")[0])
+            if unknown:
+                self._asked.add(act)
+                if act in self._before[1] or task in self._before[0]:
+                    self.found.append(f"the outcome of effect {act} is known, and was asked for")
+
+    def _acked(self, line: Line) -> None:
+        self._finished.update(line["tasks"])
+        self._recorded.update(_acts(line["effects"]))
+        self._intended.update(_acts(line["intents"]))
+
+    def _stuck(self, line: Line) -> None:
+        self.found.append(f"the outcome of {line['behind']} was not staged while {line['task']} ran")
+
+
+def _acts(pairs: list[list[str]]) -> set[Act]:
+    """Effects that are told of as (task, name#ordinal)."""
+    return {(task, key.rpartition("#")[0]) for task, key in pairs}
+
+
+def _durable(lines: list[Line], durability: str) -> set[int]:
+    """The places of acknowledgements that meant something durable: all under sync, else those before a flush."""
+    acked = {at for at, line in enumerate(lines) if line["what"] == "acked"}
+    if durability == "sync":
+        return acked
+    flushes = [at for at, line in enumerate(lines) if line["what"] == "returned" or line.get("durable")]
+    end = max(flushes, default=-1)
+    return {at for at in acked if at <= end}
+
+
+def by_process(lines: list[Line]) -> list[list[Line]]:
+    """The lines of each process, in the order in which they lived."""
+    found: list[list[Line]] = []
+    for line in lines:
+        if line["what"] == "born":
+            found.append([])
+        found[-1].append(line)
+    return found
+
+
+def local(id_: str) -> str:
+    """The id of an interrupt without its thread's."""
+    return id_.partition("/")[2]
+
+
+def begun_again(lines: list[Line]) -> int:
+    """How many tasks a process began that another one had begun before it; those that waited for an answer included."""
+    began = [{line["task"] for line in process if line["what"] == "began"} for process in by_process(lines)]
+    return sum(len(later & frozenset().union(*began[:at])) for at, later in enumerate(began))

@@ -1,0 +1,45 @@
+"""What the caller gets when a run is broken off, and the store cannot be told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, Runtime
+from graphrt.reducers import append
+from graphrt.stores import MemoryStore
+
+
+class State(TypedDict, total=False):
+    notes: Annotated[list[str], append]
+
+
+class Struck:
+    """A store whose third commit lands, and is broken off right after that."""
+
+    def __init__(self) -> None:
+        self._inner = MemoryStore()
+        self._commits = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def commit(self, claim: Any, commit: Any) -> None:
+        self._inner.commit(claim, commit)
+        self._commits += 1
+        if self._commits == 3:
+            raise KeyboardInterrupt
+
+
+def test_a_break_right_after_a_commit_is_what_the_caller_gets() -> None:
+    g = GraphBuilder(State, name="g")
+    g.add_node("a", lambda s, ctx: {"notes": [ctx.effect("x", str)]}).add_edge(START, "a").add_edge("a", END)
+    store: Any = Struck()
+    runtime = Runtime(g.compile(), store=store)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        runtime.run({}, thread="t")
+
+    assert ["could not be stored" in note for note in caught.value.__notes__] == [True]
+    assert runtime.retry("t").state == {"notes": [""]}
