@@ -72,7 +72,9 @@ def stores(works: list[Work], env: dict[str, str]) -> str:
     """Tell the children how graphrt sets SQLite, and where PostgreSQL listens; what there is to say about it."""
     about = ""
     if any(work.name.startswith(("store_", "load", "payload")) for work in works):
-        asked = subprocess.run([sys.executable, "-c", ASK_PRAGMAS], env=env, capture_output=True, text=True, check=False)
+        asked = subprocess.run(
+            [sys.executable, "-c", ASK_PRAGMAS], env=env, capture_output=True, text=True, check=False
+        )
         if asked.returncode == 0:
             env[PRAGMAS] = asked.stdout.strip()
             chosen = ", ".join(f"{name} {value}" for name, value in json.loads(asked.stdout).items())

@@ -43,7 +43,9 @@ def noise(i: int) -> str:
 
 def pragmas() -> dict[str, Any]:
     """How SQLite is set for every library: as graphrt sets it, which `compare.py` has asked."""
-    found: dict[str, Any] = json.loads(os.environ.get(PRAGMAS, '{"page_size": 4096, "journal_mode": "wal", "synchronous": 2}'))
+    found: dict[str, Any] = json.loads(
+        os.environ.get(PRAGMAS, '{"page_size": 4096, "journal_mode": "wal", "synchronous": 2}')
+    )
     return found
 
 

@@ -11,14 +11,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
+from uuid import uuid4
 
 from benchmarks.catalogue import TOGETHER_STEPS, fan_rounds
 from benchmarks.work.common import Run, drive, letter, noise, postgres
 from benchmarks.work.graphrt_ import Talk, fan_graph, limits, loop_graph, router, speak, work
 from graphrt import END, START, GraphBuilder, Runtime
 from graphrt.reducers import append
-
-_numbers = itertools.count(1)
 
 
 class Notes(TypedDict):
@@ -63,12 +62,12 @@ def letters(n: int) -> Any:
     return loop_graph(Talk, n, write, write, router(n))
 
 
-def in_sqlite(graph: Any, **options: Any) -> Run:
-    def once() -> Any:
-        with tempfile.TemporaryDirectory() as folder:
-            return run(graph, f"sqlite:///{folder}/runs.db", **options)
-
-    return once
+def in_sqlite(graph: Any, *, state: Any = None, chain: bool | None = None) -> Run:
+    """Runs on new threads of one file that is open: what is measured is steps, not making tables."""
+    folder = tempfile.TemporaryDirectory()
+    runtime = Runtime(graph, store=f"sqlite:///{folder.name}/runs.db", chain=chain)
+    threads = (f"t{number}" for number in itertools.count())
+    return lambda _folder=folder: runtime.run(empty() if state is None else state, thread=next(threads)).state
 
 
 def store_sqlite(n: int) -> Run:
@@ -139,32 +138,23 @@ def load_step(n: int) -> Run:
 
 
 def store_async(n: int) -> Run:
-    graph = alone(Talk, awrite, lambda state: state["count"] < n, n)
-
-    async def steps(url: str) -> Any:
-        async with Runtime(graph, store=url) as runtime:
-            return (await runtime.arun(empty(), thread="t")).state
-
-    def once() -> Any:
-        with tempfile.TemporaryDirectory() as folder:
-            return drive(steps(f"sqlite:///{folder}/runs.db"))
-
-    return once
+    graph, folder = alone(Talk, awrite, lambda state: state["count"] < n, n), tempfile.TemporaryDirectory()
+    runtime = Runtime(graph, store=f"sqlite:///{folder.name}/runs.db")
+    threads = (f"t{number}" for number in itertools.count())
+    return lambda _folder=folder: drive(runtime.arun(empty(), thread=next(threads))).state
 
 
 def store_together(n: int) -> Run:
     graph = alone(Talk, awrite, lambda state: state["count"] < TOGETHER_STEPS, TOGETHER_STEPS)
+    folder = tempfile.TemporaryDirectory()
+    runtime = Runtime(graph, store=f"sqlite:///{folder.name}/runs.db")
+    threads = (f"t{number}" for number in itertools.count())
 
-    async def many(url: str) -> dict[str, int]:
-        async with Runtime(graph, store=url) as runtime:
-            done = await asyncio.gather(*[runtime.arun(empty(), thread=f"t{i}") for i in range(n)])
+    async def many() -> dict[str, int]:
+        done = await asyncio.gather(*[runtime.arun(empty(), thread=next(threads)) for _ in range(n)])
         return {"runs": len(done), "count": sum(result.state["count"] for result in done)}
 
-    def once() -> dict[str, int]:
-        with tempfile.TemporaryDirectory() as folder:
-            return drive(many(f"sqlite:///{folder}/runs.db"))
-
-    return once
+    return lambda _folder=folder: drive(many())
 
 
 def store_fan(n: int) -> Run:
@@ -174,38 +164,42 @@ def store_fan(n: int) -> Run:
 # PostgreSQL
 
 
-def postgres_run(graph: Any, *, count: bool = False, **options: Any) -> tuple[Any, int]:
-    """The state, and the bytes of all tables with their indices if they were to be counted."""
-    import psycopg
+def postgres_url(schema: str) -> str:
+    return f"{postgres()}{'&' if '?' in postgres() else '?'}schema={schema}"
 
-    schema = f"graphrt_{next(_numbers)}"
-    url = postgres()
-    state = run(graph, f"{url}{'&' if '?' in url else '?'}schema={schema}", **options)
-    with psycopg.connect(url, autocommit=True) as db:
-        size = 0
-        if count:
-            total = "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE c.relkind = 'r' AND"
-            found = db.execute(f"{total} c.relnamespace = '{schema}'::regnamespace".encode()).fetchone()
-            size = int(found[0]) if found else 0
-        db.execute(f"DROP SCHEMA {schema} CASCADE".encode())
-    return state, size
+
+def in_postgres(n: int, *, chain: bool | None = None) -> Run:
+    runtime = Runtime(letters(n), store=postgres_url("graphrt_steps"), chain=chain)
+    return lambda: runtime.run(empty(), thread=f"t{uuid4()}").state
 
 
 def store_postgres(n: int) -> Run:
-    graph = letters(n)
-    return lambda: postgres_run(graph)[0]
+    return in_postgres(n)
 
 
 def store_postgres_plain(n: int) -> Run:
-    graph = letters(n)
-    return lambda: postgres_run(graph, chain=False)[0]
+    return in_postgres(n, chain=False)
+
+
+def left_in_postgres(n: int, **options: Any) -> Run:
+    """The bytes of all tables with their indices."""
+    import psycopg
+
+    def once() -> dict[str, int]:
+        schema = f"graphrt_{uuid4().hex}"
+        run(letters(n), postgres_url(schema), **options)
+        with psycopg.connect(postgres(), autocommit=True) as db:
+            total = "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE c.relkind = 'r' AND"
+            found = db.execute(f"{total} c.relnamespace = '{schema}'::regnamespace".encode()).fetchone()
+            db.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+        return {"bytes": int(found[0]) if found else 0}
+
+    return once
 
 
 def store_bytes_postgres(n: int) -> Run:
-    graph = letters(n)
-    return lambda: {"bytes": postgres_run(graph, count=True)[1]}
+    return left_in_postgres(n)
 
 
 def store_bytes_postgres_plain(n: int) -> Run:
-    graph = letters(n)
-    return lambda: {"bytes": postgres_run(graph, count=True, chain=False)[1]}
+    return left_in_postgres(n, chain=False)

@@ -83,9 +83,11 @@ def fill(path: Path, n: int) -> State:
 
 
 def store_sqlite(n: int) -> Run:
-    def once() -> State:
-        with tempfile.TemporaryDirectory() as folder:
-            return fill(Path(folder) / "runs.db", n)
+    folder, edges = tempfile.TemporaryDirectory(), talk_edges(n)
+    db = connect(Path(folder.name) / "runs.db", new=True)
+
+    def once(_folder: Any = folder) -> State:
+        return run(empty(), LETTERS, edges, "ask", lambda seq, _, update: insert(db, [(seq, update)]))
 
     return once
 
@@ -171,50 +173,40 @@ async def arun(state: State, steps: int, keep: Callable[[int, State], None]) -> 
 
 
 def store_async(n: int) -> Run:
-    def once() -> State:
-        with tempfile.TemporaryDirectory() as folder:
-            db = connect(Path(folder) / "runs.db", new=True)
-            state = drive(arun(empty(), n, lambda seq, update: insert(db, [(seq, update)])))
-            db.close()
-            return state
-
-    return once
+    folder = tempfile.TemporaryDirectory()
+    db = connect(Path(folder.name) / "runs.db", new=True)
+    return lambda _folder=folder: drive(arun(empty(), n, lambda seq, update: insert(db, [(seq, update)])))
 
 
 def store_together(n: int) -> Run:
-    async def many(db: sqlite3.Connection) -> dict[str, int]:
-        lock = Lock()
+    folder, lock = tempfile.TemporaryDirectory(), Lock()
+    db = connect(Path(folder.name) / "runs.db", new=True)
 
-        def keep(seq: int, update: State) -> None:
-            with lock:
-                insert(db, [(seq, update)])
+    def keep(seq: int, update: State) -> None:
+        with lock:
+            insert(db, [(seq, update)])
 
+    async def many() -> dict[str, int]:
         done = await asyncio.gather(*[arun(empty(), TOGETHER_STEPS, keep) for _ in range(n)])
         return {"runs": len(done), "count": sum(state["count"] for state in done)}
 
-    def once() -> dict[str, int]:
-        with tempfile.TemporaryDirectory() as folder:
-            db = connect(Path(folder) / "runs.db", new=True)
-            found = drive(many(db))
-            db.close()
-            return found
-
-    return once
+    return lambda _folder=folder: drive(many())
 
 
 def store_fan(n: int) -> Run:
     """Each superstep is one transaction, with a row for each task."""
+    folder = tempfile.TemporaryDirectory()
+    db = connect(Path(folder.name) / "runs.db", new=True)
 
-    def once() -> State:
-        with tempfile.TemporaryDirectory() as folder:
-            db, state, seq = connect(Path(folder) / "runs.db", new=True), {"rounds": 0, "results": []}, 0
-            while state["rounds"] < fan_rounds(n):
-                for updates in ([plan(state)], [work(state, item) for item in range(n)], [gather(state)]):
-                    insert(db, [(seq := seq + 1, update) for update in updates])
-                    for update in updates:
-                        merge(state, update, REDUCERS)
-            db.close()
-            return state
+    def once(_folder: Any = folder) -> State:
+        state: State = {"rounds": 0, "results": []}
+        seq = 0
+        while state["rounds"] < fan_rounds(n):
+            for updates in ([plan(state)], [work(state, item) for item in range(n)], [gather(state)]):
+                insert(db, [(seq := seq + 1, update) for update in updates])
+                for update in updates:
+                    merge(state, update, REDUCERS)
+        return state
 
     return once
 
@@ -222,33 +214,39 @@ def store_fan(n: int) -> Run:
 # PostgreSQL
 
 
-def fill_postgres(n: int, *, keep: bool = False) -> tuple[State, int]:
-    """The state, and the bytes of the table if it was to be kept until they were counted."""
-    import psycopg
-
-    with psycopg.connect(postgres()) as db:
-        db.execute("DROP TABLE IF EXISTS bare")
-        db.execute("CREATE TABLE bare (thread TEXT, seq INTEGER, body TEXT)")
+def fill_postgres(db: Any, n: int) -> State:
+    def keep(seq: int, _name: str, update: State) -> None:
+        db.execute("INSERT INTO bare VALUES (%s, %s, %s)", ("t", seq, json.dumps(update)))
         db.commit()
 
-        def insert_one(seq: int, _name: str, update: State) -> None:
-            db.execute("INSERT INTO bare VALUES (%s, %s, %s)", ("t", seq, json.dumps(update)))
-            db.commit()
+    return run(empty(), LETTERS, talk_edges(n), "ask", keep)
 
-        state = run(empty(), LETTERS, talk_edges(n), "ask", insert_one)
-        size = db.execute("SELECT pg_total_relation_size('bare')").fetchone() if keep else None
-        return state, size[0] if size else 0
+
+def empty_postgres() -> Any:
+    import psycopg
+
+    db = psycopg.connect(postgres())
+    db.execute("DROP TABLE IF EXISTS bare")
+    db.execute("CREATE TABLE bare (thread TEXT, seq INTEGER, body TEXT)")
+    db.commit()
+    return db
 
 
 def store_postgres(n: int) -> Run:
-    return lambda: fill_postgres(n)[0]
+    db = empty_postgres()
+    return lambda: fill_postgres(db, n)
 
 
 store_postgres_plain = store_postgres
 
 
 def store_bytes_postgres(n: int) -> Run:
-    return lambda: {"bytes": fill_postgres(n, keep=True)[1]}
+    def once() -> dict[str, int]:
+        with empty_postgres() as db:
+            fill_postgres(db, n)
+            return {"bytes": db.execute("SELECT pg_total_relation_size('bare')").fetchone()[0]}
+
+    return once
 
 
 store_bytes_postgres_plain = store_bytes_postgres

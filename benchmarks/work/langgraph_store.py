@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
+from uuid import uuid4
 
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -48,9 +49,9 @@ def empty() -> Any:
     return {"count": 0, "messages": []}
 
 
-def run(graph: Any, n: int, saver: Any, state: Any = None) -> Any:
+def run(graph: Any, n: int, saver: Any, state: Any = None, *, thread: str = "t") -> Any:
     compiled = graph.builder.compile(checkpointer=saver)
-    return compiled.invoke(empty() if state is None else state, options(n), durability="sync")
+    return compiled.invoke(empty() if state is None else state, options(n, thread), durability="sync")
 
 
 def alone(schema: type, node: Any, more: Any) -> Any:
@@ -86,11 +87,11 @@ if SqliteSaver is not None:
         db.close()
 
     def in_sqlite(graph: Any, n: int, state: Any = None) -> Run:
-        def once() -> Any:
-            with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "runs.db") as saver:
-                return run(graph, n, saver, state)
-
-        return once
+        """Runs on new threads of one file that is open."""
+        folder = tempfile.TemporaryDirectory()
+        context = opened(Path(folder.name) / "runs.db")
+        saver = context.__enter__()
+        return lambda _kept=(folder, context): run(graph, n, saver, state, thread=str(uuid4()))
 
     def store_sqlite(n: int) -> Run:
         return in_sqlite(letters(n), n)
@@ -141,55 +142,69 @@ if SqliteSaver is not None:
         rounds = fan_rounds(n)
         return in_sqlite(fan_graph(n, rounds, work), 3 * rounds, {"rounds": 0, "results": []})
 
-    async def steps(path: Path, threads: int, n: int) -> list[Any]:
+    def at_once(threads: int, n: int) -> Any:
+        """Runs on new threads of one file that is open, all at once; returns their final states."""
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+        folder, kept = tempfile.TemporaryDirectory(), []
         graph = alone(Talk, awrite, lambda state: state["count"] < n)
-        async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+
+        async def opened_saver() -> Any:
+            kept.append(AsyncSqliteSaver.from_conn_string(f"{folder.name}/runs.db"))
+            saver = await kept[0].__aenter__()
             await saver.conn.execute(f"PRAGMA page_size = {pragmas()['page_size']}")
             await saver.setup()
             for name, value in pragmas().items():
                 await saver.conn.execute(f"PRAGMA {name} = {value}")
-            compiled = graph.builder.compile(checkpointer=saver)
-            wanted = [compiled.ainvoke(empty(), options(n, f"t{i}"), durability="sync") for i in range(threads)]
+            return saver
+
+        compiled = graph.builder.compile(checkpointer=drive(opened_saver()))
+
+        async def runs() -> Any:
+            wanted = [compiled.ainvoke(empty(), options(n, str(uuid4())), durability="sync") for _ in range(threads)]
             return await asyncio.gather(*wanted)
 
-    def store_async(n: int) -> Run:
-        def once() -> Any:
-            with tempfile.TemporaryDirectory() as folder:
-                return drive(steps(Path(folder) / "runs.db", 1, n))[0]
+        return lambda _kept=(folder, kept): drive(runs())
 
-        return once
+    def store_async(n: int) -> Run:
+        runs = at_once(1, n)
+        return lambda: runs()[0]
 
     def store_together(n: int) -> Run:
+        runs = at_once(n, TOGETHER_STEPS)
+
         def once() -> dict[str, int]:
-            with tempfile.TemporaryDirectory() as folder:
-                done = drive(steps(Path(folder) / "runs.db", n, TOGETHER_STEPS))
+            done = runs()
             return {"runs": len(done), "count": sum(state["count"] for state in done)}
 
         return once
 
 
 if PostgresSaver is not None:
+    TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
 
-    def postgres_run(n: int, *, count: bool = False) -> tuple[Any, int]:
+    def empty_postgres() -> Any:
         import psycopg
 
-        tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
         with psycopg.connect(postgres(), autocommit=True) as db:
-            db.execute(f"DROP TABLE IF EXISTS {', '.join(tables)}".encode())
-            with PostgresSaver.from_conn_string(postgres()) as saver:
-                saver.setup()
-                state = run(letters(n), n, saver)
-            size = 0
-            if count:
-                for table in tables:
-                    found = db.execute(f"SELECT pg_total_relation_size('{table}')".encode()).fetchone()
-                    size += found[0] if found else 0
-            return state, size
+            db.execute(f"DROP TABLE IF EXISTS {', '.join(TABLES)}".encode())
+        context = PostgresSaver.from_conn_string(postgres())
+        saver = context.__enter__()
+        saver.setup()
+        return saver, context
 
     def store_postgres(n: int) -> Run:
-        return lambda: postgres_run(n)[0]
+        kept, graph = empty_postgres(), letters(n)
+        return lambda: run(graph, n, kept[0], thread=str(uuid4()))
 
     def store_bytes_postgres(n: int) -> Run:
-        return lambda: {"bytes": postgres_run(n, count=True)[1]}
+        import psycopg
+
+        def once() -> dict[str, int]:
+            saver, _context = empty_postgres()
+            run(letters(n), n, saver)
+            with psycopg.connect(postgres()) as db:
+                sizes = [db.execute(f"SELECT pg_total_relation_size('{name}')".encode()).fetchone() for name in TABLES]
+            return {"bytes": sum(size[0] for size in sizes if size)}
+
+        return once

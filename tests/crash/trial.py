@@ -60,15 +60,23 @@ class Trials:
     """Trials on one kind of store.
 
     Args:
-        where: A folder; what is in it of a trial that failed stays there.
+        where: A folder; what is in it of a trial that failed stays there, of others where *keep* is set.
         store: The URL of a database for a trial with this folder.
         job: What all processes are told.
         shared: Whether all trials have one database, each with a thread of its own.
     """
 
     def __init__(
-        self, server: Server, where: Path, store: Callable[[Path], str], job: Job, *, shared: bool = False
+        self,
+        server: Server,
+        where: Path,
+        store: Callable[[Path], str],
+        job: Job,
+        *,
+        shared: bool = False,
+        keep: bool = False,
     ) -> None:
+        self._keep = keep
         self._server = server
         self._where = where
         self._store = store
@@ -109,7 +117,7 @@ class Trials:
         self.tally.failures += [
             f"{first.store} async={first.is_async} {first.durability} {plan}: {why}" for why in found
         ]
-        if not found:
+        if not found and not self._keep:
             shutil.rmtree(folder)
         return found
 

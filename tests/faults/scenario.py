@@ -137,11 +137,27 @@ def graph(kind: str = "sync") -> Any:
 
 
 class Caller:
-    """Drives the thread on, by the sync verbs or their async twins, with new runtimes over one store."""
+    """Drives the thread on.
 
-    def __init__(self, store: Any, world: World, *, face: str = "sync", nodes: str = "sync", **options: Any) -> None:
+    Args:
+        face: By the sync verbs or their async twins.
+        watch: How it is started: "run"; "steps", or "custom" items of a stream, which comes from a worker thread.
+        nodes: Which sort the nodes are.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        world: World,
+        *,
+        face: str = "sync",
+        watch: str = "run",
+        nodes: str = "sync",
+        **options: Any,
+    ) -> None:
         self.world = world
         self.face = face
+        self.watch = watch
         self.graph = graph(nodes)
         self.options = {"clock": lambda: 1_700_000_000.0, "seed": 7, "ids": lambda: "run", **options}
         self.runtime = self.over(store)
@@ -157,11 +173,24 @@ class Caller:
     def go_on(self, status: str | None) -> Any:
         """The one verb that is right for a thread of this status; None if there is none."""
         if status in (None, "new"):
-            return self.call("run", INPUT, thread=THREAD)
+            return self.start()
         if status == "interrupted":
             questions = self.call("state", THREAD).interrupts
             return self.call("resume", THREAD, {q.id: self.answer(q) for q in questions})
         return self.call("retry", THREAD)
+
+    def start(self) -> Any:
+        """Run the thread from its beginning."""
+        if self.watch == "run":
+            return self.call("run", INPUT, thread=THREAD)
+        options = {"modes": ("custom", "updates")} if self.watch == "custom" else {}
+        verb = "stream" if options else self.watch
+        if self.face == "sync":
+            assert list(getattr(self.runtime, verb)(INPUT, thread=THREAD, **options))
+        else:
+            items = getattr(self.runtime, f"a{verb}")(INPUT, thread=THREAD, **options)
+            assert asyncio.run(_alone(_listed(items)))
+        return self.call("state", THREAD)
 
     def answer(self, question: Any) -> Any:
         """What a person would answer, who can look at the world."""
@@ -196,6 +225,10 @@ def session(caller: Caller) -> None:
         status = caller.go_on(status).status
 
 
+async def _listed(items: Any) -> list[Any]:
+    return [item async for item in items]
+
+
 async def _alone(verb: Any) -> Any:
     """What *verb* comes to; it leaves no asyncio task behind."""
     before = asyncio.all_tasks()
@@ -214,11 +247,12 @@ def reference() -> Any:
         return Caller(store, World()).finish().values
 
 
-def check_end(caller: Caller, expected: Any, *, again: bool = False) -> None:
+def check_end(caller: Caller, expected: Any, *, again: bool = False, others: int = 0) -> None:
     """The thread has come to the reference end, in one line of supersteps, with each effect in the world once.
 
     Args:
         again: Idempotent effects may have run again (under the same key): their result could not be stored.
+        others: Effects of other threads.
     """
     snapshot = caller.call("state", THREAD)
     entries = list(caller.runtime.entries(THREAD))
@@ -231,7 +265,7 @@ def check_end(caller: Caller, expected: Any, *, again: bool = False) -> None:
     ]
     assert steps == list(range(1, len(steps) + 1))
     assert caller.runtime.replay(THREAD).values == expected
-    assert len(caller.world.done) == 3
+    assert len(caller.world.done) == 3 + others
     repeated = {key.rpartition("/")[2] for key, count in caller.world.done.items() if count > 1}
     assert repeated <= ({"before", "book"} if again else set())
 

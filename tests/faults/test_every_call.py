@@ -16,9 +16,9 @@ FULL = os.environ.get("GRAPHRT_FULL") == "1"
 DURABILITIES = ("sync", "async", "exit")
 
 
-def attempt(store, face, nodes, durability):
+def attempt(store, **options):
     """A session over *store*, and the error that it ended with."""
-    caller = Caller(store, World(), face=face, nodes=nodes, durability=durability)
+    caller = Caller(store, World(), **options)
     try:
         within_reason(lambda: session(caller))
     except GraphrtError as error:
@@ -46,11 +46,11 @@ def check_failed(store, caller, error):
     assert caller.runtime._active == {}
 
 
-def one_fault(make, expected, *, at, code, after, lasting, face, nodes, durability):
+def one_fault(make, expected, *, at, code, after, lasting, **options):
     before = worker_threads()
     with make() as inner:
         store = FaultyStore(inner, at=at, code=code, after=after, lasting=lasting)
-        caller, error = attempt(store, face, nodes, durability)
+        caller, error = attempt(store, **options)
         store.works = True
         nothing_left(before)
         if not store.failed:
@@ -89,6 +89,13 @@ def test_a_fault_at_any_call_is_told_and_the_run_goes_on_after_it(face, after, d
 def test_a_store_that_fails_for_long_is_told_and_the_run_goes_on_after_it(face, durability, expected):
     """From some call on everything fails, giving the thread back included."""
     every_call(MemoryStore, expected, after=False, lasting=True, face=face, nodes="mixed", durability=durability)
+
+
+@pytest.mark.parametrize("watch", ["steps", "custom"])
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_whoever_watches_a_run_is_told_too(face, watch, expected):
+    for lasting in (False, True):
+        every_call(MemoryStore, expected, after=False, lasting=lasting, face=face, nodes="mixed", watch=watch)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

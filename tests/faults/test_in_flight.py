@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import pytest
 import typing_extensions as te
 
-from graphrt import END, START, GraphBuilder, NodeError, Runtime, StoreError
+from graphrt import END, START, GraphBuilder, Limits, NodeError, Runtime, StoreError
+from graphrt._drivers import aio
+from graphrt.errors import DeadlineError
 from graphrt.limits import RetryPolicy
 from graphrt.reducers import append
 from graphrt.stores import MemoryStore
@@ -163,3 +165,60 @@ def test_a_node_may_fail_by_a_store_of_its_own(face):
 
         assert isinstance(caught.value.__cause__, StoreError)
         assert runtime.state("t").status == "failed"
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_an_effect_whose_result_could_not_be_stored_is_not_repeated_if_the_failure_could(face):
+    """The node fails, and what it did is stored with that."""
+    done = []
+
+    def node(state, ctx):
+        return {"notes": [ctx.effect("pay", lambda: done.append("paid") or "paid")]}
+
+    g = GraphBuilder(State)
+    g.add_node("node", node)
+    g.add_edge(START, "node").add_edge("node", END)
+    runtime = Runtime(g.compile(), store=Failing(MemoryStore(), prefix="1.0:node#"))
+    with pytest.raises(NodeError) as caught:
+        call(runtime, face, "run", {"notes": []}, thread="t")
+    assert isinstance(caught.value.__cause__, StoreError)
+
+    assert call(runtime, face, "retry", "t").state["notes"] == ["paid"]
+    assert done == ["paid"]
+
+
+def test_a_deadline_before_one_more_attempt_ends_the_other_tasks_first(monkeypatch):
+    """They end before the run does, as after any failure."""
+    now = [0.0]
+    monkeypatch.setattr(aio, "monotonic", lambda: now[0])
+    began = threading.Event()
+    ended = []
+
+    def flaky(state):
+        assert began.wait(PATIENCE_S)
+        now[0] = 2_000.0
+        raise ConnectionError("planted")
+
+    async def slow(state):
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    g = GraphBuilder(State, name="pair")
+    g.add_node("flaky", flaky, retry=RetryPolicy(attempts=3, wait_initial_s=0.0))
+    g.add_node("slow", slow)
+    for name in ("flaky", "slow"):
+        g.add_edge(START, name).add_edge(name, END)
+    runtime = Runtime(g.compile(), store=MemoryStore(), limits=Limits(deadline_s=1_000))
+
+    async def drive():
+        others = asyncio.all_tasks()
+        with pytest.raises(DeadlineError):
+            await runtime.arun({"notes": []}, thread="t")
+        assert asyncio.all_tasks() == others
+        assert ended == ["cancelled"]
+
+    asyncio.run(drive())

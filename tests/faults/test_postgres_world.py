@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -114,10 +115,8 @@ class Blocked:
         )
         found = eventually(lambda: postgres_server.run(self.url, waiting))
         self.then(found[0][0])
-        try:
+        with suppress(psycopg.OperationalError):  # it may have gone down with the server
             lock.rollback()
-        except psycopg.OperationalError:
-            pass  # it went down with the server
         lock.close()
 
 

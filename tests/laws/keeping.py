@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +22,6 @@ from graphrt._runs import loading
 from graphrt._runs.flight import Run
 from graphrt.stores.protocol import Commit, Loaded, Saved, Store
 
-from . import observe
 from .build import to_plain
 from .description import Graph, State
 from .dying import Mortal, PowerCutError, StoreKind, make, opened_again
@@ -223,9 +221,7 @@ def restart(
     return points
 
 
-def cut_once(
-    graph: Graph, kind: StoreKind, folder: Path, after: int, chance: random.Random, **options: Any
-) -> End:
+def cut_once(graph: Graph, kind: StoreKind, folder: Path, after: int, chance: random.Random, **options: Any) -> End:
     """How the thread ends if it is cut there, and perhaps once more in what follows."""
     trip = voyage(graph)
     store = make(kind, folder)

@@ -87,7 +87,9 @@ def child(draw: Draw, graph: Graph, kinds: tuple[Any, ...], asking: int) -> Grap
     static: tuple[tuple[str | None, str], ...] = ((None, "P"),)
     shape = pick(draw, "line", "fan", "sends", "both")
     if shape == "sends":
-        router = Router(((SendTo("Q", 1), SendTo("R", 2), SendTo("Q", None)), ("on",)), pick(draw, None, *names(fields)))
+        router = Router(
+            ((SendTo("Q", 1), SendTo("R", 2), SendTo("Q", None)), ("on",)), pick(draw, None, *names(fields))
+        )
         return Graph(fields, nodes, static, (Conditional("P", router, (("on", "R"),)),), style=graph.style, caps=Caps())
     static += {"line": (("P", "Q"), ("Q", "R")), "fan": (("P", "Q"), ("P", "R")), "both": (("P", "Q"),)}[shape]
     if shape == "both":

@@ -44,7 +44,7 @@ class Comparing:
             flow = thread.flow
             asked = tuple(f"{thread.id}/{question.id}" for question in flow.questions())
             asked = asked if expected == "interrupted" else ()
-            equal(seen, ("ok", (expected, thread.shown_live, asked, flow.steps)), "the result")
+            equal(seen, ("ok", (expected, thread.shown_live, asked, thread.steps)), "the result")
 
     def take(self, thread: ThreadModel) -> None:
         """Keep *thread* as the model of its id, and see that every store has the same."""
@@ -103,8 +103,9 @@ def shown(entry: Any) -> dict[str, Any]:
     """An entry as plain data. An error that was stored is another object: its name and text are beside it."""
     data: dict[str, Any] = entry.to_dict()
     data.pop("exception", None)
-    if "errors" in data:
-        data["errors"] = sorted(data["errors"])
+    for holder in (data, data.get("state", {})):
+        if "errors" in holder:
+            holder["errors"] = sorted(holder["errors"])
     return data
 
 

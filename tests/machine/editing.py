@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import assume, event
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+
 from laws.model import FailedError
 
 from .comparing import equal, look
@@ -175,9 +176,7 @@ class Threads(Machine):
     @rule(number=NUMBER)
     def list_threads(self, number: int) -> None:
         """All threads, with what is known of them without reading them."""
-        seen = self.same(
-            lambda replica: [(info.thread, info.status, info.seq) for info in replica.runtime().threads()]
-        )
+        seen = self.same(lambda replica: [(info.thread, info.status, info.seq) for info in replica.runtime().threads()])
         expected = sorted((thread.id, thread.status, thread.seq) for thread in self.threads.values())
         equal(sorted(seen[1]), expected, "threads")
         judged = self.same(

@@ -16,6 +16,7 @@ from laws.description import END, Graph, Node, State, Target
 from laws.model import FailedError, Generation
 from laws.model_fold import Failure, Task, Update
 
+from .merging import merged, together
 from .parts import Entry, Item, Job, Outside, Question, UndecidedError
 
 
@@ -177,11 +178,13 @@ class Flow:
 
     def edit(self, data: dict[str, Any]) -> None:
         """R18: an edit from outside."""
+        if data["open"] and not self.jobs:
+            self.open_jobs()
         self.state = copy.deepcopy(data["state"])
         for job in self.jobs:
-            if job.item.task.node == data["ends"] and job.status != "done":
+            if job.item.task.node == data["ends"] and not job.ended:
                 job.status, job.updates, job.goto = "done", [], None
-                job.questions, job.child = [], None
+                job.questions = []  # what a nested graph did until then is told with the task's end
         if data["due"] is not None:
             if self.jobs:
                 self.waiting = list(data["due"])
@@ -369,9 +372,7 @@ class Flow:
         wrote = [together(job.updates) for job in self.jobs]
         conflicts = model_fold.find_conflicts(self.graph, tasks, wrote)
         if conflicts:
-            choices = [
-                [at for at, update in enumerate(wrote) if conflict.field in update] for conflict in conflicts
-            ]
+            choices = [[at for at, update in enumerate(wrote) if conflict.field in update] for conflict in conflicts]
             raise UndecidedError(choices, *conflicts)
         state = model_fold.fold(self.graph, self.state, [update for job in self.jobs for update in job.updates])
         gotos: list[tuple[Target, ...] | None] = []
@@ -391,20 +392,3 @@ class Flow:
         for job in self.jobs:
             self.tell_outcome(job)
         self.tell("superstep-committed", data={"state": state, "due": items, "generations": generations})
-
-
-def together(updates: list[Update]) -> Update:
-    """What a task wrote, for the question whether it is alone: several commits of a nested graph are one writer."""
-    found: Update = {}
-    for update in updates:
-        for name, (op, value) in update.items():
-            found[name] = (op if op != "set" or name not in found else found[name][0], value)
-    return found
-
-
-def merged(flow: Flow, before: list[Item], due: model.Due, rescues: frozenset[str]) -> list[Item]:
-    """R2 and R4: what was due before and what is due now, plain activations of a node once."""
-    sends = [item.task for item in before if item.task.sent]
-    plain = {item.task.node for item in before if not item.task.sent}
-    rescued = {item.task.node for item in before if item.rescues}
-    return flow.items(model.Due(plain | due.plain, sends + due.sends), rescues | rescued)

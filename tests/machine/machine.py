@@ -17,15 +17,15 @@ from typing import Any, ClassVar
 from hypothesis import assume, event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from graphrt import Runtime
+from graphrt.commands import UNSET
+from graphrt.errors import ConflictError
 from laws import observe
 from laws.description import Graph, Plain
 from laws.lasting import lasting_graphs
 from laws.model import FailedError
 from laws.voyages import by_hand
-
-from graphrt import Runtime
-from graphrt.commands import UNSET
-from graphrt.errors import ConflictError
 
 from .comparing import Comparing
 from .parts import Outside

@@ -15,7 +15,7 @@ from .flow import Flow
 from .parts import Job, Outside, Question
 
 
-def script(flow: Flow, job: Job, node: Node, outside: Outside) -> None:
+def script(flow: Flow, job: Job, node: Node, outside: Outside) -> None:  # noqa: C901, PLR0911 - one way out for each act
     """One execution of a scripted node, from its start."""
     name, task = node.name, job.item.task
     if name in outside.cancels:

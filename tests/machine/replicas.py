@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from laws.build import build, to_plain
-from laws.description import Graph
-from laws.dying import Mortal, PowerCutError, abandon, opened_again
-from laws.steady import Steady, World
 
 from graphrt import Runtime, open_store
 from graphrt.errors import GraphrtError, InputError
@@ -24,6 +20,10 @@ from graphrt.stores.memory import MemoryStore
 from graphrt.stores.postgres import PostgresStore
 from graphrt.stores.protocol import Store
 from graphrt.stores.sqlite import SqliteStore
+from laws.build import build, to_plain
+from laws.description import Graph
+from laws.dying import Mortal, PowerCutError, abandon, opened_again
+from laws.steady import Steady, World
 
 KEYS = {"k": bytes(range(32))}
 FASTER = "-c synchronous_commit=off"

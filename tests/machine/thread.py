@@ -14,7 +14,8 @@ from laws.description import Graph, State, thaw
 from laws.model import FailedError
 from laws.model_fold import Update
 
-from .flow import Flow, merged
+from .flow import Flow
+from .merging import merged
 from .parts import Entry, Outside, UndecidedError
 
 CHANGES = frozenset({"run-started", "superstep-committed", "thread-updated", "thread-forked"})
@@ -55,6 +56,8 @@ class ThreadModel:
         """Number of the oldest entry that was not pruned."""
         self.shown_live: State = {}
         """The state at the end of the last drive, untracked fields as they were."""
+        self.steps = 0
+        """Supersteps of that run, an open one included."""
         self.undecided: list[Flow] = []
         """After a conflict: where the thread may stand, since no rule says which of several conflicts is told."""
         self.origin: tuple[str, int] | None = None
@@ -179,7 +182,7 @@ class ThreadModel:
         self.status = status
         self.flow.tell(f"run-{status}")
         self.settle()
-        self.shown_live = copy.deepcopy(self.flow.state)
+        self.shown_live, self.steps = copy.deepcopy(self.flow.state), self.flow.steps
         self.flow.forget_untracked()
         self.flow.close_untouched()
         outside.stored()
@@ -235,6 +238,7 @@ class ThreadModel:
         flow = self.flow
         state = self.folded_in(values, reset=False)
         data: dict[str, Any] = {"state": state, "ends": None, "due": None, "generations": flow.generations}
+        data["open"] = bool(flow.jobs)
         if as_node is not None:
             data["ends"] = as_node
             if not any(job.item.task.node == as_node and not job.ended for job in flow.jobs):
@@ -248,9 +252,9 @@ class ThreadModel:
                 data["due"], data["generations"] = merged(flow, before, due, frozenset()), generations
         data["status"] = ""
         flow.tell("thread-updated", data=data)
-        if self.status == "interrupted" and not flow.questions():
-            self.status = "running"
-        elif self.status == "completed" and (flow.due or flow.jobs):
+        if (self.status == "interrupted" and not flow.questions()) or (
+            self.status == "completed" and (flow.due or flow.jobs)
+        ):
             self.status = "running"
         data["status"] = self.status
 
@@ -277,7 +281,7 @@ class ThreadModel:
         """Answers since the last commit before the entry *at*."""
         found: dict[str, Any] = {}
         for entry in self.entries[:at]:
-            if entry.kind in CHANGES and not entry.path:
+            if entry.kind in CHANGES and entry.kind != "thread-updated" and not entry.path:
                 found = {}
             elif entry.kind == "interrupt-answered" and not entry.path:
                 found[entry.data[0]] = entry.data[1]
@@ -314,7 +318,7 @@ def show(flow: Flow, seq: int, status: str) -> Shown:
 
 
 def fail_writers(flow: Flow, jobs: list[int]) -> None:
-    """R9: after a conflict the tasks that wrote the field run again."""
+    """R9: after a conflict the tasks that wrote the field run again. They did not fail: their attempts go on."""
     for at in jobs:
         job = flow.jobs[at]
-        job.status, job.updates, job.goto, job.known = "failed", [], None, False
+        job.status, job.updates, job.goto, job.known = "due", [], None, False

@@ -10,14 +10,15 @@ from types import FrameType
 from typing import Any
 
 CALLS = frozenset({"call", "c_call"})
+PYTHON = frozenset({"call"})
 
 
-def calls_of(run: Callable[[], object]) -> int:
+def calls_of(run: Callable[[], object], kinds: frozenset[str] = CALLS) -> int:
     """Calls of Python and C functions while *run* runs, in every thread that it starts."""
     counter = itertools.count()
 
     def seen(_frame: FrameType, event: str, _arg: Any) -> None:
-        if event in CALLS:
+        if event in kinds:
             next(counter)
 
     interval_s = sys.getswitchinterval()
@@ -30,12 +31,12 @@ def calls_of(run: Callable[[], object]) -> int:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]  # None is documented, typeshed does not say so
         sys.setswitchinterval(interval_s)
-    return next(counter) - 1  # the call that switched counting off
+    return next(counter) - (kinds is CALLS)  # the call that switched counting off
 
 
-def calls_per_unit(prepare: Callable[[int], Callable[[], object]], n: int) -> float:
+def calls_per_unit(prepare: Callable[[int], Callable[[], object]], n: int, kinds: frozenset[str] = CALLS) -> float:
     """Calls that one more unit costs at size *n*: twice the size against the size, so that starting up cancels."""
     small, large = prepare(n), prepare(2 * n)
     small()  # whatever is made once, lazily, is made here
     large()
-    return (calls_of(large) - calls_of(small)) / n
+    return (calls_of(large, kinds) - calls_of(small, kinds)) / n

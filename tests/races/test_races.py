@@ -50,7 +50,7 @@ class Figures:
         )
 
 
-def one_trial(crowd, url, store, ledger: Path, number: int, figures: Figures) -> None:
+def one_trial(crowd, url, store, ledger: Path, number: int, figures: Figures, **more) -> None:
     verb, _, held = VERBS[number % len(VERBS)].partition(" ")
     racing = 2 + (number // len(VERBS)) % (MOST - 1)
     thread = f"trial-{number}"
@@ -67,6 +67,7 @@ def one_trial(crowd, url, store, ledger: Path, number: int, figures: Figures) ->
         hold=bool(held),
         face=("sync", "async")[number // 2 % 2],
         durability=("sync", "sync", "async", "exit")[number % 4],
+        **more,
     )
 
     winners = [one for one in found if "status" in one]
@@ -114,3 +115,15 @@ def test_one_of_many_processes_wins(crowd, url, tmp_path, told):
         for number in range(TRIALS):
             one_trial(crowd, url, store, ledger, number, figures)
     told(f"{TRIALS} races on {url.partition(':')[0]}: {figures.told()}")
+
+
+def test_processes_that_do_not_heed_each_other_are_found_out(tmp_path):
+    """The trials are worth something: without owners and epochs they do not come to one winner and a conflict."""
+    url, ledger = f"sqlite:///{tmp_path}/runs.db", tmp_path / "ledger"
+    ledger.touch()
+    crowd = Crowd(2)
+    try:
+        with open_store(url) as store, pytest.raises(AssertionError):
+            one_trial(crowd, url, store, ledger, VERBS.index("resume held"), Figures(), careless=True)
+    finally:
+        crowd.end()

@@ -11,6 +11,8 @@ from tests.stores import postgres_server
 
 from .support import World
 
+POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("psycopg"))
+
 
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest):
@@ -38,13 +40,13 @@ def the_world(kind, folder, request):
     world.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
 def world(request: pytest.FixtureRequest, folder):
     """A store of each kind, and runtimes on it."""
     yield from the_world(request.param, folder, request)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def durable(request: pytest.FixtureRequest, folder):
     """A durable store of each kind."""
     yield from the_world(request.param, folder, request)

@@ -64,7 +64,7 @@ class Codec:
         Raises:
             NotStorable: Some part of it would not come back exactly.
         """
-        kind = type(value)
+        kind: Any = value.__class__
         if kind in _FLAT and (kind is not int or -_SMALL < value < _SMALL):
             return to_json(value)
         return self._encoded(value, path, 0)

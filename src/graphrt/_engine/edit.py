@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.grow import applied
-from graphrt._engine.task import DONE, Task
+from graphrt._engine.task import DONE, HANDLED, Task
 from graphrt._plan.state import Values
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ def edit(engine: Engine, values: Values, as_node: str | None) -> None:
     engine.forget_view()
     for task in engine.tasks:
         task.state = None
-        if as_node is not None and task.node.name == as_node and task.status != DONE:
+        if as_node is not None and task.node.name == as_node and task.status not in (DONE, HANDLED):
             task.status, task.updates, task.goto = DONE, (), None
             if task.extra is not None:
                 task.extra.interrupts, task.extra.child, task.extra.failure = [], None, None
+                task.extra.ended = False
 
 
 def status_after(engine: Engine, before: Status) -> Status:

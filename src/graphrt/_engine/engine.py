@@ -13,7 +13,7 @@ from graphrt._engine import bounds, joins, log, outcome, pausing, untouched
 from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.joins import JoinState
-from graphrt._engine.route import Due, Routed, Router
+from graphrt._engine.route import Due, Routed, Router, merged
 from graphrt._engine.stored import check_sends
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
 from graphrt._engine.trace import Tape
@@ -287,7 +287,7 @@ class Engine:
         self._watch_commit(tasks, folded)
         self.take(values, (*folded.values, *folded.grown))
         self.view = view
-        self.due = [*self.waiting, *routed.due()] if self.waiting else routed.due()
+        self.due = merged(self.waiting, routed) if self.waiting else routed.due()
         self.waiting = []
         self.tasks = []
         self.guard = None

@@ -312,6 +312,8 @@ def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> Non
 def _raised(engine: Engine, event: events.InterruptRaised, take: Take, *, journalled: bool) -> None:
     task = _task(engine, event.task)
     extra = task.more()
+    if event.key == "after" and task.status == DONE:
+        extra.ended = True
     id_ = local_id(engine, event.id)
     question = next((known for known in extra.interrupts if known.id == id_), None)
     if question is None:
@@ -329,6 +331,8 @@ def _raised(engine: Engine, event: events.InterruptRaised, take: Take, *, journa
 
 
 def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
+    if event.open and not engine.tasks:  # only what is staged beside the journal tells more of it
+        engine.open()
     edit(engine, folded_in(engine, take(dict(event.values)), reset=False), event.as_node)
     if event.next is not None:
         due = due_again(engine, event.next, _sent(event.sends, take), event.errors)

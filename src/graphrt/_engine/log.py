@@ -176,18 +176,19 @@ def ended(engine: Engine, task: Task) -> None:
 def standing(engine: Engine, task: Task) -> list[Logged]:
     """All that is known of *task* while its superstep is open: what a restart needs to go on with it."""
     kept, engine.log = engine.log, []
+    over = task.status in (DONE, HANDLED)
     if task.extra is not None:
         effects(engine, task)
-        if any(question.key == "after" for question in task.extra.interrupts):
+        over = over or task.extra.ended
+        if over and task.extra.child is not None:
+            note_all(engine, task.extra.child.log or ())
+        if task.extra.ended:
             ended(engine, task)  # it ended first, and asked then
         for question in task.extra.interrupts:
             question_raised(engine, task, question)
             if question.answered:
                 note(engine, events.InterruptAnswered(id=question.id, answer=question.answer))
-    if task.status in (DONE, HANDLED):
-        child = task.extra.child if task.extra is not None else None
-        if child is not None:
-            note_all(engine, child.log or ())
+    if over and not (task.extra is not None and task.extra.ended):
         ended(engine, task)
     found, engine.log = engine.log, kept
     return found

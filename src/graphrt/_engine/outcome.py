@@ -196,6 +196,7 @@ def _done(engine: Engine, task: Task) -> None:
         question = OpenInterrupt(
             f"{engine.interrupt_prefix(task)}after", "after", task.node.name, {"after": task.node.name}, static=True
         )
+        task.more().ended = True
         pause(engine, task, [question])
         return
     task.status = DONE
@@ -274,7 +275,7 @@ def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
             task.engine.dirty[task] = None  # the outcome that was staged counts no more
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
-        extra.failure, extra.at_boundary = error, True
+        extra.failure, extra.at_boundary, extra.ended = error, True, False
 
 
 def failure(engine: Engine, task: Task) -> BaseException:

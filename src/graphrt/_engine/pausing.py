@@ -60,7 +60,7 @@ def unpause(task: Task) -> None:
             extra.interrupts = [question for question in extra.interrupts if not question.answered]
             outcome.again(task)
     elif all(question.answered for question in extra.interrupts):
-        if extra.interrupts[-1].key == "after":
+        if extra.interrupts[-1].key == "after" and extra.ended:  # else its outcome was only staged: it runs again
             task.status = DONE
         else:
             outcome.again(task)

@@ -61,6 +61,18 @@ class Routed:
         return found[0] if len(found) == 1 else BaseExceptionGroup("several tasks failed", found)
 
 
+def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
+    """What was due before and where *routed* leads, in task order: plain activations of one node are one (R2, R4)."""
+    for item in before:
+        if not item.is_send:
+            routed.plain.setdefault(item.node.index, item.node)
+            if item.error is not None:
+                routed.errors.setdefault(item.node.index, []).insert(0, item.error)
+    due = routed.due()
+    plain = [item for item in due if not item.is_send]
+    return [*plain, *(item for item in before if item.is_send), *due[len(plain) :]]
+
+
 @final
 class Router:
     """Asks routers and reads Commands for one plan."""

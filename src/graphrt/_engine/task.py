@@ -68,6 +68,7 @@ class Extra:
         "child",
         "delay_s",
         "effects",
+        "ended",
         "failure",
         "intents",
         "interrupts",
@@ -86,6 +87,8 @@ class Extra:
         """Keys of effects in the order in which they were asked for last: their results come in any order."""
         self.intents: dict[str, int] = {}
         """How often effects of the class `once` were started, by their key."""
+        self.ended: bool = False
+        """Its outcome is known, though it waits: it asked after it had ended."""
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
         self.retries: list[tuple[int, float, BaseException]] = []

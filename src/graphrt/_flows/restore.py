@@ -52,7 +52,7 @@ def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) ->
             if key.startswith(effects):
                 evolve_all(engine, logged, take, journalled=False)
         if task.node.child is not None:
-            if task.status in (DONE, HANDLED):
+            if task.status in (DONE, HANDLED) or (task.extra is not None and task.extra.ended):
                 _settle_child(task, staged, told)
             else:
                 _restore_child(task, staged, told, take)

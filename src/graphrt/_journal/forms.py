@@ -332,7 +332,11 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (11, events.NodeFatigued, (("node", NAME), ("visits", INT), ("route", NAME))),
     (12, events.SuperstepCommitted, (("superstep", INT), ("wrote", NAMES), *_DUE)),
     (13, events.TasksRouted, (("reason", TEXT), *_DUE)),
-    (14, events.ThreadUpdated, (("values", FIELDS), ("as_node", NAME), ("next", MAYBE_NAMES), *_DUE[1:])),
+    (
+        14,
+        events.ThreadUpdated,
+        (("values", FIELDS), ("as_node", NAME), ("next", MAYBE_NAMES), *_DUE[1:], ("open", FLAG)),
+    ),
     (15, events.StateSaved, STATE),
     (16, events.ThreadForked, (("source", TEXT), ("at", INT), ("state", How(_put_state, _get_state, ...)))),
     (

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from graphrt import events
 from graphrt._codec.codec import is_plain
 from graphrt._engine.outcome import MARKERS
-from graphrt._engine.standing import due_again
+from graphrt._engine.standing import NO_ITEMS, due_again
 from graphrt._journal.forms import CODES
 from graphrt._journal.wire import VERSION
 from graphrt._plan.fields import ADD, APPEND, CALL, LAST
@@ -67,7 +67,7 @@ def refold(fold: Fold, records: Sequence[Record], at: int) -> int:  # noqa: C901
         return at
     load, fetch = fold.reader.codec.load, fold.reader.fetch
     values, visits = engine.values, engine.visits
-    seq, cause, run = fold.seq, fold.cause, b""
+    seq, cause, run, run_id = fold.seq, fold.cause, b"", b""
     superstep, node, tail = engine.superstep, due[0].node, 0
     shapes: dict[str, Shape] = {}
     begin, end = at, len(records)
@@ -87,7 +87,7 @@ def refold(fold: Fold, records: Sequence[Record], at: int) -> int:  # noqa: C901
             found = _STRUCTURE.fullmatch(lines[0])
             if found is None:
                 break
-            run, led, number, task, commit = found.groups()
+            run_id, led, number, task, commit = found.groups()
             try:
                 shape = _shape(fold, task, commit)
             except (ValueError, LookupError):
@@ -130,7 +130,7 @@ def refold(fold: Fold, records: Sequence[Record], at: int) -> int:  # noqa: C901
         if shape.boxed:
             engine.take(values, shape.boxed)
         visits[node.index] += 1
-        seq = cause = last
+        seq, cause, run = last, last, run_id
         tail += len(body) + len(seal)
         at += 1
         due = shape.due
@@ -156,7 +156,7 @@ def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
     known, fields = fold.reader.names.known, engine.fields
     written, _, _ = task.rpartition(b"],[")
     (_, _, number), *updates = from_json(b"[[0" + written + b"]")
-    _, *told = from_json(b"[0" + commit[:-2])
+    told: list[list[int]] = from_json(b"[0" + commit[:-2])[1:]
     placed: list[int] = updates[0][0] if updates and updates[0] else []
     names = [known[at] for at in placed[::2]]
     if placed[1::2] != list(range(1, len(names) + 1)) or len(set(names)) != len(names) or len(told) > 2:
@@ -165,5 +165,6 @@ def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
     if any(kind == CALL for _, kind in kinds):
         return None
     boxed = tuple(name for name, kind in kinds if kind == LAST and (fields[name].boxed or name in engine.sizes))
-    after = due_again(engine, [known[at] for at in told[1]], {}, {}) if len(told) == 2 else []
+    due: list[int] = told[1] if len(told) == 2 else []
+    after = due_again(engine, [known[at] for at in due], NO_ITEMS, NO_ITEMS)
     return Shape(task, commit, known[number], tuple(kinds), boxed, after)

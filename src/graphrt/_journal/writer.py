@@ -344,7 +344,8 @@ class Journal:
                 self.write(briefs.logged(told))
                 return
             at = self._at = self._clock()
-            expected, seq, blobs = self.seq, self.seq + 2, told[2].blobs if told[2] else {}
+            expected, seq = self.seq, self.seq + 2
+            blobs: dict[str, bytes] = told[2].blobs if told[2] else {}
             body, seal = briefs.make(shape, told, seq, at, self.cause)
             self._tail += len(body) + len(seal)
             snapshot = self._snapshot(seq, blobs) if self._tail >= SNAPSHOT_BYTES else None

@@ -68,21 +68,21 @@ def opened_store(store: Any) -> Store | None:
 
 def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
     """*migrations*, if they are migrations."""
-    wrong = [migrations] if not isinstance(migrations, (list, tuple)) else migrations
-    wrong = [one for one in wrong if not isinstance(one, Migration)]
+    given: list[Any] = [*migrations] if isinstance(migrations, (list, tuple)) else [migrations]
+    wrong = [one for one in given if not isinstance(one, Migration)]
     if wrong:
         raise InputError(
             f"migrations= must be a list of Migration(...), not {wrong[0]!r}.",
             code="bad-migration",
             fix='Pass Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations.',
         )
-    return tuple(migrations)
+    return tuple(given)
 
 
 def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
     """*updates* of a bulk update, if they are pairs."""
-    found = list(updates) if isinstance(updates, Iterable) else [updates]
-    wrong = [one for one in found if not (isinstance(one, tuple) and len(one) == 2)]
+    found: list[Any] = [*updates] if isinstance(updates, Iterable) else [updates]
+    wrong = [one for one in found if one.__class__ is not tuple or len(one) != 2]
     if wrong:
         raise InputError(
             f"bulk_update() takes pairs of values and as_node, not {wrong[0]!r}.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from graphrt._engine import log
 from graphrt._engine.edit import folded_in, status_after
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve, saved
-from graphrt._engine.route import Due, Routed
+from graphrt._engine.route import merged
 from graphrt._engine.standing import due_parts, join_standings
 from graphrt._engine.stored import stamp
 from graphrt._engine.task import DONE, HANDLED
@@ -101,33 +101,26 @@ def _edited(engine: Engine, values: Any, as_node: Any) -> events.ThreadUpdated:
         except NotStorable as error:
             raise not_storable(engine, error, "update() was given a value") from error
     if node is None:
-        return events.ThreadUpdated(values=kept, as_node=None)
+        return events.ThreadUpdated(values=kept, as_node=None, open=bool(engine.tasks))
     unfinished = [task for task in engine.tasks if task.node.name == node and task.status not in (DONE, HANDLED)]
     if unfinished:
-        return events.ThreadUpdated(values=kept, as_node=node)
+        return events.ThreadUpdated(values=kept, as_node=node, open=True)
     plan = engine.plan.by_name[node]
     after = folded_in(engine, checked, reset=False)
     routed = engine.router().ask(plan, engine.make_view(after))
     moved = engine.arrive(routed)
-    due = _merged(
-        [*engine.waiting] if engine.tasks else [i for i in engine.due if i.is_send or i.node is not plan], routed
-    )
+    before = engine.waiting if engine.tasks else [i for i in engine.due if i.is_send or i.node is not plan]
+    due = merged(before, routed)
     next_, sends, errors = due_parts(due)
     return events.ThreadUpdated(
-        values=kept, as_node=node, next=next_, sends=sends, errors=errors, joins=join_standings(engine, moved)
+        values=kept,
+        as_node=node,
+        next=next_,
+        sends=sends,
+        errors=errors,
+        joins=join_standings(engine, moved),
+        open=bool(engine.tasks),
     )
-
-
-def _merged(before: Sequence[Due], routed: Routed) -> list[Due]:
-    """What was due and what *routed* adds, in task order; plain activations of one node are one."""
-    errors: dict[int, BaseException | None] = {}
-    for item in before:
-        if not item.is_send:
-            routed.plain.setdefault(item.node.index, item.node)
-            errors[item.node.index] = item.error
-    due = routed.due()
-    plain = [item._replace(error=errors.get(item.node.index, item.error)) for item in due if not item.is_send]
-    return [*plain, *(item for item in before if item.is_send), *(item for item in due if item.is_send)]
 
 
 def _node(engine: Engine, as_node: Any) -> str | None:

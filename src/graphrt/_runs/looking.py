@@ -29,9 +29,10 @@ def state(runtime: Reads, thread: str, at: int | None = None) -> Snapshot[Any]:
     store = the_store(runtime)
     settle(store, thread)  # else a run that is over would seem to go on
     loaded = loaded_at(store, thread, at)
-    fold = folded(runtime, loaded, upto=at)
     head = loaded.head
-    if at is None:
+    whole = at is None or at == head.seq
+    fold = folded(runtime, loaded, upto=None if whole else at)
+    if at is None or whole:
         status = head.status if not head.owned or head.status == "new" else "running"
         return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status)
     return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status)
@@ -78,17 +79,15 @@ def history(runtime: Reads, thread: str, *, limit: int | None, before: int | Non
             elif kind in ENDS and found:
                 found[-1] = _snapshot(runtime, fold, entry, values_at=found[-1].seq)
     newest = found[::-1]
-    if newest and before is None and loaded.head.status in ("interrupted", "running"):
-        # Only what is staged beside the journal tells of a nested graph's questions.
-        standing = folded(runtime, loaded)
-        if newest[0].seq == standing.seq or newest[0].seq >= standing.steps_at:
-            newest[0] = Snapshot(
-                standing,
-                seq=newest[0].seq,
-                at=newest[0].at,
-                status=loaded.head.status,
-                values=_values(runtime, thread, newest[0].seq),
-            )
+    if newest and newest[0].seq == loaded.head.seq:
+        # Only what is staged beside the journal tells of outcomes in an open superstep.
+        newest[0] = Snapshot(
+            folded(runtime, loaded),
+            seq=newest[0].seq,
+            at=newest[0].at,
+            status=loaded.head.status,
+            values=_values(runtime, thread, newest[0].seq),
+        )
     return tuple(newest if limit is None else newest[:limit])
 
 

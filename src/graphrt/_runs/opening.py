@@ -227,7 +227,7 @@ def continued(
         late = expired(engine, runtime.clock) if verb == "retry" and claim.head.status == "interrupted" else []
         if not late:
             _want(claim, verb, runtime)
-        answers = prepare(engine) if given or claim.head.status != "running" else {}
+        answers: Mapping[str, Any] = prepare(engine) if given or claim.head.status != "running" else {}
         if store.durable or fold.meta.get("chained"):
             for answer in answers.values():
                 try:

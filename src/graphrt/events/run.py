@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphrt.events._word import Word
 from graphrt.events.thread import JoinStanding
 from graphrt.events.usage import Usage
 
@@ -30,8 +31,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RunStarted(Word):
     """A run began with *input*: on a new thread the initial state, on a finished one an update."""
 
     graph: str
@@ -44,8 +45,8 @@ class RunStarted:
     """Whether *input* is the whole state; else it is an update of the state that the thread had."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResumed:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RunResumed(Word):
     """A paused, failed or cancelled thread was driven on."""
 
     verb: str
@@ -53,23 +54,23 @@ class RunResumed:
     thread: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterruptAnswered:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class InterruptAnswered(Word):
     """The outside answered an interrupt."""
 
     id: str
     answer: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterruptExpired:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class InterruptExpired(Word):
     """Nobody answered an interrupt in time, and its thread was retried: the task runs again and may ask anew."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterruptRaised:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class InterruptRaised(Word):
     """A task paused and asked the outside."""
 
     id: str
@@ -86,8 +87,8 @@ class InterruptRaised:
     """What the task's model calls used so far."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRetried:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TaskRetried(Word):
     """An attempt failed, and the task's retry policy allowed another one after *delay_s* seconds."""
 
     task: str
@@ -101,8 +102,8 @@ class TaskRetried:
     """What the task's model calls used so far."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectStarted:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class EffectStarted(Word):
     """`ctx.effect` of the class `once` is about to run: without an `EffectRecorded` its outcome is unknown."""
 
     task: str
@@ -111,8 +112,8 @@ class EffectStarted:
     """How often it was started: once more for each "run" that answered a question about its outcome."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectRecorded:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class EffectRecorded(Word):
     """`ctx.effect` ran once; a re-execution of the task gets *result* without running it."""
 
     task: str
@@ -120,8 +121,8 @@ class EffectRecorded:
     result: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSucceeded:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TaskSucceeded(Word):
     """A task finished, and its update is part of the superstep's fold."""
 
     task: str
@@ -140,8 +141,8 @@ class TaskSucceeded:
         return self.updates[0] if len(self.updates) == 1 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFailed:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TaskFailed(Word):
     """A task failed after its retries; *handler* is the `on_error` node that takes over, if any."""
 
     task: str
@@ -154,16 +155,16 @@ class TaskFailed:
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeDropped:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class OutcomeDropped(Word):
     """An abandoned attempt ended after all, too late to count."""
 
     task: str
     node: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFatigued:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class NodeFatigued(Word):
     """A node was due more often than its `max_visits`, and its `on_fatigue` route was taken."""
 
     node: str
@@ -171,8 +172,8 @@ class NodeFatigued:
     route: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuperstepCommitted:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SuperstepCommitted(Word):
     """The updates of a superstep were folded, its routers asked, and the next tasks became due."""
 
     superstep: int
@@ -188,8 +189,8 @@ class SuperstepCommitted:
     """Joins whose open generation changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunInterrupted:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RunInterrupted(Word):
     """The run paused until its interrupts are answered."""
 
     interrupts: tuple[str, ...]
@@ -197,8 +198,8 @@ class RunInterrupted:
     """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCompleted:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RunCompleted(Word):
     """Nothing was due any more."""
 
     steps: int
@@ -206,8 +207,8 @@ class RunCompleted:
     """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFailed:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RunFailed(Word):
     """The run stopped with an error; the thread can be retried."""
 
     error: str
@@ -217,8 +218,8 @@ class RunFailed:
     """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCancelled:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RunCancelled(Word):
     """The run was cancelled from outside; the thread can be retried."""
 
     reason: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphrt.events._word import Word
 from graphrt.events.usage import Usage
 
 __all__ = [
@@ -19,8 +20,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinStanding:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class JoinStanding(Word):
     """The open generation of a join."""
 
     node: str
@@ -31,8 +32,8 @@ class JoinStanding:
     fired: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TasksRouted:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TasksRouted(Word):
     """The next tasks became due without a commit: START's router chose, a node was fatigued, a starved join fired."""
 
     reason: str
@@ -43,8 +44,8 @@ class TasksRouted:
     joins: tuple[JoinStanding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadUpdated:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ThreadUpdated(Word):
     """`update()` folded *values* into the state from outside."""
 
     values: Mapping[str, Any]
@@ -55,10 +56,12 @@ class ThreadUpdated:
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
     errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
     joins: tuple[JoinStanding, ...] = ()
+    open: bool = False
+    """Whether a superstep was open: *next* is due with its commit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateSaved:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class StateSaved(Word):
     """All that the fold of the entries before came to. Stored as a snapshot and inside `ThreadForked`."""
 
     values: Mapping[str, Any]
@@ -85,8 +88,8 @@ class StateSaved:
     """Rolling digests of the fields, in hex, where the journal is chained."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadForked:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ThreadForked(Word):
     """The thread began as a fork of *source* after its entry *at*."""
 
     source: str
@@ -94,8 +97,8 @@ class ThreadForked:
     state: StateSaved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadMigrated:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ThreadMigrated(Word):
     """The thread went over to a changed graph."""
 
     source: str
@@ -107,8 +110,8 @@ class ThreadMigrated:
     """All values after the migration; None if they stay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPruned:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class HistoryPruned(Word):
     """Entries up to *upto* were removed; a snapshot holds what they came to."""
 
     upto: int

@@ -23,9 +23,9 @@ _COLUMNS: Final = "no, id, seq, first, epoch, turn, status, graph, created_at, u
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM thread WHERE id = ?"  # noqa: S608  # names of our own
 _BY_NO: Final = f"SELECT {_COLUMNS} FROM thread WHERE no = ?"  # noqa: S608
 _ROWS: Final = (
-    f"SELECT {_COLUMNS} FROM thread WHERE no > ?1 AND seq > 0 AND (?2 IS NULL OR status = ?2)"  # noqa: S608
-    " AND (?3 IS NULL OR graph = ?3) AND (?4 IS NULL OR substr(id, 1, length(?4)) = ?4)"
-    " AND (?5 IS NULL OR updated_at < ?5) ORDER BY no LIMIT ?6"
+    f"SELECT {_COLUMNS} FROM thread WHERE no > :after AND seq > 0 AND (:status IS NULL OR status = :status)"  # noqa: S608
+    " AND (:graph IS NULL OR graph = :graph) AND (:prefix IS NULL OR substr(id, 1, length(:prefix)) = :prefix)"
+    " AND (:before IS NULL OR updated_at < :before) ORDER BY no LIMIT :most"
 )
 _RECORDS: Final = "SELECT key - ?, count, body, seal FROM record WHERE key > ? AND key <= ? ORDER BY key"
 _LAST: Final = "SELECT key, count FROM record WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
@@ -84,7 +84,8 @@ def rows(
     """Rows numbered above *after* that match what is not None; *most* of -1 is all."""
     if not all(text is None or encodes(text) for text in (status, graph, prefix)):
         return []
-    found = db.execute(_ROWS, (after, status, graph, prefix, updated_before, most))
+    wanted = {"status": status, "graph": graph, "prefix": prefix, "before": updated_before}
+    found = db.execute(_ROWS, {"after": after, "most": most, **wanted})
     return [Row(*row) for row in found.fetchall()]
 
 
@@ -95,7 +96,8 @@ def some_ids(db: Connection) -> list[str]:
 
 
 def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of a pair
-    if row.status not in _STATUSES or not isinstance(row.updated_at, (int, float)):
+    updated_at: Any = row.updated_at  # as somebody may have altered it
+    if row.status not in _STATUSES or not isinstance(updated_at, (int, float)):
         raise StoreError(
             f"The row of thread {row.id!r} is not what was written.",
             code="store-damaged",

@@ -41,8 +41,9 @@ def check_id(value: Any) -> str:
 def _fix(value: Any) -> str:
     if type(value) is str and _OF_INTERRUPT(value):
         return f"That is the id of an interrupt: its thread is {value.split('/')[0]!r}, and the id is a key of the answers."
-    if type(getattr(value, "thread", None)) is str:
-        return f"Pass its thread: {value.thread!r}."
+    thread: object = getattr(value, "thread", None)
+    if type(thread) is str:
+        return f"Pass its thread: {thread!r}."
     return "Give another id; a hash of what you have will do if it cannot be written so."
 
 

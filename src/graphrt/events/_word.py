@@ -1,0 +1,34 @@
+"""What all events have in common: they are compared, hashed and shown by their fields.
+
+Here and not made by `dataclass` for each of them, which takes longer than anything else that `import graphrt` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Word"]
+
+
+class Word:
+    """A frozen dataclass with `eq=False, repr=False`."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other.__class__ is self.__class__ and _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        return hash(_values(self))
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name in _names(self))
+        return f"{self.__class__.__qualname__}({', '.join(shown)})"
+
+
+def _names(word: Any) -> tuple[str, ...]:
+    return tuple(word.__dataclass_fields__)
+
+
+def _values(word: Any) -> tuple[Any, ...]:
+    return tuple(getattr(word, name) for name in _names(word))

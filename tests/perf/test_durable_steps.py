@@ -1,0 +1,100 @@
+"""The bounds on calls of a step that is stored, and of a record that is read again: the same however long the thread is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from graphrt import Runtime
+from graphrt.stores import SqliteStore
+from graphrt.stores._sqlite_files import Pragmas
+
+from . import graphs
+from .counting import CALLS, PYTHON, calls_per_unit
+
+UNSAFE = Pragmas("delete", "OFF")
+"""The same calls, without waiting for the disk."""
+Prepare = Callable[[int], graphs.Run]
+
+
+def new_thread() -> str:
+    return str(uuid4())
+
+
+def start() -> Any:
+    return {"count": 0, "messages": []}
+
+
+def say_much(state: Any) -> Any:
+    """So much that no snapshot is worth its bytes: all of the thread is folded again."""
+    return {"messages": ["hello " * 100], "count": 1}
+
+
+def memory(n: int) -> graphs.Run:
+    graph = graphs.talk_graph(n)
+
+    def run() -> None:
+        with Runtime(graph, store="memory:") as runtime:
+            runtime.run(start(), thread="t")
+
+    return run
+
+
+def sqlite(folder: Path, *, chain: bool) -> Prepare:
+    """Steps on a new thread of a file that is open."""
+    store = SqliteStore(folder / "runs.db", _pragmas=UNSAFE)
+
+    def prepare(n: int) -> graphs.Run:
+        runtime = Runtime(graphs.talk_graph(n), store=store, chain=chain)
+        return lambda: runtime.run(start(), thread=new_thread())
+
+    return prepare
+
+
+def loading(folder: Path, *, chain: bool) -> Prepare:
+    store = SqliteStore(folder / "runs.db", _pragmas=UNSAFE)
+
+    def prepare(n: int) -> graphs.Run:
+        runtime = Runtime(graphs.talk_graph(n, node=say_much), store=store, chain=chain)
+        thread = new_thread()
+        runtime.run(start(), thread=thread)
+
+        def run() -> None:
+            assert runtime.state(thread).values["count"] == n
+
+        return run
+
+    return prepare
+
+
+@pytest.mark.parametrize(("chain", "most", "most_of_all"), [(False, 40, 80), (True, 40, 105)], ids=["bare", "chained"])
+def test_durable_step_stays_within_its_calls(tmp_path: Path, chain: bool, most: float, most_of_all: float) -> None:
+    assert calls_per_unit(sqlite(tmp_path, chain=chain), 100, PYTHON) <= most
+    assert calls_per_unit(sqlite(tmp_path, chain=chain), 100, CALLS) <= most_of_all
+
+
+def test_step_of_a_store_in_memory_stays_within_its_calls() -> None:
+    assert calls_per_unit(memory, 500) <= 40
+
+
+@pytest.mark.parametrize("chain", [False, True], ids=["bare", "chained"])
+def test_durable_step_costs_the_same_in_a_thread_of_ten_times_the_length(tmp_path: Path, chain: bool) -> None:
+    prepare = sqlite(tmp_path, chain=chain)
+
+    assert calls_per_unit(prepare, 1_000) <= 1.1 * calls_per_unit(prepare, 100)
+
+
+def test_step_of_a_store_in_memory_costs_the_same_in_a_thread_of_ten_times_the_length() -> None:
+    assert calls_per_unit(memory, 5_000) <= 1.1 * calls_per_unit(memory, 500)
+
+
+@pytest.mark.parametrize(("chain", "most"), [(False, 30), (True, 60)], ids=["bare", "chained"])
+def test_record_is_read_again_within_its_calls(tmp_path: Path, chain: bool, most: float) -> None:
+    prepare = loading(tmp_path, chain=chain)
+
+    assert calls_per_unit(prepare, 100) <= most
+    assert calls_per_unit(prepare, 1_000) <= 1.1 * calls_per_unit(prepare, 100)
