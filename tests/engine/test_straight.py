@@ -11,7 +11,7 @@ from graphrt import DELETE, START, Command, GraphBuilder, Interrupt, Limits, Ove
 from graphrt._engine import log
 from graphrt._engine.engine import Engine
 from graphrt._engine.route import Due
-from graphrt._engine.straight import advance, park, straight
+from graphrt._engine.straight import advance, park, straight, take_back
 from graphrt._engine.task import DUE, Failed
 from graphrt._flows.verbs import drive
 from graphrt.errors import GraphrtError, RouteError
@@ -263,6 +263,19 @@ def test_parking_opens_the_superstep_whose_call_was_not_made() -> None:
     park(run)
 
     assert [task.id for task in run.tasks] == ["2.0:b"]
+    assert run.begin()
+
+
+def test_a_call_that_nobody_made_is_taken_back() -> None:
+    """A cancelled run has not made the superstep that it was cancelled before."""
+    run = line()
+    take_back(run)
+    assert due(run) == ["a"]
+    straight(run)
+    advance(run, {"n": 1})
+    take_back(run)
+
+    assert (due(run), run.tasks, run.steps, run.superstep, run.visits) == (["b"], [], 1, 1, [1, 0, 0])
     assert run.begin()
 
 

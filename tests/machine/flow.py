@@ -54,10 +54,12 @@ class Flow:
         return [question for job in self.jobs if job.status == "paused" for question in job.open()]
 
     def forget_untracked(self) -> None:
-        """R16: an untracked field has its default after each load."""
+        """R16: an untracked field has its default after each load, and what tasks wrote to it is gone."""
         for each in self.graph.fields:
             if each.untracked:
                 model_fold.reset(self.state, each)
+                for update in (update for job in self.jobs for update in job.updates):
+                    update.pop(each.name, None)
 
     # entries and their fold -------------------------------------------------------------------------------------------
 
@@ -133,6 +135,10 @@ class Flow:
             Job(f"{self.path}{self.superstep}.{at}:{item.task.node}", item) for at, item in enumerate(self.due)
         ]
         self.due, self.opened = [], self.due
+        for job in self.jobs:
+            node = self.graph.node(job.item.task.node)
+            if node.pauses == "before":
+                self.ask(job, "before", {"before": node.name})
 
     def close_jobs(self) -> None:
         """Leave the open superstep out: what opened it is due again."""
@@ -157,12 +163,11 @@ class Flow:
     def answer(self, answers: dict[str, Any]) -> None:
         """R10: a task whose questions are all answered goes on."""
         for job in self.jobs:
-            if job.status != "paused":
-                continue
-            for question in job.questions:
-                if question.id in answers and not question.answered:
-                    question.answered, question.answer = True, answers[question.id]
-            self.unpause(job)
+            asked = [question for question in job.open() if question.id in answers]
+            for question in asked:
+                question.answered, question.answer = True, answers[question.id]
+            if asked and not job.ended:
+                self.unpause(job)
 
     def unpause(self, job: Job) -> None:
         if job.child is not None:
@@ -244,10 +249,6 @@ class Flow:
             return False
         model.check_limits(self.graph, [item.task for item in self.due], self.steps)
         self.open_jobs()
-        for job in self.jobs:
-            node = self.graph.node(job.item.task.node)
-            if node.pauses == "before":
-                self.ask(job, "before", {"before": node.name})
         return True
 
     def tired(self) -> list[str]:

@@ -74,8 +74,9 @@ class Job:
     @property
     def touched(self) -> bool:
         """Whether anything is known of it."""
-        known = self.results or self.starts or self.questions or self.child is not None
-        return self.status != "due" or self.attempt > 1 or bool(known)
+        asked = any(question.answered or question.told or question.key != "before" for question in self.questions)
+        known = self.results or self.starts or asked or self.child is not None
+        return self.status not in ("due", "paused") or self.attempt > 1 or bool(known)
 
     def open(self) -> list[Question]:
         return [question for question in self.questions if not question.answered]

@@ -74,6 +74,8 @@ def act(flow: Flow, job: Job, node: Node, number: int, kind: str, outside: Outsi
             job.results[number] = decided.answer["result"]
             return True
         if decided.answer != "run":
+            job.starts[number] = starts + 1  # decided for this execution: the next one asks anew
+            outside.stored()
             flow.fail(job, node, Failure("NodeError", frozenset({node.name})), hopeless=True)
             return False
     if kind == "once":

@@ -39,7 +39,10 @@ def drive(store: Any, ledger: Path, job: dict[str, Any], go: threading.Event) ->
         else:
             ended = asyncio.run(runtime.arun(holding.INPUT, thread=thread)).status
     except GraphrtError as error:
+        cause = error.__cause__
         ended = f"{type(error).__name__} {error.code}"
+        if isinstance(cause, GraphrtError):  # a node that asked for an effect is told first
+            ended += f" after {type(cause).__name__} {cause.code}"
     except BaseException as error:  # noqa: BLE001 - told, and judged by the test
         ended = repr(error)
     tell(thread=thread, ended=ended)

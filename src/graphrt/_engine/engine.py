@@ -205,9 +205,7 @@ class Engine:
         if not due:
             return False
         bounds.check_limits(self, due)
-        for task in self.open():
-            if task.node.pauses and task.node.policy.interrupt_before:
-                pausing.pause_before(self, task)
+        self.open()
         if self.check_state:
             self.guard = self.plan.state.own_all(self.values)
         return True
@@ -230,6 +228,9 @@ class Engine:
                 task.more().activation_error = error
             tasks.append(task)
         self.tasks = tasks
+        for task in tasks:  # also after a restart: nobody may have heard of the question yet
+            if task.node.pauses and task.node.policy.interrupt_before:
+                pausing.pause_before(self, task)
         return tasks
 
     # -- ending a superstep --------------------------------------------------------------------------------------

@@ -225,6 +225,18 @@ def _before(values: dict[str, Any], name: str, kind: int) -> Any:
     return value
 
 
+def take_back(engine: Engine) -> None:
+    """Take the next call back, which nobody made: its task is due."""
+    call = engine.call
+    if call is not None:
+        engine.call = None
+        engine.due = [Due(call.node)]
+        engine.visits[call.node.index] -= 1
+        engine.steps -= 1
+        engine.superstep -= 1
+        engine.forget_view()
+
+
 def park(engine: Engine) -> None:
     """Leave the fast path before the next call was made: its task is the open superstep."""
     call = engine.call

@@ -185,7 +185,7 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                     else:
                         yield from _publish(engine, watch)
                 if control.halt is not None:
-                    straight.park(engine)
+                    straight.take_back(engine)
                     break
             if engine.tasks and call is None:  # the reply was odd: the general path takes it
                 if reply.__class__ is CoroutineType:

@@ -29,7 +29,8 @@ def renewed(
         return None
     new = {**meta, "fingerprint": fingerprint, "names": list(names.known)}
     if plan is not None and meta.get("topology_of") != fingerprint:
-        new["topology"] = topology(plan)
+        plan.shown = plan.shown or topology(plan)
+        new["topology"] = plan.shown
         new["topology_of"] = fingerprint
     return new
 

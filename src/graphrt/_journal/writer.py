@@ -18,7 +18,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import saved
 from graphrt._engine.log import Logged
 from graphrt._engine.task import Task
-from graphrt._journal.batch import STATUS, Batch, Line, fingerprint_after, last_cause
+from graphrt._journal.batch import STATUS, Batch, Line, fingerprint_after, last_cause, new_line
 from graphrt._journal.brief import Briefs
 from graphrt._journal.meta import preload, renewed
 from graphrt._journal.modes import Commits
@@ -327,7 +327,7 @@ class Journal:
         engine = task.engine
         due = () if target is None else (target.name,)
         steps = self._steps
-        steps.append(Line(at, engine.superstep, task.node.name, kept, due))
+        steps.append(new_line((at, engine.superstep, task.node.name, kept, due)))
         if at - self._flushed_at >= FLUSH_S or len(steps) >= FLUSH_STEPS:
             with self._lock:
                 self._flush_steps(fresh=True)

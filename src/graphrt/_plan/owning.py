@@ -30,8 +30,10 @@ def _own(value: Any) -> Any:
     if kind in SCALARS:
         return value
     if kind is list:
-        return [_own(item) for item in value]
+        return value[:] if SCALARS.issuperset(map(type, value)) else [_own(item) for item in value]
     if kind is dict:
+        if SCALARS.issuperset(map(type, value.values())):
+            return value.copy()
         return {key: _own(item) for key, item in value.items()}
     if kind is tuple:
         return tuple([_own(item) for item in value])

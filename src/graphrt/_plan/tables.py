@@ -151,6 +151,7 @@ class Plan:
         "limits",
         "name",
         "nodes",
+        "shown",
         "spec",
         "start",
         "state",
@@ -172,6 +173,8 @@ class Plan:
         self._visit_limits: tuple[int, list[int]] | None = None
         self._codec: Codec | None = None
         self._custom: tuple[str, ...] | None = None
+        self.shown: dict[str, Any] | None = None
+        """The topology that journals keep; made at first need, and changed by nobody."""
         self._build()
         self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
 

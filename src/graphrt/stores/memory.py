@@ -77,16 +77,18 @@ class _Thread:
         return self.records[begin:end]
 
     def write(self, commit: Commit, seq: int) -> None:
-        self.records += commit.records
+        # Arguments that only now turn out not to be pairs would leave half of the commit behind.
+        records, stage, blobs = tuple(commit.records), [(key, body) for key, body in commit.stage], {**commit.blobs}
+        self.records += records
         self.seq = seq
         self.updated_at = commit.at
         if commit.unstage:
             self.staged.clear()
-        self.staged.update(commit.stage)
+        self.staged.update(stage)
         if commit.snapshot is not None:
             self.snapshots = [saved for saved in self.snapshots if saved.seq != commit.snapshot.seq]
             insort(self.snapshots, commit.snapshot, key=_SEQ)
-        for name, body in commit.blobs.items():
+        for name, body in blobs.items():
             self.blobs.setdefault(name, body)
         if commit.meta is not None:
             self.meta = commit.meta
@@ -149,11 +151,7 @@ class MemoryStore:
             kept = self._owned(claim)
             if kept.seq != commit.expected:
                 raise _refusals.moved(claim.thread, commit.expected, kept.seq)
-            # Arguments that only now turn out not to be pairs would leave half of the commit behind.
-            whole = commit._replace(
-                records=tuple(commit.records), stage=[(key, body) for key, body in commit.stage], blobs={**commit.blobs}
-            )
-            kept.write(whole, seq)
+            kept.write(commit, seq)
             if commit.release:
                 self._free(kept)
 
