@@ -120,8 +120,8 @@ class Runtime(ThreadVerbs[S], Generic[S]):
         if limits is not None:
             self.limits = checked(limits).over(graph.limits)
         self.durability: Durability = checked_durability(durability)
-        self.chain = chain
-        self.lease_s = checked_lease(lease_s)
+        self.chain: bool | None = chain
+        self.lease_s: float = checked_lease(lease_s)
         self.migrations: tuple[Migration, ...] = checked_migrations(migrations)
         self._owns_store = isinstance(store, str)
         self.store: Store | None = opened_store(store)

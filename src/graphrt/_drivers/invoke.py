@@ -45,7 +45,9 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
         reply = node.fn(task.state) if context is None else node.fn(task.state, context)
     except Suspended as pause:
         return asked(task, pause)
-    except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+    except Exception as error:
+        if unstored(task, error):
+            raise
         return failed(error)
     finally:
         if context is not None:
@@ -164,8 +166,8 @@ def failed(error: Exception) -> Failed:
 
 
 def unstored(task: Task, error: Exception) -> bool:
-    """Whether *error* says that what the nested graph of *task* did could not be stored: no failure of its node."""
-    return task.node.child is not None and isinstance(error, StoreError)
+    """Whether *error* says that what the task, or its nested graph, did could not be stored: no failure of its node."""
+    return isinstance(error, StoreError) and (task.node.child is not None or "of_run" in error.__dict__)
 
 
 def asked(task: Task, pause: Suspended) -> Asked:

@@ -132,9 +132,17 @@ class Scope:
         return self.record(effect.logged, effect.staged, release=effect.last, show=False)
 
     def keep(self, staged: Sequence[Staged], *, now: bool = False) -> None:
-        """Keep events of the open superstep; *now* whatever the durability is."""
+        """Keep events of the open superstep; *now* whatever the durability is.
+
+        Raises:
+            StoreError: They could not be stored. That ends the run, whichever node asked for it (see `invoke.unstored`).
+        """
         if self.stage is not None:
-            self.stage(staged, now=now)
+            try:
+                self.stage(staged, now=now)
+            except StoreError as error:
+                error.__dict__["of_run"] = True
+                raise
 
     @property
     def run_id(self) -> str:

@@ -86,9 +86,9 @@ class Record:
     __slots__ = ("last", "logged", "staged")
 
     def __init__(self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, last: bool = False) -> None:
-        self.logged = logged
-        self.staged = staged
-        self.last = last
+        self.logged: Sequence[Logged] = logged
+        self.staged: Sequence[Staged] = staged
+        self.last: bool = last
         """Nothing more will be written by this run."""
 
 
@@ -106,7 +106,7 @@ class Stage:
     __slots__ = ("staged",)
 
     def __init__(self, staged: Sequence[Staged]) -> None:
-        self.staged = staged
+        self.staged: Sequence[Staged] = staged
 
 
 @final

@@ -63,8 +63,8 @@ class Told:
     __slots__ = ("_line", "_order", "_untracked", "cause", "run")
 
     def __init__(self, run: str, cause: int, line: Line, order: tuple[str, ...], untracked: frozenset[str]) -> None:
-        self.run = run
-        self.cause = cause
+        self.run: str = run
+        self.cause: int = cause
         self._line = line
         self._order = order
         """Fields in schema order."""

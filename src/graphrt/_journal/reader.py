@@ -36,10 +36,10 @@ class Reader:
     __slots__ = ("_blobs", "codec", "names", "store", "thread")
 
     def __init__(self, store: Store, thread: str, codec: Codec, names: Iterable[str] = ()) -> None:
-        self.store = store
-        self.thread = thread
-        self.codec = codec
-        self.names = Names(tuple(names))
+        self.store: Store = store
+        self.thread: str = thread
+        self.codec: Codec = codec
+        self.names: Names = Names(tuple(names))
         self._blobs: dict[str, bytes] = {}
 
     def fetch(self, name: str) -> bytes:
@@ -123,9 +123,9 @@ class Fold:
     def __init__(
         self, plan: Plan, limits: Limits, reader: Reader, meta: dict[str, Any], *, check_state: bool = False
     ) -> None:
-        self.engine = Engine(plan, limits, thread=reader.thread, check_state=check_state)
-        self.reader = reader
-        self.meta = meta
+        self.engine: Engine = Engine(plan, limits, thread=reader.thread, check_state=check_state)
+        self.reader: Reader = reader
+        self.meta: dict[str, Any] = meta
         self.chain: Chain | None = _chain(str(meta["chained"]), None) if meta.get("chained") else None
         """The end of the hash chain. A copied thread goes on with the chain of the one that it was copied from."""
         self.seq: int = 0

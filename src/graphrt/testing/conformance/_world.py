@@ -31,7 +31,7 @@ class World:
     def __init__(self, make: Callable[[], Store]) -> None:
         self._make = make
         self._opened: list[Store] = []
-        self.store = self.open()
+        self.store: Store = self.open()
 
     def open(self) -> Store:
         """The storage, opened anew."""
