@@ -212,6 +212,7 @@ def test_what_was_confirmed_survives_crashes_of_the_server_in_the_middle_of_comm
             while len(confirmed) < grown and time.monotonic() < end and not errors:
                 stop.wait(0.01)
             if crash == 1:
+                assert not errors
                 server.kill(eventually(lambda: backend_of_ours(url), LookupError))
             else:
                 server.restart()

@@ -61,13 +61,16 @@ class Calls:
                         elif error.sqlstate not in _postgres_errors.AGAIN:
                             raise failure from error
             except StoreError as error:
-                if entered or not lost or error.code != "store-unavailable":
-                    error.known = error.known or kept
+                # A server that answered before, or is about to, is waited for; one that never did is told of at once.
+                passing = lost or self._link.met or _postgres_errors.is_starting(error)
+                error.known = error.known or (unknown if lost else kept)
+                if entered or not passing or error.code != "store-unavailable":
                     raise
+                failure = failure or error
             tries += entered
             entered = False
             patience = patience or Patience(self._link.connect_timeout_s)
-            if failure is not None and (tries == _TRIES or not patience.wait()):
+            if tries == _TRIES or not patience.wait():
                 raise failure
 
     def run(self, connection: Connection, text: str, values: Any = None) -> Cursor:

@@ -39,7 +39,8 @@ _FIXES: Final = {
 }
 LOST: Final = frozenset({"57P01", "57P02", "57P05", "25P03"})
 """The server ended the session: nothing says what became of the statement under way."""
-STARTING: Final = "57P03"
+_STARTING: Final = ("database system is starting up", "in recovery mode", "not yet accepting connections")
+"""What a server says that will be there soon. A refused connection carries no SQLSTATE, which would be 57P03."""
 AGAIN: Final = frozenset({"40001", "40P01"})
 """The transaction was undone for the sake of another, and may be tried again."""
 
@@ -75,3 +76,8 @@ def store_error(error: Any, *, doing: str, kept: str, secret: str = "", where: s
 def hide(text: str, secret: str) -> str:
     """*text* without the password."""
     return text.replace(secret, "***") if secret else text
+
+
+def is_starting(error: StoreError) -> bool:
+    """Whether a connection was refused by a server that is about to be there."""
+    return any(said in error.what for said in _STARTING)

@@ -98,6 +98,11 @@ class Link:
         finally:
             free.release()
 
+    @property
+    def met(self) -> bool:
+        """Whether the server has answered before."""
+        return self._ready
+
     def open(self) -> Connection:
         """A new connection, checked, which the caller closes.
 
