@@ -341,8 +341,7 @@ class Engine:
         Raises:
             StarvedJoinError: A join with starved="error" waits.
         """
-        fired = joins.fire_starved(self)
-        if fired:
+        if fired := joins.fire_starved(self):
             log.routed(self, "starved", fired)
         return bool(self.due)
 
