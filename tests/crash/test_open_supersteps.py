@@ -231,7 +231,7 @@ def test_an_effect_of_the_first_superstep_is_not_repeated_where_a_router_chose_i
     graph = g.compile()
     for at in range(depth):
         graph = chain(("nest", graph), name=f"outer{at}")
-    with Cut(path, "stage", 1 + depth) as store, pytest.raises(StoreError):
+    with Cut(path, "stage", 1 + depth) as store, pytest.raises((StoreError, NodeError)):
         Runtime(graph, store=store).run({"log": []}, thread="t")
     with Runtime(graph, store=f"sqlite:///{path}") as runtime:
         result = runtime.retry("t")

@@ -166,8 +166,8 @@ def failed(error: Exception) -> Failed:
 
 
 def unstored(task: Task, error: Exception) -> bool:
-    """Whether *error* says that what the task, or its nested graph, did could not be stored: no failure of its node."""
-    return isinstance(error, StoreError) and (task.node.child is not None or "of_run" in error.__dict__)
+    """Whether *error* says that what the nested graph of *task* did could not be stored: no failure of its node."""
+    return task.node.child is not None and isinstance(error, StoreError)
 
 
 def asked(task: Task, pause: Suspended) -> Asked:

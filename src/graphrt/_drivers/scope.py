@@ -135,14 +135,10 @@ class Scope:
         """Keep events of the open superstep; *now* whatever the durability is.
 
         Raises:
-            StoreError: They could not be stored. That ends the run, whichever node asked for it (see `invoke.unstored`).
+            StoreError: They could not be stored.
         """
         if self.stage is not None:
-            try:
-                self.stage(staged, now=now)
-            except StoreError as error:
-                error.__dict__["of_run"] = True
-                raise
+            self.stage(staged, now=now)
 
     @property
     def run_id(self) -> str:
