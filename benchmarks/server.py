@@ -9,7 +9,9 @@ import atexit
 import os
 import pwd
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -49,6 +51,7 @@ def _started() -> str | None:
         shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(stop)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that it is stopped then as well
     try:
         tool("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale")
         with (folder / "data" / "postgresql.conf").open("a") as settings:
