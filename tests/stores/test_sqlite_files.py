@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import stat
@@ -214,3 +215,12 @@ def test_what_may_not_be_written_is_read_only(what, tmp_path):
     assert done.stdout.split()[0] == ("store-unavailable" if what == "unreadable" else "store-read-only")
     assert "right" in done.stdout
     assert after == before
+
+
+def test_store_that_nobody_closed_is_closed_when_it_is_let_go(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    connection = store._file.connection()
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
@@ -39,8 +39,11 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._pragmas = pragmas
         self._db: Connection | None = None
+        self._kept: list[Connection] = []
+        """The same connection, for the end of a store that nobody closes."""
         self._file: tuple[int, int] | None = None
         _watch_forks(self)
+        finalize(self, _close_all, self._kept).atexit = False
         self.connection()
 
     def connection(self) -> Connection:
@@ -51,6 +54,7 @@ class Database:
             if self._file is not None and files.identity(self.path) != self._file:
                 raise files.gone(self.path)
             self._db = files.open_file(self.path, busy_timeout_s=self._busy_timeout_s, pragmas=self._pragmas)
+            self._kept[:] = [self._db]
             self._file = files.identity(self.path)
         return self._db
 
@@ -134,13 +138,8 @@ class Database:
             self._drop()
 
     def _drop(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            try:
-                db.close()
-            except Exception as error:  # a connection that cannot be closed is left alone
-                if not _of_sqlite(error):
-                    raise
+        self._db = None
+        _close_all(self._kept)
 
     # Around a fork.
 
@@ -154,6 +153,15 @@ class Database:
     def after_fork_in_child(self) -> None:
         self.lock = RLock()
         self.owner = this_owner()
+
+
+def _close_all(connections: list[Connection]) -> None:
+    while connections:
+        try:
+            connections.pop().close()
+        except Exception as error:  # a connection that cannot be closed is left alone
+            if not _of_sqlite(error):
+                raise
 
 
 def _of_sqlite(error: BaseException) -> TypeGuard[Exception]:
