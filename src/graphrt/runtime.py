@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 
 from graphrt._drivers.bound import MessageItem
-from graphrt._drivers.sync import SyncDriver
 from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
-from graphrt._flows.run import Watch
 from graphrt._journal.modes import Durability
 from graphrt._journal.versions import Verdict
 from graphrt._runs import opening
-from graphrt._runs.answers import answers_by_id
 from graphrt._runs.arguments import (
-    LIVE,
     MODES,
     Mode,
     RuntimeOptions,
@@ -28,13 +24,13 @@ from graphrt._runs.arguments import (
     checked_migrations,
     new_id,
     opened_store,
-    stream_modes,
 )
-from graphrt._runs.driving import adrive, aiterate, drive, iterate, opened
-from graphrt._runs.flight import Run, system_clock
+from graphrt._runs.driving import adrive, drive, opened
+from graphrt._runs.flight import system_clock
 from graphrt._runs.looking import Divergence
 from graphrt._runs.results import InterruptInfo, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.verbs import ThreadVerbs
+from graphrt._runs.watching import WatchVerbs
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.events import Entry
@@ -66,7 +62,7 @@ S = TypeVar("S")
 
 
 @final
-class Runtime(ThreadVerbs[S], Generic[S]):
+class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
     """Drives a compiled graph. May be used from several asyncio tasks and worker threads at once.
 
     Args:
@@ -158,7 +154,9 @@ class Runtime(ThreadVerbs[S], Generic[S]):
         """Run the graph to its end on the running loop; see `run`."""
         if self.store is None:
             return await adrive(opening.begin(self, input, thread, listen=False, watch=None))
-        return await adrive(await self._aopen(lambda: opening.begin(self, input, thread, listen=False, watch=None)))
+        return await adrive(
+            await opened(self.store, lambda: opening.begin(self, input, thread, listen=False, watch=None))
+        )
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and drive it on.
@@ -173,153 +171,22 @@ class Runtime(ThreadVerbs[S], Generic[S]):
                 or another verb is right. Nothing was changed.
             ConflictError: Another run has the thread.
         """
-        return drive(self._resumed(thread, answers, answer))
+        return drive(opening.resumed(self, thread, answers, answer))
 
     async def aresume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and drive it on; see `resume`."""
-        return await adrive(await self._aopen(lambda: self._resumed(thread, answers, answer)))
+        return await adrive(await opened(self.store, lambda: opening.resumed(self, thread, answers, answer)))
 
     def retry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on, or one whose owner died: what finished does not run again.
 
         An interrupted thread can be retried once one of its interrupts has expired: the node asks again.
         """
-        return drive(opening.continued(self, thread, "retry", lambda _engine: {}))
+        return drive(opening.retried(self, thread))
 
     async def aretry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on; see `retry`."""
-        return await adrive(await self._aopen(lambda: opening.continued(self, thread, "retry", lambda _engine: {})))
-
-    def _resumed(self, thread: str, answers: Any, answer: Any) -> Run:
-        return opening.continued(
-            self,
-            thread,
-            "resume",
-            lambda engine: answers_by_id(engine, answers, answer, self.clock),
-            given=answers is not UNSET or answer is not UNSET,
-        )
-
-    async def _aopen(self, make: Callable[[], Run]) -> Run:
-        return await opened(self.store, make)
-
-    # -- watching ------------------------------------------------------------------------------------------------
-
-    def steps(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> Iterator[Step[S]]:
-        """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
-
-        Raises:
-            GraphrtError: The run failed; the failed task's step came before.
-        """
-        yield from self._iterate(input, thread, Watch(steps=True), events=False)
-
-    async def asteps(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> AsyncIterator[Step[S]]:
-        """Run the graph and yield each finished task after its commit; see `steps`."""
-        from contextlib import aclosing
-
-        async with aclosing(self._aiterate(input, thread, Watch(steps=True), events=False)) as steps:
-            async for step in steps:
-                yield step
-
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Literal["values"]
-    ) -> Iterator[S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Mode | Iterable[Mode] = ...
-    ) -> Iterator[Any]: ...
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Mode | Iterable[Mode] = ("updates",)
-    ) -> Iterator[Any]:
-        """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
-
-        Args:
-            input: As for `run`.
-            thread: As for `run`.
-            modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
-                `events` (journal entries), `custom` (what nodes `ctx.emit`), `messages` (pieces of model replies).
-                With `custom` or `messages` the run is driven on a worker thread, so that items come at once.
-
-        Yields:
-            The item, or (mode, item) if there are several modes.
-        """
-        wanted = stream_modes(modes)
-        watch = Watch(updates="updates" in wanted, values="values" in wanted)
-        single = len(wanted) == 1
-        items = (
-            self._iterate_live(input, thread, watch, wanted)
-            if wanted & LIVE
-            else self._iterate(input, thread, watch, events="events" in wanted)
-        )
-        try:
-            for mode, item in items:
-                if mode in wanted:
-                    yield item if single else (mode, item)
-        finally:
-            items.close()
-
-    @overload
-    def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Literal["values"]
-    ) -> AsyncIterator[S]: ...
-    @overload
-    def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Mode | Iterable[Mode] = ...
-    ) -> AsyncIterator[Any]: ...
-    async def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, modes: Mode | Iterable[Mode] = ("updates",)
-    ) -> AsyncIterator[Any]:
-        """Run the graph on the running loop and yield what happens; see `stream`."""
-        from contextlib import aclosing
-
-        wanted = stream_modes(modes)
-        watch = Watch(updates="updates" in wanted, values="values" in wanted)
-        single = len(wanted) == 1
-        items = (
-            self._aiterate_live(input, thread, watch, wanted)
-            if wanted & LIVE
-            else self._aiterate(input, thread, watch, events="events" in wanted)
-        )
-        async with aclosing(items):
-            async for mode, item in items:
-                if mode in wanted:
-                    yield item if single else (mode, item)
-
-    def _iterate(self, input: Any, thread: str | None, watch: Watch, *, events: bool) -> Generator[Any, None, None]:
-        run = opening.begin(self, input, thread, listen=events, watch=watch)
-        yield from iterate(run, entries=events)
-
-    async def _aiterate(
-        self, input: Any, thread: str | None, watch: Watch, *, events: bool
-    ) -> AsyncGenerator[Any, None]:
-        from contextlib import aclosing
-
-        run = await self._aopen(lambda: opening.begin(self, input, thread, listen=events, watch=watch))
-        async with aclosing(aiterate(run, entries=events)) as items:
-            async for item in items:
-                yield item
-
-    def _iterate_live(
-        self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]
-    ) -> Generator[Any, None, None]:
-        from graphrt._drivers.live import iterate_live
-
-        run = opening.begin(self, input, thread, listen="events" in wanted, watch=watch)
-        yield from iterate_live(run, lambda watcher: SyncDriver(run.scope, run.engine.limits, watcher))
-
-    async def _aiterate_live(
-        self, input: Any, thread: str | None, watch: Watch, wanted: frozenset[str]
-    ) -> AsyncGenerator[Any, None]:
-        from contextlib import aclosing
-
-        from graphrt._drivers.aio import AioDriver
-        from graphrt._drivers.live import aiterate_live
-
-        run = await self._aopen(lambda: opening.begin(self, input, thread, listen="events" in wanted, watch=watch))
-        items = aiterate_live(run, lambda watcher: AioDriver(run.scope, run.engine.limits, watcher))
-        async with aclosing(items):
-            async for item in items:
-                yield item
+        return await adrive(await opened(self.store, lambda: opening.retried(self, thread)))
 
     # -- the runtime itself --------------------------------------------------------------------------------------
 

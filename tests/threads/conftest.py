@@ -10,6 +10,7 @@ import pytest
 from tests.stores import postgres_server
 
 from .support import World
+from .ways import Way
 
 POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("psycopg"))
 
@@ -56,3 +57,9 @@ def durable(request: pytest.FixtureRequest, folder):
 def lite(request: pytest.FixtureRequest, folder):
     """SQLite alone, where the kind of store makes no difference."""
     yield from the_world("sqlite", folder, request)
+
+
+@pytest.fixture(params=["sync", "async"])
+def way(request: pytest.FixtureRequest):
+    """How steps and streams are read."""
+    return Way(request.param)

@@ -29,10 +29,10 @@ def answers_by_id(engine: Engine, answers: Any, answer: Any, clock: Callable[[],
         if (answer is UNSET and answers is UNSET) or (is_mapping(answers) and not answers):
             return {}  # its owner died: it is driven on
         raise InputError(
-            "resume() was given an answer, but no interrupt is open.",
+            "An answer was given, but no interrupt is open.",
             code="unknown-interrupt",
             where=engine.where(),
-            fix="Use resume(thread) or retry(thread) to go on.",
+            fix="Go on without one: resume(thread) or retry(thread).",
             thread=engine.thread,
         )
     given = _by_id(engine, questions, answers, answer)
@@ -48,7 +48,7 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
         single = answer if answer is not UNSET else answers
         if answer is not UNSET and answers is not UNSET:
             raise InputError(
-                "resume() was given answers and answer=.",
+                "Both answers and answer= were given.",
                 code="ambiguous-answer",
                 where=where,
                 known=known,
@@ -57,7 +57,7 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
             )
         if single is UNSET:
             raise InputError(
-                "resume() was given no answer.",
+                "No answer was given.",
                 code="no-answer",
                 where=where,
                 known=known,
@@ -86,7 +86,7 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
         )
     if not answers:
         raise InputError(
-            "resume() was given no answer.",
+            "No answer was given.",
             code="no-answer",
             where=where,
             known=known,

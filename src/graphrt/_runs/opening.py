@@ -16,10 +16,10 @@ from graphrt._journal.keeper import give_back, take
 from graphrt._journal.reader import Fold
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
-from graphrt._runs.answers import expired
+from graphrt._runs.answers import answers_by_id, expired
 from graphrt._runs.flight import Owner, Run
 from graphrt._runs.loading import folded, the_store
-from graphrt.commands import Replacement
+from graphrt.commands import UNSET, Replacement
 from graphrt.errors import InputError, names
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Store
@@ -59,7 +59,7 @@ def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, wa
             opened_run = Run(runtime, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True)
         else:
-            _want(claim, "run", runtime)
+            _want(claim, "run", runtime, watch)
             fold = folded(runtime, store.load(thread_id))
             engine = fold.engine
             update = checked_update(engine, given)
@@ -73,6 +73,43 @@ def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, wa
         raise
     runtime._active[thread_id] = started.control
     return started
+
+
+def on_either(
+    runtime: Owner,
+    given: Any,
+    thread_id: str | None,
+    answers: Any,
+    answer: Any,
+    *,
+    listen: bool,
+    watch: Watch,
+) -> Run:
+    """Open a run on an input, or go on with a thread: as `resume` does if there are answers, else as `retry` does.
+
+    Raises:
+        InputError: An input and answers, or neither an input nor a thread; else as for the one that is meant.
+    """
+    answered = answers is not UNSET or answer is not UNSET
+    if given is UNSET and thread_id is not None:
+        if answered:
+            return resumed(runtime, thread_id, answers, answer, listen=listen, watch=watch)
+        return retried(runtime, thread_id, listen=listen, watch=watch)
+    if given is not UNSET and not answered:
+        return begin(runtime, given, thread_id, listen=listen, watch=watch)
+    missing = given is UNSET
+    raise InputError(
+        "Answers were given, but no thread that waits for them."
+        if missing and answered
+        else "Neither an input nor a thread to go on with was given."
+        if missing
+        else "An input and answers were given: a run takes one of them.",
+        code="input-or-answers",
+        where=runtime.graph.__graphrt_plan__.place(),
+        fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= alone to "
+        "go on with one that failed or was cancelled.",
+        thread=thread_id,
+    )
 
 
 def _give_up(store: Store, claim: Claim, opened: Run | None, error: BaseException) -> None:
@@ -131,7 +168,7 @@ def adopted(engine: Engine, fold: Fold) -> None:
 _RIGHT: dict[str, str] = {"interrupted": "resume", "failed": "retry", "cancelled": "retry", "completed": "run"}
 
 
-def _want(claim: Claim, verb: str, runtime: Owner) -> None:
+def _want(claim: Claim, verb: str, runtime: Owner, watch: Watch | None) -> None:
     """Refuse a verb that is wrong for the status of the claimed thread.
 
     A thread whose owner died while it ran takes `resume` and `retry`.
@@ -142,12 +179,14 @@ def _want(claim: Claim, verb: str, runtime: Owner) -> None:
         return
     doing = {"run": "take a new input", "resume": "be resumed", "retry": "be retried"}[verb]
     how = {"resume": f"resume({thread!r}, answers)", "retry": f"retry({thread!r})"}
+    here = {"resume": f"thread={thread!r} with answers=", "retry": f"thread={thread!r} alone"}
     raise InputError(
         f"Thread {thread!r} is {status}: it cannot {doing}.",
         code="wrong-verb",
         where=f"thread {thread!r}, graph {runtime.graph.name!r}",
         known=f"status {status}, {claim.head.seq} entries",
         fix=f"Use {how.get(right, f'run(input, thread={thread!r})')}"
+        + (f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "")
         + (", or another thread." if verb == "run" else "."),
         thread=thread,
     )
@@ -196,6 +235,26 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     return checked
 
 
+def resumed(
+    runtime: Owner, thread_id: str, answers: Any, answer: Any, *, listen: bool = False, watch: Watch | None = None
+) -> Run:
+    """Open a run that answers open interrupts; see `continued`."""
+    return continued(
+        runtime,
+        thread_id,
+        "resume",
+        lambda engine: answers_by_id(engine, answers, answer, runtime.clock),
+        given=answers is not UNSET or answer is not UNSET,
+        listen=listen,
+        watch=watch,
+    )
+
+
+def retried(runtime: Owner, thread_id: str, *, listen: bool = False, watch: Watch | None = None) -> Run:
+    """Open a run on what a thread left undone; see `continued`."""
+    return continued(runtime, thread_id, "retry", lambda _engine: {}, listen=listen, watch=watch)
+
+
 def continued(
     runtime: Owner,
     thread_id: str,
@@ -226,7 +285,7 @@ def continued(
         engine = fold.engine
         late = expired(engine, runtime.clock) if verb == "retry" and claim.head.status == "interrupted" else []
         if not late:
-            _want(claim, verb, runtime)
+            _want(claim, verb, runtime, watch)
         answers: Mapping[str, Any] = prepare(engine) if given or claim.head.status != "running" else {}
         if store.durable or fold.meta.get("chained"):
             for answer in answers.values():
