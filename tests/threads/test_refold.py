@@ -15,6 +15,7 @@ from graphrt._journal import refold as module
 from graphrt._runs import loading
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.stores import SqliteStore
+from graphrt.stores._sqlite_schema import SPAN
 
 from .test_brief import UPDATES, State, graph
 
@@ -156,3 +157,27 @@ def test_forms_that_the_module_foresees_are_those_that_are_written() -> None:
     assert module._STRUCTURE.fullmatch(b'[1,2.5,"r",3,[],[[8,0,[4,0,6]],[12,0,4]]]')
     assert not module._STRUCTURE.fullmatch(b'[1,2.5,"r",3,["new"],[[8,0,[4,0,6]],[12,0,4]]]')
     assert not module._STRUCTURE.fullmatch(b'[1,2.5,"r",3,[],[[8,0,[4,0,6]],[12,0,5]]]')
+
+
+def test_changed_time_is_found_by_replay_and_a_changed_value_by_looking(tmp_path: Path) -> None:
+    """What is folded is checked at every load, the rest when everything is read again."""
+    made = varied()
+    for old, new, at_once in ((b"[1,1", b"[1,2", False), (b'["n21"]', b'["n22"]', True)):
+        path = tmp_path / f"{at_once}.db"
+        written(path, made, runs=1, chain=True)
+        db = sqlite3.connect(path)
+        with db:
+            rows = db.execute("SELECT key, body FROM record ORDER BY key").fetchall()
+            key, body = [row for row in rows if row[1].count(b"\n") == 4 and old in row[1]][-1]
+            text = body[:-9].replace(old, new, 1)
+            db.execute("UPDATE record SET body = ? WHERE key = ?", (b"%b\n%08x" % (text, crc32(text)), key))
+        db.close()
+        told = f"Entry {key % SPAN} of the journal is not what was written: its seal does not fit"
+        with Runtime(made, store=SqliteStore(path)) as runtime:
+            if at_once:
+                with pytest.raises(StoreError, match=told):
+                    runtime.state("t")
+            else:
+                assert runtime.state("t").values.count == 26
+            with pytest.raises(StoreError, match=told):
+                runtime.replay("t")

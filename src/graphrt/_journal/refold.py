@@ -7,20 +7,23 @@ parsed. Whatever is not exactly of that shape is left to the general way, which 
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from graphrt import events
 from graphrt._codec.codec import is_plain
+from graphrt._codec.refusal import MAX_DEPTH
 from graphrt._engine.outcome import MARKERS
 from graphrt._engine.standing import NO_ITEMS, due_again
 from graphrt._journal.forms import CODES
 from graphrt._journal.wire import VERSION
 from graphrt._plan.fields import ADD, APPEND, CALL, LAST
+from graphrt.errors import GraphrtError
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -37,6 +40,8 @@ _REST: Final = b"%%b,%%d,[],[[%d,0,[%%d%%b%%d%%b" % _CODES[0]
 """All of a structure but its version and its time, in which there are no commas."""
 _VERSION: Final = b"[%d" % VERSION
 _NUMBERS: Final = (int, float)
+_FITTING: Final[Mapping[int, tuple[type, ...]]] = {APPEND: (list,), ADD: _NUMBERS}
+"""What a kind of fold takes and stands on; another one takes all but markers."""
 
 
 class Shape(NamedTuple):
@@ -47,107 +52,209 @@ class Shape(NamedTuple):
     commit: bytes
     """What stands after the second one."""
     node: str
+    place: int
+    """Index of the node."""
     fields: tuple[tuple[str, int], ...]
     """Name and kind of fold of what was written, line by line."""
+    names: frozenset[str]
     boxed: tuple[str, ...]
     """Fields that may hold a container after it, but for lists that were appended to."""
     due: list[Due]
     """What is due after it."""
 
 
-def refold(fold: Fold, records: Sequence[Record], at: int) -> int:  # noqa: C901, PLR0912, PLR0915 - hot: once for each record
+class _Run:
+    """Records that follow one another, whose structure was compared; their values are still to be read."""
+
+    __slots__ = ("due", "fields", "last", "shapes", "size", "times", "visits")
+
+    def __init__(self) -> None:
+        self.times: list[bytes] = []
+        """When each was, as it stands there."""
+        self.shapes: list[Shape] = []
+        """Of each."""
+        self.fields: dict[str, tuple[int, list[bytes]]] = {}
+        """Kind of fold of a field, and what was written to it."""
+        self.due: list[Due] = []
+        """What is due after the last one."""
+        self.last: int = 0
+        """Number of the last entry."""
+        self.size: int = 0
+
+    def record(self, field: str, at: int) -> int:
+        """Which record has the value number *at* of *field*."""
+        wrote = (n for n, shape in enumerate(self.shapes) if field in shape.names)
+        return next(itertools.islice(wrote, at, None))
+
+
+def refold(fold: Fold, records: Sequence[Record], at: int) -> int:
     """Fold *records* from index *at* on while they are such supersteps; returns the index of the first that is not.
 
-    Raises:
-        StoreError: A seal does not fit, or a value cannot be read.
+    Of a chained thread the rolling digests are compared with the last header: whatever was folded is what was written.
+    Every seal is checked where the general way folds, as `replay` does; it is also the one to say which does not fit.
     """
-    engine, chain = fold.engine, fold.chain
-    due = engine.due
-    if len(due) != 1 or engine.tasks or engine.ephemeral or engine.trail is not None or engine.aliases:
+    engine = fold.engine
+    if len(engine.due) != 1 or engine.tasks or engine.ephemeral or engine.trail is not None or engine.aliases:
         return at
-    load, fetch = fold.reader.codec.load, fold.reader.fetch
-    values, visits = engine.values, engine.visits
-    seq, cause, run, run_id = fold.seq, fold.cause, b"", b""
-    superstep, node, tail = engine.superstep, due[0].node, 0
-    shapes: dict[str, Shape] = {}
-    begin, end = at, len(records)
+    end = len(records)
     while at < end:
-        last, count, body, seal = records[at]
+        run = _foreseen(fold, records, at, end)
+        count = len(run.times)
+        if not count:
+            return at
+        try:
+            made = _values(fold, run)
+        except _MisfitError as misfit:  # those before it are as they should be
+            end = at + misfit.at
+            continue
+        if fold.chain is not None:
+            written = {name: lines for name, (_, lines) in run.fields.items()}
+            if not fold.chain.skip(written, run.last, records[at + count - 1].seal):
+                return at
+        _take(fold, run, made)
+        return at + count
+    return at
+
+
+def _foreseen(fold: Fold, records: Sequence[Record], at: int, end: int) -> _Run:
+    """The records from index *at* on, below *end*, that are what has to come."""
+    found = _Run()
+    engine = fold.engine
+    due, seq, superstep = engine.due, fold.seq, engine.superstep
+    cause, run = fold.cause, to_json(fold.run)
+    shapes: dict[str, Shape] = {}
+    times, order, fields = found.times, found.shapes, found.fields
+    node = due[0].node.name
+    for index in range(at, end):
+        last, count, body, seal = records[index]
         if count != 2 or last != seq + 2 or body.__class__ is not bytes:
             break
         text = body[:-9]
         if body[-9:] != b"\n%08x" % crc32(text):
             break
         lines = text.split(b"\n")
+        head = lines[0].split(b",", 2)
         superstep += 1
-        version, _, rest = lines[0].partition(b",")
-        when, _, rest = rest.partition(b",")
-        shape = shapes.get(node.name)
-        if shape is None or rest != _REST % (run, cause, superstep, shape.task, superstep, shape.commit):
-            found = _STRUCTURE.fullmatch(lines[0])
-            if found is None:
-                break
-            run_id, led, number, task, commit = found.groups()
-            try:
-                shape = _shape(fold, task, commit)
-            except (ValueError, LookupError):
-                break
-            if shape is None or shape.node != node.name or int(number) != superstep or int(led) != cause:
-                break
-            shapes[node.name] = shape
-        fields = shape.fields
-        if version != _VERSION or len(lines) != len(fields) + 1:
+        shape = shapes.get(node)
+        if len(head) != 3 or head[0] != _VERSION:
             break
-        plain = is_plain(text)
-        new: list[Any] = []
-        try:
-            stamp = from_json(when, allow_inf_nan=False)
-            for line, (name, kind) in enumerate(fields, 1):
-                value = from_json(lines[line], allow_inf_nan=False) if plain else load(lines[line], fetch)
-                if kind == APPEND:
-                    fits = value.__class__ is list and values[name].__class__ is list
-                elif kind == ADD:
-                    fits = value.__class__ in _NUMBERS and values[name].__class__ in _NUMBERS
-                else:
-                    fits = value.__class__ not in MARKERS
-                if not fits:
-                    break
-                new.append(value)
-        except ValueError:
+        if shape is None or head[2] != _REST % (run, cause, superstep, shape.task, superstep, shape.commit):
+            shape = _met(fold, lines[0], node, superstep, cause, run)
+            if shape is None:
+                break
+            shapes[node] = shape
+        if len(lines) != len(shape.fields) + 1:
             break
-        if len(new) != len(fields) or stamp.__class__ not in _NUMBERS:
-            break
-        if chain is not None:
-            chain.extend([(name, lines[line]) for line, (name, _) in enumerate(fields, 1)])
-            chain.check(last, 2, stamp, lines, seal)
-        for line, (name, kind) in enumerate(fields):
-            if kind == APPEND:
-                values[name].extend(new[line])
-            elif kind == ADD:
-                values[name] += new[line]
-            else:
-                values[name] = new[line]
-        if shape.boxed:
-            engine.take(values, shape.boxed)
-        visits[node.index] += 1
-        seq, cause, run = last, last, run_id
-        tail += len(body) + len(seal)
-        at += 1
+        for line, (name, kind) in enumerate(shape.fields, 1):
+            if name not in fields:
+                fields[name] = (kind, [])
+            fields[name][1].append(lines[line])
+        times.append(head[1])
+        order.append(shape)
+        found.size += len(body) + len(seal)
+        seq = cause = last
         due = shape.due
         if len(due) != 1:
             break
-        node = due[0].node
-    if at > begin:
-        for name in engine.sizes:
-            engine.sizes[name] = len(values[name])
-        engine.steps += at - begin
-        engine.superstep += at - begin
-        engine.due = list(due)
-        engine.forget_view()
-        fold.seq = fold.cause = fold.steps_at = seq
-        fold.run, fold.tail = from_json(run), fold.tail + tail
-        fold.answers, fold.nested = {}, []
-    return at
+        node = due[0].node.name
+    found.due, found.last = due, seq
+    return found
+
+
+def _met(fold: Fold, structure: bytes, node: str, superstep: int, cause: int, run: bytes) -> Shape | None:
+    """The shape of a record that was not foreseen; None if it is none of ours."""
+    found = _STRUCTURE.fullmatch(structure)
+    if found is None:
+        return None
+    run_id, led, number, task, commit = found.groups()
+    try:
+        shape = _shape(fold, task, commit)
+    except (ValueError, LookupError):
+        return None
+    if shape is None or shape.node != node or int(number) != superstep or int(led) != cause or run_id != run:
+        return None
+    return shape
+
+
+class _MisfitError(Exception):
+    """A value is not what its field takes, or not readable; *at* is the number of its record."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
+def _values(fold: Fold, run: _Run) -> dict[str, list[Any]]:
+    """What was written to each field, all of it that counts. Nothing of the engine is changed.
+
+    Raises:
+        _MisfitError: One of them is for the general way.
+    """
+    values, load, fetch = fold.engine.values, fold.reader.codec.load, fold.reader.fetch
+    if not _all_of(run.times, _NUMBERS):
+        raise _MisfitError(next(n for n, time in enumerate(run.times) if not _all_of([time], _NUMBERS)))
+    made: dict[str, list[Any]] = {}
+    for name, (kind, lines) in run.fields.items():
+        fits = _FITTING.get(kind)
+        if fits is not None and values[name].__class__ not in fits:
+            raise _MisfitError(run.record(name, 0))
+        read = _all_of(lines, fits)
+        if not read:
+            for at, line in enumerate(lines):
+                try:
+                    value = load(line, fetch)
+                except (ValueError, GraphrtError):
+                    raise _MisfitError(run.record(name, at)) from None
+                if value.__class__ in MARKERS if fits is None else value.__class__ not in fits:
+                    raise _MisfitError(run.record(name, at))
+                read.append(value)
+        made[name] = read
+    return made
+
+
+def _all_of(lines: list[bytes], kinds: tuple[type, ...] | None) -> list[Any]:
+    """The values of *lines*, read at once; none if they are not plain, or not all of *kinds*."""
+    text = b",".join(lines)
+    # Of a short line nothing can be too deep: one look at all of them tells whether there is a tag.
+    short = max(map(len, lines)) < MAX_DEPTH
+    if not (is_plain(text, deep=False) if short else all(map(is_plain, lines))):
+        return []
+    try:
+        read: list[Any] = from_json(b"[%b]" % text, allow_inf_nan=False)
+    except ValueError:
+        return []
+    if len(read) != len(lines) or (kinds is not None and not {value.__class__ for value in read} <= {*kinds}):
+        return []
+    return read
+
+
+def _take(fold: Fold, run: _Run, made: dict[str, list[Any]]) -> None:
+    """Let the engine stand after the last of the records."""
+    engine, count = fold.engine, len(run.times)
+    values = engine.values
+    for name, read in made.items():
+        kind = run.fields[name][0]
+        if kind == APPEND:
+            values[name].extend(itertools.chain.from_iterable(read))
+        elif kind == ADD:
+            total = values[name]
+            for value in read:  # one after another: how floats are rounded depends on it
+                total += value
+            values[name] = total
+        else:
+            values[name] = read[-1]
+    for shape in run.shapes:
+        engine.visits[shape.place] += 1
+    for shape in {shape.node: shape for shape in run.shapes}.values():
+        engine.take(values, shape.boxed)
+    for name in engine.sizes:
+        engine.sizes[name] = len(values[name])
+    engine.steps += count
+    engine.superstep += count
+    engine.due = list(run.due)
+    engine.forget_view()
+    fold.seq = fold.cause = fold.steps_at = run.last
+    fold.tail += run.size
+    fold.answers, fold.nested = {}, []
 
 
 def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
@@ -167,4 +274,5 @@ def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
     boxed = tuple(name for name, kind in kinds if kind == LAST and (fields[name].boxed or name in engine.sizes))
     due: list[int] = told[1] if len(told) == 2 else []
     after = due_again(engine, [known[at] for at in due], NO_ITEMS, NO_ITEMS)
-    return Shape(task, commit, known[number], tuple(kinds), boxed, after)
+    node = known[number]
+    return Shape(task, commit, node, engine.plan.by_name[node].index, tuple(kinds), frozenset(names), boxed, after)
