@@ -214,7 +214,8 @@ def _standing(fold: Fold, state: events.StateSaved, status: Status) -> events.St
 def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
     """Forget the entries up to the last commit before the entry *before*; returns how many went.
 
-    What they came to is kept as a snapshot. None forgets all that the present state does not need.
+    What they came to is kept as a snapshot. None forgets all that the present state does not need. If it fails midway,
+    nothing went, or it was told before; doing it again ends it.
 
     Raises:
         InputError: No such thread.
@@ -226,7 +227,7 @@ def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
     claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
     try:
         loaded = store.load(thread)
-        upto = _last_commit(runtime, store, loaded, before)
+        upto, told = _last_commit(runtime, store, loaded, before)
         if upto is None or upto < loaded.head.first:
             return 0
         fold = folded(runtime, store.load(thread, upto=upto), upto=upto)
@@ -234,25 +235,31 @@ def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
         present = folded(runtime, loaded)
         journal = _journal(runtime, store, present, Commits(store, claim, "sync"))
         store.commit(claim, Commit(expected=loaded.head.seq, at=runtime.clock(), snapshot=snapshot))
-        gone = store.prune(claim, upto, keep_blobs=None)
-        journal.write([("", events.HistoryPruned(upto=upto))], release=True)
-        return gone
+        if not told:  # told before it is done: what is gone without a word would look like damage
+            journal.write([("", events.HistoryPruned(upto=upto))])
+        return store.prune(claim, upto, keep_blobs=None)
     finally:
         give_back(store, claim)
 
 
-def _last_commit(runtime: Owner, store: Store, loaded: Loaded, before: int | None) -> int | None:
-    """The last entry that a snapshot can stand for: the end of a record after which no superstep is open."""
+def _last_commit(runtime: Owner, store: Store, loaded: Loaded, before: int | None) -> tuple[int | None, bool]:
+    """The last entry that a snapshot can stand for: the end of a record after which no superstep is open.
+
+    And whether an entry tells already that it and those before it went: a prune that was broken off.
+    """
     least = loaded.head.seq + 1 if before is None else before
     fold, _ = begun(runtime, loaded)
     found: int | None = None
+    told: set[int] = set()
     for record in store.records(loaded.head.thread, after=loaded.head.first - 1):
-        if record.seq >= least:
-            break
         path, event = list(fold.reader.batch(record.body).logged)[-1]
+        if isinstance(event, events.HistoryPruned):
+            told.add(event.upto)
+        if record.seq >= least:
+            continue
         if not path and isinstance(event, (events.SuperstepCommitted, events.ThreadForked, events.RunCompleted)):
             found = record.seq
-    return found
+    return found, found in told
 
 
 def sweep(runtime: Owner, older_than_s: float, status: Status | None) -> int:

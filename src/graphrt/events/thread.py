@@ -112,6 +112,9 @@ class ThreadMigrated(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class HistoryPruned(Word):
-    """Entries up to *upto* were removed; a snapshot holds what they came to."""
+    """Entries up to *upto* are removed; a snapshot holds what they came to.
+
+    Written before they go: some may still be there if that was broken off.
+    """
 
     upto: int

@@ -1,0 +1,52 @@
+"""A prune that the store breaks off: what went was told before, and the same call again ends it."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphrt import StoreError
+from graphrt.events import HistoryPruned
+from graphrt.stores import MemoryStore
+
+from .faulty import CODES, FaultyStore, within_reason
+from .test_every_edit import OTHER, everything, prepared
+
+
+def told(caller):
+    return [entry.event.upto for entry in caller.runtime.entries(OTHER) if isinstance(entry.event, HistoryPruned)]
+
+
+@pytest.mark.parametrize("before", [None, 9])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+def test_what_a_broken_off_prune_forgot_was_told(before, after, lasting):
+    broken: set[str] = set()
+    for at in range(1, 60):
+        with MemoryStore() as inner:
+            store = FaultyStore(inner)
+            caller = prepared(store)
+            values = caller.runtime.state(OTHER).values
+            store.calls.clear()
+            store.at, store.code, store.after, store.lasting = at, CODES[at % 3], after, lasting
+            try:
+                within_reason(lambda caller=caller: caller.runtime.prune(OTHER, before=before))
+            except StoreError:
+                broken.add(store.failed)
+            store.works = True
+            first, uptos = inner.head(OTHER).first, told(caller)
+            if not store.failed:
+                assert uptos == [first - 1]
+                break
+            assert first == 1 or first - 1 in uptos
+            forgotten = caller.runtime.prune(OTHER, before=before)
+
+            assert told(caller) == [inner.head(OTHER).first - 1] != [0]
+            assert forgotten in (0, inner.head(OTHER).first - 1)
+            assert caller.runtime.replay(OTHER).values == values
+            again = everything(inner)
+            assert caller.runtime.prune(OTHER, before=before) == 0
+            assert everything(inner) == again
+    else:
+        pytest.fail("more calls than expected")
+
+    assert {"claim", "commit", "prune"} <= broken
