@@ -1,12 +1,12 @@
 """Copying a thread through the store protocol alone: for stores in which a body cannot be moved as it is.
 
 Only the order of the steps; it needs nothing of a store but the protocol, and the names of the thread's blobs.
+Until its first entries are there nobody sees a thread: so everything is written with them or before them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from graphrt.errors import ConflictError, InputError, StoreError
@@ -14,34 +14,76 @@ from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Loaded, Record, Saved, Store
 
-_BYTES: Final = 8 * 2**20
-_RECORDS: Final = 256
-"""How much goes in one transaction."""
 _LEASE_S: Final = 60.0
 
 
-def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Iterable[str]) -> None:
+def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callable[[], Iterable[str]]) -> None:
     """Write everything of *thread* under the id *to*. If it fails, *to* is removed again.
+
+    One transaction makes the copy visible, with all its entries. Snapshots of older states follow, and of a pruned
+    thread the place of what went is given up.
+
+    Args:
+        blobs: Tells the names of the thread's blobs; asked after the entries were read, which name them.
 
     Raises:
         InputError: There is no such thread, or *to* exists (`thread-exists`).
         ConflictError: The thread was pruned or deleted meanwhile.
+        StoreError: The store failed. If *to* could not be removed either, a note says so.
     """
     check_id(to)
     found = store.load(thread)
     claim = _claim_new(store, to, at)
+    shown = False
     try:
-        seq = _copy_entries(store, found, claim, at)
-        for body in _some(store, thread, blobs):
-            store.commit(claim, Commit(expected=seq, at=at, blobs=body))
-        stage, meta, head = found.staged, found.meta, found.head
-        last = Commit(expected=seq, at=at, stage=stage, meta=meta, status=head.status, graph=head.graph, release=True)
-        store.commit(claim, last)
-    except BaseException:
-        with suppress(StoreError, InputError):  # the first error says more
+        end, pruned = found.head.seq, found.head.first - 1
+        snapshots = _snapshots(store, found)
+        records = _records(store, found)
+        for body in _some(store, thread, blobs()):
+            store.commit(claim, Commit(expected=0, at=at, blobs=body))
+        newest = max(snapshots, default=None)
+        if pruned:
+            # A thread's entries are numbered from 1: those that were pruned are stood in for, and pruned again.
+            records.insert(0, Record(pruned, pruned, b""))
+            newest = pruned
+            snapshots.setdefault(pruned, b"")
+        shown = True
+        whole = Commit(
+            expected=0,
+            at=at,
+            records=records,
+            stage=found.staged,
+            snapshot=None if newest is None else Saved(newest, snapshots.pop(newest)),
+            meta=found.meta,
+            status=found.head.status,
+            graph=found.head.graph,
+            release=not pruned and not snapshots,
+        )
+        store.commit(claim, whole)
+        if pruned:
+            store.prune(claim, pruned)
+        for seq, saved in sorted(snapshots.items()):
+            store.commit(claim, Commit(expected=end, at=at, snapshot=Saved(seq, saved)))
+        if not whole.release:
             store.release(claim)
-            store.delete(to)
+    except BaseException as error:
+        _remove(store, claim, error, seen=shown)
         raise
+
+
+def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> None:
+    """Remove what was written of a copy; if that fails and somebody may see it, *error* tells."""
+    try:
+        store.release(claim)
+        store.delete(claim.thread)
+    except InputError:
+        pass  # there is nothing of it
+    except StoreError as other:
+        if seen:
+            error.add_note(
+                f"The copy {claim.thread!r} could not be removed again and may be there without older snapshots: "
+                f"delete_thread({claim.thread!r}). {other.what}"
+            )
 
 
 def _claim_new(store: Store, to: str, at: float) -> Claim:
@@ -55,23 +97,19 @@ def _claim_new(store: Store, to: str, at: float) -> Claim:
     return claim
 
 
-def _copy_entries(store: Store, found: Loaded, claim: Claim, at: float) -> int:
-    """Copy records and snapshots; the number of the last entry."""
+def _records(store: Store, found: Loaded) -> list[Record]:
+    """All records of the thread, up to its last entry.
+
+    Raises:
+        ConflictError: Some went meanwhile.
+    """
     thread, end, seq = found.head.thread, found.head.seq, found.head.first - 1
-    snapshots = _snapshots(store, found)
-    if seq:
-        # A thread's entries are numbered from 1: those that were pruned are stood in for, and pruned again.
-        body = snapshots.get(seq, b"")
-        stand_in = Commit(expected=0, at=at, records=[Record(seq, seq, b"")], snapshot=Saved(seq, body))
-        store.commit(claim, stand_in)
-        store.prune(claim, seq)
-    for records in _bundles(store.records(thread, after=seq, upto=end), set(snapshots)):
-        if records[0].seq - records[0].count != seq:
+    records: list[Record] = []
+    for record in store.records(thread, after=seq, upto=end):
+        if record.seq - record.count != seq:
             break
-        last = records[-1].seq
-        saved = Saved(last, snapshots[last]) if last in snapshots else None
-        store.commit(claim, Commit(expected=seq, at=at, records=records, snapshot=saved))
-        seq = last
+        records.append(record)
+        seq = record.seq
     if seq != end:
         raise ConflictError(
             f"Thread {thread!r} was pruned or deleted while it was copied: its entries end at {seq}, not at {end}.",
@@ -79,7 +117,7 @@ def _copy_entries(store: Store, found: Loaded, claim: Claim, at: float) -> int:
             fix="Copy it again.",
             thread=thread,
         )
-    return seq
+    return records
 
 
 def _snapshots(store: Store, found: Loaded) -> dict[int, bytes]:
@@ -90,20 +128,6 @@ def _snapshots(store: Store, found: Loaded) -> dict[int, bytes]:
         there[saved.seq] = saved.body
         saved = store.load(found.head.thread, upto=saved.seq - 1).snapshot if saved.seq else None
     return there
-
-
-def _bundles(records: Iterable[Record], ends: set[int]) -> Iterator[list[Record]]:
-    """*records* in groups that make good transactions; each of *ends* ends one."""
-    group: list[Record] = []
-    size = 0
-    for record in records:
-        group.append(record)
-        size += len(record.body)
-        if record.seq in ends or size >= _BYTES or len(group) == _RECORDS:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def _some(store: Store, thread: str, names: Iterable[str]) -> Iterator[dict[str, bytes]]:

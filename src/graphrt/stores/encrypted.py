@@ -36,7 +36,8 @@ class EncryptedStore:
 
     Blobs are stored under an HMAC of thread and name, so that equal values are not recognisable. Their names are listed
     in further blobs, one for each commit that brings new ones, so that a copy finds them. A copy is written anew under
-    its own id, in several transactions; until the last one its status is "new".
+    its own id: large values first, and then with one transaction all that makes it a thread, so that nobody sees half
+    of one. What follows are snapshots of older states; if that fails, the copy is removed again.
 
     Args:
         store: A durable store. It is closed with this one.
@@ -168,9 +169,13 @@ class EncryptedStore:
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything of it, sealed anew, under the id *to*. See `Store.copy`."""
-        names = _Names(self._keys, thread)
-        names.read(self._store)
-        copy_thread(self, thread, to, at=at, blobs=sorted(names.known))
+
+        def blobs() -> list[str]:
+            names = _Names(self._keys, thread)
+            names.read(self._store)
+            return sorted(names.known)
+
+        copy_thread(self, thread, to, at=at, blobs=blobs)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Forget the records up to the entry *upto*. See `Store.prune`."""
