@@ -12,11 +12,14 @@
     │   ├── StepLimitError
     │   ├── NodeFatigueError
     │   ├── DeadlineError
+    │   ├── AgentLimitError      an agent's loop reached a limit of its own
     │   └── BudgetExceededError
     ├── StarvedJoinError         a join whose sources did not all run
     ├── HarnessError             the model provider, or the script of a mock
     │   ├── AuthenticationError, RateLimitError, ContextOverflowError, RefusalError,
     │   ├── TransientModelError, BadResponseError, BadRequestError
+    │   ├── ToolError            a tool failed, and the model is not to be told
+    │   │   └── ToolArgumentsError
     │   └── ScriptError
     ├── StoreError               the world: disk, database
     │   └── ConflictError        another writer owns the thread
@@ -35,6 +38,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 __all__ = [
+    "AgentLimitError",
     "AuditError",
     "AuthenticationError",
     "BadRequestError",
@@ -61,6 +65,8 @@ __all__ = [
     "StarvedJoinError",
     "StepLimitError",
     "StoreError",
+    "ToolArgumentsError",
+    "ToolError",
     "TransientModelError",
     "UpdateError",
 ]
@@ -114,7 +120,7 @@ class GraphrtError(Exception):
 _DATA = frozenset(
     {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
     | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
-    | {"interrupts", "state"}
+    | {"interrupts", "state", "messages", "tool"}
 )
 """Names of data attributes: what an error may know about where it happened."""
 
@@ -227,6 +233,12 @@ class BudgetExceededError(LimitError):
     default_code = "budget-exceeded"
 
 
+class AgentLimitError(LimitError):
+    """An agent needed more model calls, tool calls, depth or time than its limits allow; `messages` is what was said."""
+
+    default_code = "agent-limit"
+
+
 class StarvedJoinError(GraphrtError):
     """Nothing is due, and a join still waits for sources that did not run."""
 
@@ -285,6 +297,18 @@ class ScriptError(HarnessError):
     """A mock got a call that its script does not expect, or its script was not used up."""
 
     default_code = "script"
+
+
+class ToolError(HarnessError):
+    """A tool failed whose failures the model is not to see; `__cause__` is what it raised."""
+
+    default_code = "tool-failed"
+
+
+class ToolArgumentsError(ToolError):
+    """The arguments of a tool call do not fit the tool; the text is written for the model."""
+
+    default_code = "tool-arguments"
 
 
 class StoreError(GraphrtError):

@@ -170,6 +170,8 @@ class ToolMessage:
     text: str
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
+    error: bool = False
+    """Whether the text says what went wrong."""
     role: Literal["tool"] = "tool"
 
 

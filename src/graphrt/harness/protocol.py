@@ -1,32 +1,27 @@
-"""How a model is spoken to: the two protocols of a harness, what goes in and what comes out.
+"""How a model is spoken to: the protocols of harnesses and models, and what comes back.
 
-Protocols and the values they exchange live here. Nothing that knows a provider, a script or a network does.
+Protocols and replies live here; what goes in is `request`'s. Nothing that knows a provider, a script or a network does.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, Protocol, TypeAlias, Unpack
 
-from graphrt.errors import InputError, closest, names
 from graphrt.events import Usage
-from graphrt.harness.messages import (
-    AssistantMessage,
-    Message,
-    Prompt,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
+from graphrt.harness.messages import AssistantMessage, Message, Prompt, ToolCall
+from graphrt.harness.request import AgentRequest, ModelRequest, RunOptions
 
 __all__ = [
     "AgentHarness",
     "AgentReply",
     "AgentRequest",
+    "ChatModel",
     "FinishReason",
+    "ModelProfile",
+    "ModelRequest",
+    "ModelResponse",
     "RunOptions",
     "StreamItem",
     "StreamingHarness",
@@ -36,22 +31,6 @@ __all__ = [
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "unknown"]
 """Why the model stopped writing."""
-
-
-class RunOptions(TypedDict, total=False):
-    """The keyword arguments of `AgentHarness.run`; every one may be left out."""
-
-    tools: Sequence[ToolSpec]
-    """0..n tools the model may call."""
-    system: str | None
-    """Instructions, put before the prompt. None: what the harness was made with."""
-    model: str | None
-    """Another model for this call. None: the harness's own."""
-    max_tokens: int | None
-    """Bound of the answer's length, in tokens."""
-    temperature: float | None
-    options: Mapping[str, Any] | None
-    """What only this provider understands, passed on as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +46,14 @@ class AgentReply:
     """Why the model stopped; with tool calls "stop" reads as "tool_calls", whichever of the two the provider said."""
     model: str | None = None
     """The model that answered, as the provider names it."""
+    thinking: str = ""
+    """What the model wrote for itself before it answered, where the provider shows it."""
+    output: Any = field(default=None, hash=False)
+    """What the text stands for, where the answer had to have a form; made and checked by an Agent."""
+    messages: tuple[Message, ...] = field(default=(), repr=False)
+    """The whole conversation with the reply at its end, where an Agent led it: 0..n messages."""
+    stopped: str | None = None
+    """The limit that ended an Agent's loop early; None if it came to its end."""
 
     def __post_init__(self) -> None:
         if self.tool_calls and self.finish_reason == "stop":
@@ -98,6 +85,9 @@ class ToolCallDelta:
     arguments_text: str = ""
     """The next characters of the arguments."""
 
+
+ModelResponse: TypeAlias = AgentReply
+"""What a model gives back is a reply; an Agent adds to it what it made of it."""
 
 StreamItem: TypeAlias = TextDelta | ToolCallDelta | AgentReply
 """What a stream yields: any number of deltas, then exactly one AgentReply."""
@@ -145,105 +135,50 @@ class StreamingHarness(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRequest:
-    """One call of a harness, with everything checked: what `MockHarness.calls` records."""
+class ModelProfile:
+    """What is known of a model without asking it. None and the defaults mean: nothing in particular is known."""
 
-    messages: tuple[Message, ...]
-    """1..n messages; instructions given as `system` come first."""
-    tools: tuple[ToolSpec, ...] = ()
-    model: str | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    name: str
+    """As requests and replies name it."""
+    provider: str = ""
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    tools: bool = True
+    """Whether it can call tools."""
+    output_schema: bool = True
+    """Whether the provider can hold it to an `OutputSpec`; else the form is asked for in words."""
+    input_usd_per_token: float | None = None
+    output_usd_per_token: float | None = None
+    count_tokens: Callable[[ModelRequest], int] | None = field(default=None, compare=False)
+    """Tokens that a request takes; None: nobody knows, and a budget reserves one for each byte."""
+
+
+class ChatModel(Protocol):
+    """A model of some provider: one request goes in, one response comes out. It calls no tools and retries nothing.
+
+    It may be called from several tasks, event loops and worker threads at once.
+    """
 
     @property
-    def text(self) -> str:
-        """The text of the last message: what the model is to answer."""
-        return self.messages[-1].text
+    def profile(self) -> ModelProfile:
+        """What is known of the model."""
+        ...
 
-    @property
-    def system(self) -> str | None:
-        """The instructions: the texts of the system messages, or None."""
-        texts = [message.text for message in self.messages if isinstance(message, SystemMessage)]
-        return "\n".join(texts) if texts else None
-
-    @classmethod
-    def build(cls, prompt: Prompt, options: RunOptions, *, defaults: RunOptions | None = None) -> AgentRequest:
-        """Check the arguments of one `run` and put them into one value.
-
-        Args:
-            prompt: As given to `run`.
-            options: As given to `run`.
-            defaults: What the harness was made with; used for each option that is left out or None. Of `options`,
-                the single keys are merged.
+    async def invoke(self, request: ModelRequest, /) -> ModelResponse:
+        """Ask once and wait for the whole response.
 
         Raises:
-            InputError: An unknown option, an empty prompt, an item that is not a message, a tool given twice.
+            HarnessError: The call failed; its subclasses say what kind of failure it was.
         """
-        for name in options:
-            if name not in RunOptions.__annotations__:
-                raise _unknown_option(name)
-        base: dict[str, Any] = {**(defaults or {})}
-        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        merged: dict[str, Any] = {**base, **given}
-        extra: dict[str, Any] = {**(base.get("options") or {}), **(given.get("options") or {})}
-        messages = _messages(prompt)
-        if merged.get("system") is not None:
-            messages = (SystemMessage(text=merged["system"]), *messages)
-        max_tokens = merged.get("max_tokens")
-        if max_tokens is not None and max_tokens < 1:
-            raise InputError(f"max_tokens must be at least 1, not {max_tokens!r}.", value=max_tokens)
-        return cls(
-            messages=messages,
-            tools=_tools(merged.get("tools", ())),
-            model=merged.get("model"),
-            max_tokens=max_tokens,
-            temperature=merged.get("temperature"),
-            options=extra,
-        )
+        ...
 
+    def stream(self, request: ModelRequest, /) -> AsyncIterator[StreamItem]:
+        """Ask once and yield the response in pieces.
 
-_KINDS: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
+        Yields:
+            0..n TextDelta and ToolCallDelta, then exactly one ModelResponse: the whole of it, with its usage.
 
-
-def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kinds)  # callers without a type checker get here too
-
-
-def _unknown_option(name: str) -> InputError:
-    guess = closest(name, RunOptions.__annotations__)
-    hint = f"did you mean {guess!r}? " if guess else ""
-    return InputError(
-        f"A harness has no option {name!r}.",
-        known=names(RunOptions.__annotations__),
-        fix=f"{hint}What only one provider understands goes into options={{...}}",
-        value=name,
-    )
-
-
-def _messages(prompt: Prompt) -> tuple[Message, ...]:
-    if isinstance(prompt, str):
-        return (UserMessage(text=prompt),)
-    messages = tuple(prompt)
-    for message in messages:
-        if not _is_a(message, _KINDS):
-            raise InputError(
-                f"The prompt contains a value of type {type(message).__name__}, which is no message: {message!r}.",
-                known=names(kind.__name__ for kind in _KINDS),
-                fix='give a text, or a list of messages such as UserMessage(text="...")',
-                value=message,
-            )
-    if not messages:
-        raise InputError("The prompt has no messages.", fix="give a text, or at least one message")
-    return messages
-
-
-def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    known: dict[str, ToolSpec] = {}
-    for tool in tools:
-        if not _is_a(tool, ToolSpec):
-            raise InputError(f"A tool is of type {type(tool).__name__}.", fix="give ToolSpec values", value=tool)
-        if tool.name in known:
-            raise InputError(f"Two tools are named {tool.name!r}.", known=names(known), fix="rename one of them")
-        known[tool.name] = tool
-    return tuple(known.values())
+        Raises:
+            HarnessError: The call failed, also in the middle; then no ModelResponse was yielded.
+        """
+        ...

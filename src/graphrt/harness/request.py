@@ -1,0 +1,204 @@
+"""One call of a model, with everything checked: what a harness makes of its arguments, and a model is given.
+
+The request and its checks live here. What comes back, and who answers, does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, TypedDict
+
+from graphrt.errors import InputError, closest, names
+from graphrt.harness.messages import (
+    AssistantMessage,
+    Message,
+    Prompt,
+    SystemMessage,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+
+__all__ = ["AgentRequest", "ModelRequest", "OutputSpec", "ReasoningEffort", "RunOptions"]
+
+ReasoningEffort: TypeAlias = Literal["none", "low", "medium", "high"]
+"""How much a model that can reason should, before it answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSpec:
+    """The form that the answer's text has to have: JSON of this schema."""
+
+    name: str
+    """For the provider: letters, digits, `_` and `-`."""
+    schema: Mapping[str, Any] = field(hash=False)
+    """JSON schema of the answer."""
+    strict: bool = True
+    """Whether the provider is to hold the model to it, where it can."""
+
+
+class RunOptions(TypedDict, total=False):
+    """The keyword arguments of `AgentHarness.run`; every one may be left out."""
+
+    tools: Sequence[ToolSpec]
+    """0..n tools the model may call."""
+    tool_choice: str | None
+    """"auto", "none", "required", or the name of the tool that must be called."""
+    output: OutputSpec | None
+    """The form of the answer; its text is JSON then."""
+    system: str | None
+    """Instructions, put before the prompt. None: what the harness was made with."""
+    model: str | None
+    """Another model for this call. None: the harness's own."""
+    max_tokens: int | None
+    """Bound of the answer's length, in tokens."""
+    temperature: float | None
+    top_p: float | None
+    stop: Sequence[str] | None
+    """Texts at which the model stops writing."""
+    seed: int | None
+    """Asks the provider to draw the same again, where it can."""
+    reasoning: ReasoningEffort | None
+    timeout_s: float | None
+    """Seconds that the call may take. None: what the harness was made with."""
+    options: Mapping[str, Any] | None
+    """What only this provider understands, passed on as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One call of a model, with everything checked: what `ChatModel.invoke` is given and `MockHarness.calls` records."""
+
+    messages: tuple[Message, ...]
+    """1..n messages; instructions given as `system` come first."""
+    tools: tuple[ToolSpec, ...] = ()
+    model: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    tool_choice: str = "auto"
+    """"auto", "none", "required", or the name of one of `tools`."""
+    output: OutputSpec | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    reasoning: ReasoningEffort | None = None
+    timeout_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the last message: what the model is to answer."""
+        return self.messages[-1].text
+
+    @property
+    def system(self) -> str | None:
+        """The instructions: the texts of the system messages, or None."""
+        texts = [message.text for message in self.messages if isinstance(message, SystemMessage)]
+        return "\n".join(texts) if texts else None
+
+    @classmethod
+    def build(cls, prompt: Prompt, options: RunOptions, *, defaults: RunOptions | None = None) -> ModelRequest:
+        """Check the arguments of one `run` and put them into one value.
+
+        Args:
+            prompt: As given to `run`.
+            options: As given to `run`.
+            defaults: What the harness was made with; used for each option that is left out or None. Of `options`,
+                the single keys are merged.
+
+        Raises:
+            InputError: An unknown option, an empty prompt, an item that is not a message, a tool given twice.
+        """
+        for name in options:
+            if name not in RunOptions.__annotations__:
+                raise _unknown_option(name)
+        base: dict[str, Any] = {**(defaults or {})}
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        merged: dict[str, Any] = {**base, **given}
+        extra: dict[str, Any] = {**(base.get("options") or {}), **(given.get("options") or {})}
+        messages = _messages(prompt)
+        if merged.get("system") is not None:
+            messages = (SystemMessage(text=merged["system"]), *messages)
+        max_tokens = merged.get("max_tokens")
+        if max_tokens is not None and max_tokens < 1:
+            raise InputError(f"max_tokens must be at least 1, not {max_tokens!r}.", value=max_tokens)
+        tools = _tools(merged.get("tools", ()))
+        return cls(
+            messages=messages,
+            tools=tools,
+            model=merged.get("model"),
+            max_tokens=max_tokens,
+            temperature=merged.get("temperature"),
+            options=extra,
+            tool_choice=_tool_choice(merged.get("tool_choice", "auto"), tools),
+            output=merged.get("output"),
+            top_p=merged.get("top_p"),
+            stop=tuple(merged.get("stop", ())),
+            seed=merged.get("seed"),
+            reasoning=merged.get("reasoning"),
+            timeout_s=merged.get("timeout_s"),
+        )
+
+
+AgentRequest: TypeAlias = ModelRequest
+"""A call of a harness is a call of a model with everything filled in."""
+
+_KINDS: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
+
+
+def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kinds)  # callers without a type checker get here too
+
+
+def _unknown_option(name: str) -> InputError:
+    guess = closest(name, RunOptions.__annotations__)
+    hint = f"did you mean {guess!r}? " if guess else ""
+    return InputError(
+        f"A harness has no option {name!r}.",
+        known=names(RunOptions.__annotations__),
+        fix=f"{hint}What only one provider understands goes into options={{...}}",
+        value=name,
+    )
+
+
+def _messages(prompt: Prompt) -> tuple[Message, ...]:
+    if isinstance(prompt, str):
+        return (UserMessage(text=prompt),)
+    messages = tuple(prompt)
+    for message in messages:
+        if not _is_a(message, _KINDS):
+            raise InputError(
+                f"The prompt contains a value of type {type(message).__name__}, which is no message: {message!r}.",
+                known=names(kind.__name__ for kind in _KINDS),
+                fix='give a text, or a list of messages such as UserMessage(text="...")',
+                value=message,
+            )
+    if not messages:
+        raise InputError("The prompt has no messages.", fix="give a text, or at least one message")
+    return messages
+
+
+def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    known: dict[str, ToolSpec] = {}
+    for tool in tools:
+        if not _is_a(tool, ToolSpec):
+            raise InputError(f"A tool is of type {type(tool).__name__}.", fix="give ToolSpec values", value=tool)
+        if tool.name in known:
+            raise InputError(f"Two tools are named {tool.name!r}.", known=names(known), fix="rename one of them")
+        known[tool.name] = tool
+    return tuple(known.values())
+
+
+def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> str:
+    known = {tool.name for tool in tools}
+    if choice not in ("auto", "none", "required") and choice not in known:
+        raise InputError(
+            f"tool_choice is {choice!r}, which is no tool of the call.",
+            known=names(known) or "no tools",
+            fix='use "auto", "none", "required" or the name of a tool',
+            value=choice,
+        )
+    if choice == "required" and not known:
+        raise InputError('tool_choice is "required", but there are no tools.', fix="give tools")
+    return choice
