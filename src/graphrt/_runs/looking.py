@@ -13,6 +13,7 @@ from graphrt._engine.standing import due_parts
 from graphrt._journal.keeper import settle
 from graphrt._journal.meta import read_meta
 from graphrt._journal.reader import CHANGES, Fold, Reader
+from graphrt._runs.alike import alike
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import Reads, folded, from_the_first, load, loaded_at, the_store
 from graphrt._runs.results import Snapshot
@@ -147,8 +148,9 @@ def replay(runtime: Reads, thread: str) -> Snapshot[Any]:
             elif not path:
                 _again(fold, event, first + at, take, batch.run)
         fold.seq = record.seq
-    if present.migrated is None and fold.engine.values != present.engine.values:
-        changed = [n for n, v in present.engine.values.items() if fold.engine.values.get(n) != v]
+    now, then = fold.engine.values, present.engine.values
+    if present.migrated is None and not alike(now, then):
+        changed = [n for n in {**then, **now} if not alike(now.get(n), then.get(n))]
         raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
     return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status)
 
@@ -189,7 +191,7 @@ def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, 
     names, sends, _ = due_parts(fold.engine.due)
     if names != event.next:
         raise _diverged(fold, seq, f"next {event.next}", f"next {names}", "routes")
-    if dict(sends) != dict(event.sends):
+    if not alike(dict(sends), dict(event.sends)):
         raise _diverged(fold, seq, f"sends {dict(event.sends)!r}", f"sends {dict(sends)!r}", "sends")
 
 
@@ -253,8 +255,8 @@ def diff(
         if one is None or other is None:
             return Divergence(left=one, right=other, fields=())
         a, b = _bare(one), _bare(other)
-        if a != b:
-            differing = tuple(sorted(name for name in {*a, *b} if a.get(name) != b.get(name)))
+        if not alike(a, b):
+            differing = tuple(sorted(name for name in {*a, *b} if not alike(a.get(name), b.get(name))))
             return Divergence(left=one, right=other, fields=differing)
 
 

@@ -1,0 +1,186 @@
+"""replay and diff compare values that contain themselves, are very deep, or refuse to be compared."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import pydantic
+import pytest
+import typing_extensions as te
+
+from graphrt import Runtime
+from graphrt._runs.alike import alike
+from graphrt.errors import InputError, ReplayDivergedError
+
+from .support import line, refused
+
+
+def ring(*values: Any) -> list[Any]:
+    """A list of *values* that ends with itself."""
+    made = [*values]
+    made.append(made)
+    return made
+
+
+def table(**values: Any) -> dict[str, Any]:
+    """A dict that holds itself."""
+    values["self"] = values
+    return values
+
+
+def deep(levels: int, end: Any = 0) -> Any:
+    made: Any = end
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+class Model(pydantic.BaseModel):
+    x: Any = None
+
+
+@dataclasses.dataclass
+class Point:
+    x: Any = None
+    note: str = dataclasses.field(default="", compare=False)
+
+
+@dataclasses.dataclass(eq=False)
+class Thing:
+    x: Any = None
+
+
+class Never:
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("never ask")
+
+    __hash__ = None  # type: ignore[assignment]  # as it is
+
+
+def holding(cls: type[Any], end: Any = 1) -> Any:
+    """An instance that holds itself."""
+    made = cls()
+    made.x = [end, made]
+    return made
+
+
+def unrolled(value: Any) -> list[Any]:
+    """The same endless list as `ring(value)`, of two."""
+    inner: list[Any] = [value]
+    outer = [value, inner]
+    inner.append(outer)
+    return outer
+
+
+ALIKE = [
+    (1, 1),
+    ([1, {"a": 2}], [1, {"a": 2}]),
+    (ring(1), ring(1)),
+    (ring(1), unrolled(1)),
+    (table(a=1), table(a=1)),
+    ((ring(1), table()), (ring(1), table())),
+    (deep(50_000), deep(50_000)),
+    (holding(Model), holding(Model)),
+    (holding(Point), holding(Point)),
+    ([ring(), Point(1, "a")], [ring(), Point(1, "b")]),
+]
+UNLIKE = [
+    (1, 2),
+    (ring(1), ring(2)),
+    (ring(1), ring(1, 1)),
+    (ring(1), unrolled(2)),
+    (ring(), ()),
+    (table(a=1), table(a=2)),
+    (table(a=1), table(b=1)),
+    (table(a=None), table()),
+    ((ring(), 1), (ring(), 2)),
+    (deep(50_000), deep(50_000, 1)),
+    (deep(50_000), deep(49_999)),
+    (holding(Model), holding(Model, 2)),
+    (holding(Model), holding(Point)),
+    (holding(Point), holding(Point, 2)),
+    ([ring(), Thing(1)], [ring(), Thing(1)]),
+]
+
+
+@pytest.mark.parametrize("at", range(len(ALIKE)))
+def test_what_is_alike(at):
+    one, other = ALIKE[at]
+    assert alike(one, other) is alike(other, one) is True
+
+
+@pytest.mark.parametrize("at", range(len(UNLIKE)))
+def test_what_is_not(at):
+    one, other = UNLIKE[at]
+    assert alike(one, other) is alike(other, one) is False
+
+
+def test_what_cannot_be_compared_is_said():
+    same = Never()
+    assert alike([ring(), same], [ring(), same])
+    error = refused("not-comparable", lambda: alike([Never()], [Never()]), "Never", "never ask", error=InputError)
+    assert isinstance(error.__cause__, TypeError)
+
+
+class State(te.TypedDict, total=False):
+    x: Any
+    all: Annotated[list[Any], lambda current, incoming: [*current, *incoming]]
+
+
+def in_memory(make: Any) -> Runtime[Any]:
+    """Two threads in memory whose state holds what *make* gives."""
+    runtime = Runtime(line(("a", lambda state: {"x": make(), "all": [make()]}), state=State), store="memory:")
+    for thread in ("t", "u"):
+        runtime.run({"all": []}, thread=thread)
+    return runtime
+
+
+@pytest.mark.parametrize("make", [lambda: ring(1), lambda: table(a=1), lambda: holding(Model), lambda: deep(5_000)])
+def test_replay_and_diff_of_values_that_contain_themselves(make):
+    with in_memory(make) as runtime:
+        assert runtime.replay("t").status == "completed"
+        assert runtime.diff("t", "u") is None
+        for name in ("v", "w"):
+            runtime.fork("t", to=name)
+        assert runtime.diff("v", "w") is None
+        assert runtime.replay("v").status == "completed"
+
+
+def test_diff_tells_where_they_differ():
+    made = iter([1, 1, 2, 1])
+    with in_memory(lambda: ring(next(made))) as runtime:
+        found = runtime.diff("t", "u")
+
+    assert found is not None
+    assert (found.left.event.node, found.fields) == ("a", ("updates",))
+
+
+numbers: list[int] = []
+"""What the reducer below makes rings of, one after another."""
+
+
+def fickle(current: list[Any], incoming: list[Any]) -> list[Any]:
+    return ring(numbers.pop(0))
+
+
+class Fickle(te.TypedDict, total=False):
+    x: Annotated[list[Any], fickle]
+
+
+def test_replay_tells_that_a_reducer_changed():
+    with Runtime(line(("a", lambda state: {"x": [1]}), state=Fickle), store="memory:") as runtime:
+        numbers[:] = [1]
+        runtime.run({"x": []}, thread="t")
+        numbers[:] = [1, 1]
+        same = runtime.replay("t").status
+        numbers[:] = [1, 2]
+        with pytest.raises(ReplayDivergedError, match="state"):
+            runtime.replay("t")
+
+    assert same == "completed"
+
+
+def test_values_that_refuse_are_an_error_of_the_call():
+    with in_memory(Never) as runtime:
+        refused("not-comparable", lambda: runtime.diff("t", "u"), "Never", error=InputError)
