@@ -260,9 +260,10 @@ def test_300_mb_are_refused_and_never_changed(tmp_path):
     size = [300_000_000]
     graph = line(("a", note("a")), ("b", lambda state: {"x": bytes(size[-1])}))
     with Runtime(graph, store=f"sqlite:///{tmp_path}/runs.db") as runtime:
-        refused(
-            "not-storable", lambda: runtime.run({"notes": []}, thread="t"), "x", "256 MiB", "'b'", error=UpdateError
-        )
+        words = ["x", "256 MiB", "'b'", "path or reference", "untracked", "split"]
+        told = refused("not-storable", lambda: runtime.run({"notes": []}, thread="t"), *words, error=UpdateError)
+        given = refused("not-storable", lambda: runtime.run({"x": bytes(size[-1])}, thread="u"), "path or reference")
+        assert "register_type" not in f"{told}{given}"
         assert runtime.state("t").values["notes"] == ["a"]
         size.append(1_000_000)
         assert runtime.retry("t").state["x"] == bytes(1_000_000)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from graphrt._codec import answers, failures, registry
-from graphrt._codec.refusal import BLOB_BYTES, MAX_BYTES, MAX_DEPTH, TAG, DamagedError, NotStorable
+from graphrt._codec.refusal import BLOB_BYTES, MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, DamagedError, NotStorable
 from graphrt._codec.tables import FetchError, Tables
 from graphrt._codec.walk import Reader, TooDeepError, UnknownTagError, Watching, Writer
 from graphrt.errors import InputError, StoreError, names
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Codec"]
 
 _TAG_BYTES: Final = to_json(TAG)
-_TOO_LONG: Final = f"is longer than {MAX_BYTES // 1024**2} MiB when it is encoded"
 _NO_STACK: Final = "is nested too deeply for what is left of Python's stack"
 _ESCAPE: Final = rb"\u"
 _FLAT: Final = frozenset({int, bool, type(None)})
@@ -85,7 +84,7 @@ class Codec:
                 watching[type(value)](Writer(watching), value, depth)
                 raise
             if len(data) > MAX_BYTES:
-                raise NotStorable(_TOO_LONG)
+                raise NotStorable(TOO_LONG)
         except NotStorable as refusal:
             refusal.below(path)
             raise

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["BLOB_BYTES", "MAX_BYTES", "MAX_DEPTH", "MAX_INT", "TAG", "DamagedError", "NotStorable", "step_into"]
+__all__ = [
+    "BLOB_BYTES",
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_INT",
+    "TAG",
+    "TOO_LONG",
+    "DamagedError",
+    "NotStorable",
+    "step_into",
+]
 
 TAG: Final = "$t"
 """The key that marks an object of the form as more than a dict."""
@@ -15,6 +25,7 @@ MAX_DEPTH: Final = 100
 """Levels of containers. Each takes at most two levels of JSON, and the reader of JSON stops after 200."""
 MAX_BYTES: Final = 256 * 1024 * 1024
 """Length of one encoded value."""
+TOO_LONG: Final = f"is longer than {MAX_BYTES // 1024**2} MiB when it is encoded"
 BLOB_BYTES: Final = 64 * 1024
 """An encoded value of a field that is longer is kept apart, under its hash."""
 MAX_INT: Final = 10**4300
@@ -40,6 +51,19 @@ class NotStorable(ValueError):  # noqa: N818 - private control flow of floor 0, 
     def below(self, prefix: str) -> None:
         """Note the path of the outermost value."""
         self._prefix = prefix
+
+    @property
+    def fix(self) -> str:
+        """What helps, a sentence without its full stop."""
+        if self.why == TOO_LONG:
+            return (
+                "Put it into a file or a store of its own and keep its path or reference, mark the field untracked, "
+                "or split it over several fields or updates"
+            )
+        return (
+            "Keep it out of the state, mark the field untracked, or make its class storable with "
+            "graphrt.stores.register_type()"
+        )
 
     @property
     def path(self) -> str:

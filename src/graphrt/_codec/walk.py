@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
-from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, MAX_INT, TAG, DamagedError, NotStorable, step_into
+from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, MAX_INT, TAG, TOO_LONG, DamagedError, NotStorable, step_into
 
 __all__ = [
     "PLAIN_ENCODERS",
@@ -32,7 +32,6 @@ Decoder: TypeAlias = "Callable[[Reader, dict[str, Any], int], Any]"
 
 _STR: Final = frozenset({str})
 _FREE: Final = frozenset({bool, type(None)})
-_TOO_LONG: Final = f"is longer than {MAX_BYTES // 1024**2} MiB when it is encoded"
 _TOO_DEEP: Final = f"is nested more than {MAX_DEPTH} levels deep"
 _SURROGATE: Final = (
     "is text with a lone surrogate, which is no Unicode character: decode it with errors='replace' first"
@@ -63,7 +62,7 @@ class Writer:
         """
         self.room -= size
         if self.room < 0:
-            raise NotStorable(_TOO_LONG)
+            raise NotStorable(TOO_LONG)
 
     def enter(self, depth: int, size: int) -> None:
         """Begin a container or a tagged value at *depth*, of at least *size* bytes."""
@@ -71,7 +70,7 @@ class Writer:
             raise TooDeepError(_TOO_DEEP)
         self.room -= size + 2
         if self.room < 0:
-            raise NotStorable(_TOO_LONG)
+            raise NotStorable(TOO_LONG)
 
     def at(self, step: str, value: Any, depth: int) -> Any:
         """Encode *value*, which stands at *step* of the value that is being encoded."""
@@ -174,7 +173,7 @@ def _float(writer: Writer, value: float, _depth: int) -> Any:
 def _str(writer: Writer, value: str, _depth: int) -> str:
     writer.room -= len(value) + 2
     if writer.room < 0:
-        raise NotStorable(_TOO_LONG)
+        raise NotStorable(TOO_LONG)
     if writer.strict and not value.isascii():
         try:
             value.encode()

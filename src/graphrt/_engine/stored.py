@@ -127,8 +127,7 @@ def not_storable(engine: Engine, task: Task | None, error: NotStorable, what: st
         code="not-storable",
         where=engine.where(task),
         known="the thread is as it was at the last commit; nothing of this task was stored",
-        fix="Keep it out of the state, mark the field untracked, or make its class storable with "
-        "graphrt.stores.register_type(). Then retry: finished tasks do not run again.",
+        fix=f"{error.fix}. Then retry: finished tasks do not run again.",
         node=node,
         path=error.path,
         thread=engine.thread,

@@ -152,8 +152,7 @@ def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
         code="not-storable",
         where=engine.where(),
         known="nothing was stored",
-        fix="Pass something that can be stored, mark the field untracked, or make its class storable with "
-        "graphrt.stores.register_type().",
+        fix=f"{error.fix}.",
         path=error.path,
         thread=engine.thread,
     )
