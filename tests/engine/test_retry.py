@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphrt import START, RetryPolicy
-from graphrt._engine import retry
+from graphrt import _retrying as retry
 from graphrt._engine.task import FAILED, Failed
 from graphrt._flows.verbs import drive
 from graphrt.errors import AuthenticationError, HarnessError, InputError, RateLimitError, TransientModelError

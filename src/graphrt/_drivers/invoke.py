@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from graphrt import _retrying as retry
 from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.scope import Scope, monotonic
-from graphrt._engine import retry
 from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow

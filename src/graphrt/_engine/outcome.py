@@ -9,8 +9,9 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphrt import _retrying as retry
 from graphrt._codec import NotStorable
-from graphrt._engine import log, pausing, retry
+from graphrt._engine import log, pausing
 from graphrt._engine.route import Due
 from graphrt._engine.stored import check_storable, stamped
 from graphrt._engine.task import (

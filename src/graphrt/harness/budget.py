@@ -1,0 +1,108 @@
+"""Budgets of model calls: how much may be spent. Values only; what holds calls to them is the `ledger`.
+
+All amounts are integers: tokens, millionths of a dollar, calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from graphrt.errors import InputError
+
+__all__ = ["Amounts", "Budget", "BudgetWarning", "OnExceeded"]
+
+OnExceeded: TypeAlias = Literal["stop", "interrupt"]
+MICRO: Final = 1_000_000
+"""Parts of a dollar that are counted."""
+
+
+class Amounts(NamedTuple):
+    """What calls took, take or may take."""
+
+    tokens: int = 0
+    microusd: int = 0
+    calls: int = 0
+
+    def plus(self, other: Amounts) -> Amounts:
+        """Both together."""
+        return Amounts(self.tokens + other.tokens, self.microusd + other.microusd, self.calls + other.calls)
+
+    def minus(self, other: Amounts) -> Amounts:
+        """What is left of this without *other*."""
+        return Amounts(self.tokens - other.tokens, self.microusd - other.microusd, self.calls - other.calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much model calls may use; what is None is not bounded.
+
+    Args:
+        tokens: Tokens in and out together.
+        usd: Dollars, counted in millionths; needs the prices of the models.
+        calls: Model calls.
+        seconds: Of wall time since the first call was asked for; a call is cut off where they end.
+        on_exceeded: "stop" raises BudgetExceededError (a node's `on_error` may route it); "interrupt" asks, on a
+            thread: the answer is a number of tokens more, or a mapping such as `{"tokens": 1000, "usd": 0.5}`.
+        warn_at: Fraction of a limit at which a BudgetWarning goes to the stream, once each.
+
+    Raises:
+        InputError: A limit is no number, negative, NaN or infinite; or there is none.
+    """
+
+    tokens: int | None = None
+    usd: float | None = None
+    calls: int | None = None
+    seconds: float | None = None
+    on_exceeded: OnExceeded = "stop"
+    warn_at: float = 0.8
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise InputError(
+                f"A Budget cannot be made: {'; '.join(problems)}.",
+                code="bad-budget",
+                fix="Give numbers, for instance Budget(tokens=50_000, usd=0.25).",
+            )
+
+    def _problems(self) -> Iterator[str]:
+        given = {"tokens": self.tokens, "usd": self.usd, "calls": self.calls, "seconds": self.seconds}
+        if all(value is None for value in given.values()):
+            yield "it bounds nothing"
+        for name, value in given.items():
+            whole = name in ("tokens", "calls")
+            if value is not None:
+                problem = _number_problem(value, whole=whole)
+                if problem:
+                    yield f"{name} must be {'a whole number' if whole else 'a number'}, 0 or more, not {problem}"
+        on_exceeded: Any = self.on_exceeded
+        if on_exceeded not in ("stop", "interrupt"):
+            yield f"on_exceeded must be 'stop' or 'interrupt', not {on_exceeded!r}"
+        if _number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
+            yield f"warn_at must be above 0 and at most 1, not {self.warn_at!r}"
+
+    @property
+    def limits(self) -> tuple[int | None, int | None, int | None]:
+        """Tokens, millionths of a dollar and calls."""
+        return self.tokens, None if self.usd is None else round(self.usd * MICRO), self.calls
+
+
+def _number_problem(value: Any, *, whole: bool) -> str:
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        return repr(value)
+    return repr(value) if not math.isfinite(value) or value < 0 else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetWarning:
+    """A part of a budget is nearly used up."""
+
+    what: str
+    """"tokens", "usd", "calls" or "seconds"."""
+    of: str
+    """Whose budget it is."""
+    used: float
+    limit: float
