@@ -58,7 +58,7 @@ def test_task_beside_many_items_makes_no_more_calls_than_one_beside_few() -> Non
     few = calls_per_unit(lambda n: fan_out(n, 100), 100)
     many = calls_per_unit(lambda n: fan_out(n, 5_000), 100)
 
-    assert many <= 1.01 * few
+    assert many <= 1.01 * few + 1  # how often the caller waits for its helpers is chance
 
 
 def test_long_run_holds_no_more_than_a_short_one() -> None:

@@ -274,5 +274,5 @@ def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
     boxed = tuple(name for name, kind in kinds if kind == LAST and (fields[name].boxed or name in engine.sizes))
     due: list[int] = told[1] if len(told) == 2 else []
     after = due_again(engine, [known[at] for at in due], NO_ITEMS, NO_ITEMS)
-    node = known[number]
+    node: str = known[number]
     return Shape(task, commit, node, engine.plan.by_name[node].index, tuple(kinds), frozenset(names), boxed, after)
