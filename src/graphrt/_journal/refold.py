@@ -260,9 +260,11 @@ def _take(fold: Fold, run: _Run, made: dict[str, list[Any]]) -> None:
 def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
     """What a structure tells that has *task* and *commit* as its parts; None if it is not for us."""
     engine: Engine = fold.engine
-    known, fields = fold.reader.names.known, engine.fields
+    known: list[str] = fold.reader.names.known
+    fields = engine.fields
     written, _, _ = task.rpartition(b"],[")
-    (_, _, number), *updates = from_json(b"[[0" + written + b"]")
+    parts: list[list[Any]] = from_json(b"[[0" + written + b"]")
+    number, updates = parts[0][2], parts[1:]
     told: list[list[int]] = from_json(b"[0" + commit[:-2])[1:]
     placed: list[int] = updates[0][0] if updates and updates[0] else []
     names = [known[at] for at in placed[::2]]
@@ -274,5 +276,5 @@ def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
     boxed = tuple(name for name, kind in kinds if kind == LAST and (fields[name].boxed or name in engine.sizes))
     due: list[int] = told[1] if len(told) == 2 else []
     after = due_again(engine, [known[at] for at in due], NO_ITEMS, NO_ITEMS)
-    node: str = known[number]
+    node = known[number]
     return Shape(task, commit, node, engine.plan.by_name[node].index, tuple(kinds), frozenset(names), boxed, after)
