@@ -60,12 +60,13 @@ class Commits:
         return self._claim
 
     def put(self, commit: Commit) -> None:
-        """Write *commit*, now or in its turn.
+        """Write *commit*, now or in its turn. After `close` the store judges it at once: nobody is left to write it later.
 
         Raises:
             StoreError: It, or one before it, could not be stored.
+            ConflictError: The claim is void.
         """
-        if self._mode == "sync":
+        if self._mode == "sync" or self._done:
             self._store.commit(self._claim, commit)
             self._released = commit.release
             return
@@ -157,6 +158,7 @@ class Commits:
                     self._done = True
                     more.notify_all()
                 worker.join()
+            self._done = True
             if not self._released:
                 self._released = True
                 give_back(self._store, self._claim)

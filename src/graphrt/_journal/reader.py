@@ -86,7 +86,8 @@ class Reader:
         if payload.__class__ is not bytes:
             state: events.StateSaved = self._kept(payload)
             return state
-        (_, event), *_ = self.body(payload, Names())[0].logged
+        logged = self.body(payload, Names())[0].logged
+        event: Any = logged[0][1] if logged else None
         if not isinstance(event, events.StateSaved):
             raise StoreError("A snapshot holds something else.", code="store-damaged", fix="Restore from a backup.")
         return event

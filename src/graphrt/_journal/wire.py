@@ -8,6 +8,7 @@ touching the rest. The last line is a checksum (CRC-32) against accidents; the c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, final
 from zlib import crc32
 
@@ -99,9 +100,13 @@ def encode(body: Body, batch: Batch) -> bytes:
         NotStorable: A value cannot be stored exactly.
     """
     known = len(body.names.known)
-    entries = [_encoded(body, path, event) for path, event in batch.logged]
+    try:
+        entries = [_encoded(body, path, event) for path, event in batch.logged]
+    except BaseException:
+        body.names.forget(known)  # else a later body would use names that were never written
+        raise
     structure = [VERSION, batch.at, batch.run, batch.cause, body.names.known[known:], entries]
-    body.lines[0] = to_json(structure)
+    body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no other word for them
     text = b"\n".join(body.lines)
     return b"%s\n%08x" % (text, crc32(text))
 
@@ -136,7 +141,7 @@ def decode(body: Body, data: bytes) -> Batch:
     """
     text, _, check = data.rpartition(b"\n")
     try:
-        if int(check, 16) != crc32(text):
+        if check != b"%08x" % crc32(text):
             raise ValueError("its checksum is wrong")
         body.lines = text.split(b"\n")
         structure = from_json(body.lines[0], allow_inf_nan=False)
@@ -148,12 +153,13 @@ def decode(body: Body, data: bytes) -> Batch:
         _, at, run, cause, new_names, entries = structure
         body.names.add(new_names)
         logged = [_decoded(body, entry) for entry in entries]
-        if not (isinstance(run, str) and isinstance(cause, int)):
+        at = float(at)
+        if not (isinstance(run, str) and isinstance(cause, int) and isfinite(at)):
             raise TypeError
-        return Batch(float(at), run, cause, logged)
+        return Batch(at, run, cause, logged)
     except GraphrtError:
         raise
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise StoreError(
             "A part of the journal cannot be read: it is not what graphrt wrote.",
             code="store-damaged",
@@ -166,6 +172,8 @@ def _decoded(body: Body, entry: Any) -> Logged:
     code, path = entry[0], entry[1]
     kind = BY_CODE[code]
     body.path = path = path or ""
+    if path.__class__ is not str:
+        raise TypeError("a path is text")
     form: Form = FORMS[kind]
     values: dict[str, Any] = {}
     at, last = 2, len(entry)
