@@ -1,0 +1,183 @@
+"""Events of every class with every field varied, for Hypothesis, and what equal means for them.
+
+A new class of events, or a new field, gets its strategy here: tests/journal/test_wire_forms.py looks whether it has one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.codec import shapes, strategies
+
+from graphrt import events
+from graphrt._codec import Codec, RecordedError
+from graphrt.errors import NodeError
+
+CODEC = Codec(shapes.ALL)
+PATH = "2.0:sub/"
+
+text = strategies.TEXT
+names = st.sampled_from(["a", "b", "search", "größe", "a:b", "a/b", "\x00", "$t", ""]) | st.text(
+    st.characters(exclude_categories=["Cs"]), max_size=4
+)
+numbers = st.integers(0, 3) | st.integers(0, 2**70)
+seconds = st.floats()
+values = strategies.values(max_leaves=3)
+fields = st.dictionaries(names, values, max_size=3)
+by_place = st.dictionaries(st.integers(0, 9), values, max_size=2)
+targets = st.lists(names, max_size=3).map(tuple)
+digests = st.dictionaries(text, st.text("0123456789abcdef", max_size=8), max_size=2)
+errors = st.one_of(
+    st.builds(ValueError, text),
+    st.builds(KeyError, text, st.tuples(text, st.integers() | st.none())),
+    st.builds(RecordedError, text, text),
+    st.builds(OSError, st.integers(1, 5), text),
+    st.builds(NodeError, text, code=st.just("node-failed"), node=text),
+    st.builds(ExceptionGroup, text, st.lists(st.builds(TypeError, text), min_size=1, max_size=2)),
+)
+failed = st.dictionaries(st.integers(0, 9), errors, max_size=2)
+USAGE = {
+    "input_tokens": numbers,
+    "output_tokens": numbers,
+    "cached_tokens": numbers,
+    "reasoning_tokens": numbers,
+    "calls": numbers,
+    "cost_usd": st.none() | seconds,
+}
+usage = st.none() | st.builds(events.Usage, **USAGE)
+JOIN = {"node": names, "sources": targets, "arrived": targets, "fired": st.booleans()}
+joins = st.lists(st.builds(events.JoinStanding, **JOIN), max_size=2).map(tuple)
+DUE = {"next": targets, "sends": by_place, "errors": failed, "joins": joins}
+TASK = {"task": st.none(), "node": names}
+"""The task's id is made by `instance`: it begins with the path of the entry, and ends with the node."""
+STATE: dict[str, st.SearchStrategy[Any]] = {
+    "values": fields,
+    "superstep": numbers,
+    "steps": numbers,
+    "visits": st.dictionaries(names, numbers, max_size=3),
+    **DUE,
+    "entering": st.booleans(),
+    "usage": usage,
+    "status": text,
+    "run": text,
+    "seed": st.none() | st.integers(),
+    "cause": numbers,
+    "fingerprint": text,
+    "names": st.lists(text, max_size=3).map(tuple),
+    "digests": digests,
+}
+
+FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
+    events.RunStarted: {
+        "graph": text,
+        "fingerprint": text,
+        "thread": st.none() | text,
+        "seed": st.integers(),
+        "input": fields,
+        "fresh": st.booleans(),
+    },
+    events.RunResumed: {"verb": text, "thread": st.none() | text},
+    events.InterruptAnswered: {"id": text, "answer": values},
+    events.InterruptExpired: {"id": text},
+    events.InterruptRaised: {
+        "id": text,
+        **TASK,
+        "payload": values,
+        "key": text,
+        "answer_type": st.none() | st.sampled_from(["int", {"list": "str"}, {"union": ["int", "none"]}]),
+        "expires_at": st.none() | seconds,
+        "usage": usage,
+    },
+    events.TaskRetried: {
+        **TASK,
+        "attempt": numbers,
+        "delay_s": seconds,
+        "error": text,
+        "message": text,
+        "usage": usage,
+    },
+    events.EffectStarted: {**TASK, "key": text, "starts": st.integers(1, 9)},
+    events.EffectRecorded: {**TASK, "key": text, "result": values},
+    events.TaskSucceeded: {
+        **TASK,
+        "updates": st.lists(fields, max_size=3).map(tuple),
+        "goto": st.none() | targets,
+        "sends": by_place,
+        "usage": usage,
+    },
+    events.TaskFailed: {
+        **TASK,
+        "error": text,
+        "message": text,
+        "handler": st.none() | names,
+        "exception": st.none() | errors,
+        "usage": usage,
+    },
+    events.OutcomeDropped: TASK,
+    events.NodeFatigued: {"node": names, "visits": numbers, "route": names},
+    events.SuperstepCommitted: {"superstep": numbers, "wrote": targets, **DUE},
+    events.TasksRouted: {"reason": text, **DUE},
+    events.ThreadUpdated: {
+        "values": fields,
+        "as_node": st.none() | names,
+        "next": st.none() | targets,
+        "sends": by_place,
+        "errors": failed,
+        "joins": joins,
+        "open": st.booleans(),
+    },
+    events.StateSaved: STATE,
+    events.ThreadForked: {"source": text, "at": numbers, "state": st.builds(events.StateSaved, **STATE)},
+    events.ThreadMigrated: {"source": text, "target": text, "why": text, "values": st.none() | fields},
+    events.HistoryPruned: {"upto": numbers},
+    events.RunInterrupted: {"interrupts": st.lists(text, max_size=3).map(tuple), "folded": digests},
+    events.RunCompleted: {"steps": numbers, "folded": digests},
+    events.RunFailed: {"error": text, "message": text, "node": st.none() | names, "folded": digests},
+    events.RunCancelled: {"reason": text, "folded": digests},
+}
+
+
+def own_fields(kind: Any) -> set[str]:
+    """The fields that *kind* has."""
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+@st.composite
+def instances(draw: Any, kind: Any, path: str = "") -> Any:
+    """An event of the class *kind*, as it stands under *path*."""
+    made = {name: draw(strategy) for name, strategy in FIELDS[kind].items()}
+    if "task" in made:
+        made["task"] = f"{path}{draw(st.integers(0, 99))}.{draw(st.integers(0, 9))}:{made['node']}"
+        if "node" not in own_fields(kind):
+            del made["node"]
+    return kind(**made)
+
+
+@st.composite
+def logged(draw: Any) -> tuple[str, Any]:
+    """A path and an event of any class under it."""
+    path = draw(st.sampled_from(["", "", PATH, f"{PATH}1.1:dëep/"]))
+    return path, draw(instances(draw(st.sampled_from(list(FIELDS))), path))
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two events, or parts of them, are equal all the way down, with equal types where values are the user's."""
+    if isinstance(one, BaseException):
+        return type(one) is type(other) and repr(one) == repr(other) and alike(parts(one), parts(other))
+    if isinstance(one, Mapping):
+        return isinstance(other, Mapping) and alike(list(one.items()), list(other.items()))
+    if isinstance(one, (list, tuple)) and type(one) in (list, tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(alike, one, other))
+    if type(one) in FIELDS or isinstance(one, (events.JoinStanding, events.Usage)):
+        return type(one) is type(other) and all(
+            alike(getattr(one, name), getattr(other, name)) for name in own_fields(type(one))
+        )
+    return shapes.same(one, other)
+
+
+def parts(error: BaseException) -> list[Any]:
+    """What is kept of an exception."""
+    return [error.args if not isinstance(error, BaseExceptionGroup) else list(error.exceptions), str(error)]

@@ -1,0 +1,157 @@
+"""A second implementation of the hash chain, from docs/reference/journal.md and decision 0021 alone.
+
+Reads the rows of a SQLite file with sqlite3, json, struct and hashlib. Nothing of graphrt may be imported here: it is
+what somebody else would write who checks a journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HEADER = ">BQIq32s32s32s"
+HEADER_BYTES = 117
+SALT_BYTES = 16
+SPAN = 2**36
+
+
+def sha(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+class Header(NamedTuple):
+    version: int
+    seq: int
+    count: int
+    at: int
+    prev: bytes
+    body: bytes
+    state: bytes
+
+    def packed(self) -> bytes:
+        return struct.pack(HEADER, *self)
+
+    def leaf(self) -> bytes:
+        return sha(b"\x00", self.packed())
+
+
+class Row(NamedTuple):
+    """A stored record: lines without the checksum, and a salt for each. What was taken out is None."""
+
+    seq: int
+    count: int
+    header: bytes
+    lines: tuple[bytes | None, ...]
+    salts: tuple[bytes | None, ...]
+
+    def commitments(self) -> tuple[bytes | None, ...]:
+        return tuple(
+            None if line is None or salt is None else sha(b"graphrt/commit/v1\x00", salt, line)
+            for line, salt in zip(self.lines, self.salts, strict=True)
+        )
+
+
+class Thread(NamedTuple):
+    chained: str
+    """The id of the thread that the chain began with."""
+    names: list[str]
+    rows: list[Row]
+
+
+def thread_in(path: Path, thread: str) -> Thread:
+    """The thread's rows, read with a connection of its own."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        [(no,)] = db.execute("SELECT no FROM thread WHERE id = ?", (thread,)).fetchall()
+        [(meta,)] = db.execute("SELECT body FROM part WHERE no = ? AND kind = 0", (no,)).fetchall()
+        records = db.execute(
+            "SELECT key, count, body, seal FROM record WHERE key > ? AND key < ? ORDER BY key",
+            (no * SPAN, (no + 1) * SPAN),
+        ).fetchall()
+    told = json.loads(meta)
+    return Thread(told["chained"], told["names"], [row(key - no * SPAN, *rest) for key, *rest in records])
+
+
+def row(seq: int, count: int, body: bytes, seal: bytes) -> Row:
+    lines = tuple(body.split(b"\n")[:-1])
+    salts = seal[HEADER_BYTES:]
+    assert len(salts) == SALT_BYTES * len(lines)
+    return Row(seq, count, seal[:HEADER_BYTES], lines, tuple(salts[at : at + 16] for at in range(0, len(salts), 16)))
+
+
+def pairs(flat: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def folded(structure: Any) -> Iterator[tuple[int, int]]:
+    """Name and line of every value that the entries fold into fields at the top, in order."""
+    for code, path, *form in structure[5]:
+        if path != 0:
+            continue
+        match code:
+            case 1:
+                updates = form[4:5]
+            case 8:
+                updates = form[1:2] and (form[1] or [])
+            case 14:
+                updates = form[0:1]
+            case 16:
+                updates = form[2][0:1]
+            case 17:
+                updates = form[3:4]
+            case _:
+                updates = []
+        for update in updates:
+            yield from pairs(update or [])
+
+
+def rolled(before: bytes, line: bytes) -> bytes:
+    return sha(b"graphrt/field/v1\x00", before, line)
+
+
+class Chain:
+    """The chain so far. Of a line that was taken out two hashes stay: its commitment, and what its field came to with it."""
+
+    def __init__(self, chained: str, names: Iterable[str]) -> None:
+        self.prev = sha(b"graphrt/journal/v1\x00", chained.encode())
+        self.names = list(names)
+        self.digests: dict[str, bytes] = {}
+        self.after: dict[int, bytes] = {}
+        """What its field came to with each line of the last row."""
+
+    def header(
+        self,
+        row: Row,
+        commitments_kept: Mapping[int, bytes] | None = None,
+        digests_kept: Mapping[int, bytes] | None = None,
+    ) -> Header:
+        """The header of *row*, computed from what is there; the chain then stands after it."""
+        kept, digests = commitments_kept or {}, digests_kept or {}
+        self.after = {}
+        first = row.lines[0]
+        assert first is not None
+        structure = json.loads(first)
+        for number, at in folded(structure):
+            name, line = self.names[number], row.lines[at]
+            self.after[at] = digests[at] if line is None else rolled(self.digests.get(name, b""), line)
+            self.digests[name] = self.after[at]
+        commitments = [kept[at] if one is None else one for at, one in enumerate(row.commitments())]
+        state = b"".join(name.encode() + b"\x00" + digest for name, digest in sorted(self.digests.items()))
+        made = Header(1, row.seq, row.count, round(structure[1] * 1_000_000), self.prev, sha(*commitments), sha(state))
+        self.prev = made.leaf()
+        return made
+
+
+def verify(thread: Thread) -> int:
+    """How many records are what was sealed, from the first on."""
+    chain, seq = Chain(thread.chained, thread.names), 0
+    for done, row in enumerate(thread.rows):
+        if row.seq - row.count != seq or chain.header(row).packed() != row.header:
+            return done
+        seq = row.seq
+    return len(thread.rows)

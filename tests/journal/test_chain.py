@@ -1,0 +1,264 @@
+"""The chain notices every changed bit, and every record that is not where it was; its salts are secret or seeded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import pytest
+from tests.journal.event_forms import CODEC
+from typing_extensions import TypedDict
+
+from graphrt import START, GraphBuilder, events
+from graphrt._journal.batch import Batch
+from graphrt._journal.chain import HEADER, LEAF, SALT_BYTES, Chain
+from graphrt._journal.names import Names
+from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.wire import Body, encode
+from graphrt.errors import StoreError
+from graphrt.limits import Limits
+from graphrt.reducers import append
+from graphrt.stores import MemoryStore
+from graphrt.stores.protocol import Record
+
+SEED = 7
+ATS = [1.5, 2.25, 2.25, -3.000001, 1e9, 1_750_000_000.123456]
+
+
+class State(TypedDict, total=False):
+    notes: Annotated[list[str], append]
+    n: int
+
+
+def plan() -> Any:
+    g: Any = GraphBuilder(State, name="g")
+    g.add_node("n", lambda _: {})
+    g.add_edge(START, "n")
+    return g.compile().__graphrt_plan__
+
+
+def batches() -> list[list[tuple[str, Any]]]:
+    """Batches that write one field, two, the same one twice, and none."""
+    done = events.TaskSucceeded
+    started = events.RunStarted(graph="g", fingerprint="f", thread="t", seed=1, input={"notes": [], "n": 0}, fresh=True)
+    first = [("", started), ("", events.TasksRouted(reason="entry", next=("n",)))]
+    made = [
+        [
+            ("", done(task=f"{step}.0:n", node="n", updates=({"notes": ["ä\n"], "n": step},))),
+            ("", events.SuperstepCommitted(superstep=step, wrote=("notes", "n"), next=("n",))),
+        ]
+        for step in range(1, len(ATS))
+    ]
+    return [first, *made]
+
+
+def records(seed: int | None = SEED, thread: str = "t") -> list[Record]:
+    chain, names, seq = Chain(thread), Names(), 0
+    made: list[Record] = []
+    for at, logged in zip(ATS, batches(), strict=True):
+        body = Body(CODEC, names)
+        payload = encode(body, Batch(at, "r", 0, logged))
+        chain.extend(body.written)
+        seq += len(logged)
+        made.append(Record(seq, len(logged), payload, chain.seal(seq, len(logged), at, body.lines, seed)))
+    return made
+
+
+def accepted(found: Sequence[Record], thread: str = "t") -> int:
+    """How many records the chain takes, one after another."""
+    chain, reader = Chain(thread), Reader(MemoryStore(), "t", CODEC)
+    for done, record in enumerate(found):
+        try:
+            batch, body = reader.body(record.body)
+            chain.extend(body.written)
+            chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
+        except StoreError as error:
+            if error.code != "store-damaged":
+                raise
+            return done
+    return len(found)
+
+
+def flips(data: bytes) -> list[bytes]:
+    return [data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :] for at in range(len(data))]
+
+
+def test_chain_takes_what_was_sealed() -> None:
+    assert accepted(records()) == len(ATS)
+    assert accepted(records(None)) == len(ATS)
+
+
+def test_every_changed_byte_of_a_seal_is_noticed() -> None:
+    found = records()
+    for at, record in enumerate(found):
+        for seal in flips(record.seal):
+            assert accepted([*found[:at], record._replace(seal=seal)]) == at
+
+
+def test_seal_that_is_too_short_or_too_long_is_noticed() -> None:
+    found = records()
+    for size in range(len(found[0].seal)):
+        assert accepted([found[0]._replace(seal=found[0].seal[:size])]) == 0
+    for more in (b"\x00", b"\x00" * SALT_BYTES):
+        assert accepted([found[0]._replace(seal=found[0].seal + more)]) == 0
+
+
+def test_every_changed_byte_of_a_line_is_noticed() -> None:
+    """Of the lines as they are, without the checksum, which would notice it as well."""
+    for at, record in enumerate(records()):
+        *lines, _ = record.body.split(b"\n")
+        written = [line for line in lines[1:] if line]
+        assert at == 0 or len(written) == 2
+        for line, text in enumerate(lines):
+            for changed in flips(text):
+                chain = standing(at)
+                with pytest.raises(StoreError):
+                    chain.check(
+                        record.seq, record.count, ATS[at], [*lines[:line], changed, *lines[line + 1 :]], record.seal
+                    )
+        standing(at).check(record.seq, record.count, ATS[at], lines, record.seal)
+
+
+def standing(at: int) -> Chain:
+    """The chain as it stands before the check of record *at*, whose writes it has taken in."""
+    chain, reader = Chain("t"), Reader(MemoryStore(), "t", CODEC)
+    for record in records()[: at + 1]:
+        batch, body = reader.body(record.body)
+        chain.extend(body.written)
+        if record.seq != records()[at].seq:
+            chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
+    return chain
+
+
+@pytest.mark.parametrize("change", ["seq", "count", "at", "lines swapped", "line less", "line more"])
+def test_what_the_header_says_has_to_fit(change: str) -> None:
+    record = records()[2]
+    *lines, _ = record.body.split(b"\n")
+    seq, count, at = record.seq, record.count, ATS[2]
+    match change:
+        case "seq":
+            seq += 1
+        case "count":
+            count += 1
+        case "at":
+            at += 1e-6
+        case "lines swapped":
+            lines = [lines[0], lines[2], lines[1]]
+        case "line less":
+            lines = lines[:-1]
+        case _:
+            lines = [*lines, b"1"]
+    with pytest.raises(StoreError) as caught:
+        standing(2).check(seq, count, at, lines, record.seal)
+    assert caught.value.seq == seq
+
+
+def test_field_that_was_folded_differently_is_noticed() -> None:
+    """The state is sealed, not only the lines: a write under another name, in another order, or twice is found."""
+    record = records()[2]
+    *lines, _ = record.body.split(b"\n")
+    for written in ([("notes", lines[2])], [("other", lines[1])], [("n", lines[2])]):
+        chain = standing(2)
+        chain.extend(written)
+        with pytest.raises(StoreError):
+            chain.check(record.seq, record.count, ATS[2], lines, record.seal)
+
+
+def test_record_that_is_swapped_or_dropped_or_repeated_is_noticed() -> None:
+    found = records()
+    for at in range(len(found) - 1):
+        assert accepted(found[:at] + found[at + 1 :]) == at
+        assert accepted([*found[: at + 1], *found[at:]]) == at + 1
+        assert accepted([*found[:at], found[at + 1], found[at]]) == at
+
+
+def test_chain_of_another_thread_does_not_fit() -> None:
+    assert accepted(records(thread="other")) == 0
+    assert accepted([records()[0], *records(seed=8)[1:]]) == 1
+
+
+def test_seeded_salts_are_the_same_in_two_runs_and_others_in_each_record() -> None:
+    seals = [record.seal for record in records()]
+    salts = [
+        seal[HEADER.size :][at : at + SALT_BYTES] for seal in seals for at in range(0, len(seal) - HEADER.size, 16)
+    ]
+
+    assert seals == [record.seal for record in records()]
+    assert len(set(salts)) == len(salts)
+
+
+def test_salts_of_another_seed_and_without_a_seed_differ() -> None:
+    sets = [records(), records(8), records(None), records(None)]
+    for one, other in itertools.combinations(sets, 2):
+        for a, b in zip(one, other, strict=True):
+            assert a.body == b.body
+            assert a.seal[HEADER.size :] != b.seal[HEADER.size :]
+
+
+def test_chain_goes_on_from_what_a_snapshot_kept() -> None:
+    found = records()
+    for at in range(len(found)):
+        chain, reader = Chain("t"), Reader(MemoryStore(), "t", CODEC)
+        for index, record in enumerate(found):
+            if index == at:
+                saved = chain.saved()
+                assert set(saved) - {LEAF} == set(chain.digests)
+                chain = Chain("t", saved)
+            batch, body = reader.body(record.body)
+            chain.extend(body.written)
+            chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
+
+
+def test_header_has_no_value_of_the_user_and_the_length_that_is_promised() -> None:
+    for record in records():
+        lines = record.body.count(b"\n")
+
+        assert HEADER.size == 117
+        assert len(record.seal) == 117 + 16 * lines
+        assert b"notes" not in record.seal
+
+
+@pytest.mark.parametrize("kind", ["less", "twice", "swapped", "count", "seal"])
+def test_fold_refuses_what_the_chain_or_the_numbers_do_not_fit(kind: str) -> None:
+    found = records()
+    match kind:
+        case "less":
+            found = [found[0], *found[2:]]
+        case "twice":
+            found = [found[0], found[1], found[1]]
+        case "swapped":
+            found = [found[0], found[2], found[1]]
+        case "count":
+            found = [found[0]._replace(count=1, seq=1)]
+        case _:
+            found = [found[0], found[1]._replace(seal=found[2].seal)]
+    fold = Fold(plan(), Limits(), Reader(MemoryStore(), "t", CODEC), {"chained": "t"})
+    with pytest.raises(StoreError) as caught:
+        add_all(fold, found)
+    assert caught.value.code == "store-damaged"
+
+
+@pytest.mark.parametrize("kind", ["less", "twice", "swapped", "count", "first"])
+def test_fold_without_a_chain_refuses_what_the_numbers_do_not_fit(kind: str) -> None:
+    found = [record._replace(seal=b"") for record in records()]
+    match kind:
+        case "less":
+            found = [found[0], *found[2:]]
+        case "twice":
+            found = [found[0], found[1], found[1]]
+        case "swapped":
+            found = [found[0], found[2], found[1]]
+        case "count":
+            found = [found[0]._replace(count=1, seq=1)]
+        case _:
+            found = found[1:]
+    fold = Fold(plan(), Limits(), Reader(MemoryStore(), "t", CODEC), {})
+    with pytest.raises(StoreError) as caught:
+        add_all(fold, found)
+    assert caught.value.code == "store-damaged"
+
+
+def add_all(fold: Fold, found: Sequence[Record]) -> None:
+    for record in found:
+        fold.add(record)
