@@ -264,7 +264,7 @@ def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
     fields = engine.fields
     written, _, _ = task.rpartition(b"],[")
     parts: list[list[Any]] = from_json(b"[[0" + written + b"]")
-    number, updates = parts[0][2], parts[1:]
+    number, updates = int(parts[0][2]), parts[1:]
     told: list[list[int]] = from_json(b"[0" + commit[:-2])[1:]
     placed: list[int] = updates[0][0] if updates and updates[0] else []
     names = [known[at] for at in placed[::2]]
