@@ -181,8 +181,9 @@ if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
 try:
-    SqliteStore(sys.argv[1])
-    print("opened")
+    store = SqliteStore(sys.argv[1])
+    print("opened", [head.thread for head in store.heads()])
+    store.claim("t", create=True, lease_s=60, at=0.0)
 except StoreError as error:
     print(error.code, error.fix)
 """
@@ -190,7 +191,7 @@ except StoreError as error:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs file modes")
 @pytest.mark.parametrize("what", ["file", "folder", "unreadable", "new"])
-def test_what_may_not_be_written_is_read_only(what, tmp_path):
+def test_what_may_not_be_written_can_be_looked_at(what, tmp_path):
     """As another user if this one is root, who may write everything."""
     root = os.geteuid() == 0
     with tempfile.TemporaryDirectory() as name:
@@ -212,8 +213,10 @@ def test_what_may_not_be_written_is_read_only(what, tmp_path):
         after = path.read_bytes() if before is not None else None
         folder.chmod(0o755)
 
-    assert done.stdout.split()[0] == ("store-unavailable" if what == "unreadable" else "store-read-only")
-    assert "right" in done.stdout
+    told = done.stdout.splitlines()
+    assert told[:-1] == (["opened ['t']"] if what in {"file", "folder"} else [])
+    assert told[-1].split()[0] == ("store-unavailable" if what == "unreadable" else "store-read-only")
+    assert "right" in told[-1]
     assert after == before
 
 

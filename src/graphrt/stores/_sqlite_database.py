@@ -42,6 +42,10 @@ class Database:
         self._kept: list[Connection] = []
         """The same connection, for the end of a store that nobody closes."""
         self._file: tuple[int, int] | None = None
+        self._read_only: str | None = None
+        """What keeps this user from writing, as it was when the connection was opened."""
+        self._looked: files.Looked | None = None
+        """How the file stood, if it is read without locks."""
         _watch_forks(self)
         finalize(self, _close_all, self._kept).atexit = False
         self.connection()
@@ -53,7 +57,8 @@ class Database:
                 raise _refusals.closed(f"The store of {self.path!r}")
             if self._file is not None and files.identity(self.path) != self._file:
                 raise files.gone(self.path)
-            self._db = files.open_file(self.path, busy_timeout_s=self._busy_timeout_s, pragmas=self._pragmas)
+            opened = files.open_file(self.path, busy_timeout_s=self._busy_timeout_s, pragmas=self._pragmas)
+            self._db, self._read_only, self._looked = opened
             self._kept[:] = [self._db]
             self._file = files.identity(self.path)
         return self._db
@@ -61,17 +66,23 @@ class Database:
     def read(self, work: Callable[[Connection], T]) -> T:
         """What *work* reads, all of it at one moment."""
         with self.lock:
-            db = self.connection()
-            try:
-                db.execute("BEGIN")
-                found = work(db)
-                db.execute("COMMIT")
-            except BaseException as error:
-                self._undo(db, error)
-                if not _of_sqlite(error):
-                    raise
-                raise explain(error, self.path, "nothing was changed") from error
-            return found
+            while True:
+                db = self.connection()
+                try:
+                    db.execute("BEGIN")
+                    found = work(db)
+                    db.execute("COMMIT")
+                except BaseException as error:
+                    moved = self._moved() and isinstance(error, Exception)
+                    self._undo(db, error, drop=moved)
+                    if moved:
+                        continue  # it was read while somebody wrote it
+                    if not _of_sqlite(error):
+                        raise
+                    raise explain(error, self.path, "nothing was changed") from error
+                if not self._moved():
+                    return found
+                self._drop()
 
     def write(
         self,
@@ -90,6 +101,8 @@ class Database:
         """
         with self.lock:
             db = self._db or self.connection()
+            if self._read_only is not None:
+                db = self._writable(thread, kept)
             if files.identity(self.path) != self._file:
                 self._drop()  # what is written to a file that was removed is lost when it is closed
                 raise files.gone(self.path)
@@ -116,6 +129,23 @@ class Database:
                 raise explain(error, self.path, told, thread=thread) from error
             return found
 
+    def _moved(self) -> bool:
+        """Whether the file was written since it was opened without locks; then it is to be opened anew."""
+        return self._looked is not None and files.look(self.path) != self._looked
+
+    def _writable(self, thread: str, kept: Callable[[], str]) -> Connection:
+        """A connection that may write, where it may meanwhile.
+
+        Raises:
+            StoreError: It still may not (`store-read-only`).
+        """
+        if files.why_read_only(self.path) is None:
+            self._drop()
+        db = self.connection()
+        if self._read_only is not None:
+            raise files.read_only(self.path, self._read_only, kept(), thread=thread)
+        return db
+
     def close(self) -> None:
         with self.lock:
             self.closed = True
@@ -138,7 +168,7 @@ class Database:
             self._drop()
 
     def _drop(self) -> None:
-        self._db = None
+        self._db = self._looked = None
         _close_all(self._kept)
 
     # Around a fork.

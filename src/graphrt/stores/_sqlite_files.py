@@ -7,6 +7,10 @@ A new file gets a write-ahead log with `synchronous=FULL` where SQLite is 3.51.3
 (https://sqlite.org/wal.html#walresetbug). The mode belongs to the file, and every process that has it open must use the
 same one. So a file keeps the mode it has, and only the change to the safe side is ever made: an old SQLite that finds a
 write-ahead log changes the file to a rollback journal, or refuses it while another process has it open.
+
+A file that this user may not write is opened for looking, and nothing is made beside it: a log of the looker's would be
+in the way of whoever may write. One with a write-ahead log that nobody has open is read as a file that does not change,
+without locks; so whoever reads it has to see afterwards that it did not (`Looked`).
 """
 
 from __future__ import annotations
@@ -64,36 +68,113 @@ def resolve(path: Any) -> str:
     return os.path.realpath(text)
 
 
-def connect(path: str, timeout_s: float) -> Connection:
-    """A bare connection: transactions begin and end where we say so."""
+def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
+    """A bare connection: transactions begin and end where we say so.
+
+    Args:
+        how: Options of a SQLite URI, if the file is not simply opened.
+    """
     import sqlite3
 
-    return sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+    name = path if how is None else f"{Path(path).as_uri()}?{how}"
+    return sqlite3.connect(name, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=how is not None)
 
 
-def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> Connection:
+class Opened(NamedTuple):
+    """A connection to a store's file."""
+
+    db: Connection
+    read_only: str | None = None
+    """What keeps this user from writing: the file or its folder; None if nothing does."""
+    looked: Looked | None = None
+    """If it is read without locks: how the file stood, which it must still after each reading."""
+
+
+class Looked(NamedTuple):
+    """How a file stood that is read without locks."""
+
+    file: tuple[int, int]
+    size: int
+    changed_ns: int
+    logged: bool
+    """Whether somebody has opened its write-ahead log."""
+
+
+def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> Opened:
     """Connect to the store's file, which is made if it is missing and brought to the newest version if it is ours.
 
+    One that may not be written is opened for looking.
+
     Raises:
-        StoreError: It cannot be opened or written, is not ours, or cannot be made safe; it was not changed then.
+        StoreError: It cannot be opened, is not ours, or cannot be made safe; it was not changed then. Or it would have
+            to be made or changed first, and may not be written.
     """
     import sqlite3
 
     if sqlite3.sqlite_version_info < OLDEST:
         raise _unavailable(path, f"needs SQLite 3.24 or newer, not {sqlite3.sqlite_version}", "Update SQLite.")
     _make(path)
+    read_only = why_read_only(path)
+    looked = look(path) if read_only is not None and _is_left(path) else None
+    how = "mode=ro&immutable=1" if looked is not None else "mode=ro&readonly_shm=1"
     try:
-        db = connect(path, busy_timeout_s)
+        db = connect(path, busy_timeout_s) if read_only is None else connect(path, busy_timeout_s, how)
     except sqlite3.Error as error:
         raise explain(error, path, "nothing was changed") from error
     try:
-        _set_up(db, path, pragmas, safe_wal=sqlite3.sqlite_version_info >= WAL_SAFE)
+        if read_only is None:
+            _set_up(db, path, pragmas, safe_wal=sqlite3.sqlite_version_info >= WAL_SAFE)
+        else:
+            _set_up_looking(db, path, read_only)
     except BaseException as error:
         db.close()
         if isinstance(error, sqlite3.Error):
             raise explain(error, path, "nothing was changed") from error
         raise
-    return db
+    return Opened(db, read_only, looked)
+
+
+def why_read_only(path: str) -> str | None:
+    """What keeps this user from writing the file; None if nothing does."""
+    if not os.access(path, os.W_OK):
+        return "the file"
+    if not os.access(Path(path).parent, os.W_OK):
+        return "the folder, where a journal has to be written,"
+    return None
+
+
+def look(path: str) -> Looked | None:
+    """How the file stands; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - as in `identity`
+    except OSError:
+        return None
+    return Looked((found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns, Path(f"{path}-shm").exists())
+
+
+def _is_left(path: str) -> bool:
+    """Whether the file has a write-ahead log, and nobody has it open or left something in it."""
+    log = Path(f"{path}-wal")
+    return _logs(path) and not Path(f"{path}-shm").exists() and (not log.exists() or log.stat().st_size == 0)
+
+
+_logging: Final[dict[tuple[int, int], bool]] = {}
+"""Whether a file that was opened has a write-ahead log. A file gets none later."""
+
+
+def _logs(path: str) -> bool:
+    """Whether the file has a write-ahead log.
+
+    Its header tells. It is read only if this process never had the file open: to close it again ends the locks that
+    SQLite holds on it in this process.
+    """
+    file = identity(path)
+    if file is None:
+        return False
+    if file not in _logging:
+        with Path(path).open("rb") as opened:
+            _logging[file] = opened.read(20)[18:] == b"\2\2"
+    return _logging[file]
 
 
 def identity(path: str) -> tuple[int, int] | None:
@@ -131,7 +212,7 @@ def _make(path: str) -> None:
     except FileExistsError:  # another process was faster
         pass
     except PermissionError as error:
-        raise _read_only(path, "the folder") from error
+        raise read_only(path, "the folder") from error
     except OSError as error:
         raise _unavailable(path, f"cannot be made ({error.strerror})", "Give another path.") from error
 
@@ -151,15 +232,22 @@ def _check(path: str, found: os.stat_result) -> None:
         )
     if not os.access(path, os.R_OK):
         raise _unavailable(path, "may not be read by this user", "Give this user the right to read and write it.")
-    if not os.access(path, os.W_OK):
-        raise _read_only(path, "the file")
-    if not os.access(Path(path).parent, os.W_OK):
-        raise _read_only(path, "the folder, where a journal has to be written,")
+
+
+def _set_up_looking(db: Connection, path: str, what: str) -> None:
+    _distrust(db)
+    db.execute("PRAGMA query_only = ON")
+    if not schema.check(schema.state(db), path):  # blank, or older: it would have to be written first
+        raise read_only(path, what)
+
+
+def _distrust(db: Connection) -> None:
+    for pragma in ("mmap_size = 0", "trusted_schema = OFF", "cell_size_check = ON"):
+        db.execute(f"PRAGMA {pragma}")
 
 
 def _set_up(db: Connection, path: str, pragmas: Pragmas | None, *, safe_wal: bool) -> None:
-    for pragma in ("mmap_size = 0", "trusted_schema = OFF", "cell_size_check = ON"):
-        db.execute(f"PRAGMA {pragma}")
+    _distrust(db)
     # macOS: a plain fsync does not reach the disk there. Elsewhere these do nothing.
     db.execute("PRAGMA fullfsync = ON")
     db.execute("PRAGMA checkpoint_fullfsync = ON")
@@ -180,6 +268,9 @@ def _set_up(db: Connection, path: str, pragmas: Pragmas | None, *, safe_wal: boo
     db.execute(f"PRAGMA synchronous = {level}")
     if db.execute("PRAGMA synchronous").fetchall()[0][0] < _LEVELS[level] or _mode(db) != wanted:
         raise _unsafe(path, f"synchronous={level} with journal_mode={wanted} was asked for and not granted")
+    file = identity(path)
+    if file is not None:
+        _logging[file] = wanted == "wal"
     if not current:
         schema.migrate(db, path)
     else:
@@ -227,12 +318,13 @@ def _unavailable(path: str, why: str, fix: str) -> StoreError:
     )
 
 
-def _read_only(path: str, what: str) -> StoreError:
+def read_only(path: str, what: str, kept: str = "", **data: Any) -> StoreError:
     return StoreError(
-        f"The database {path!r} cannot be written: {what} is read-only for this user.",
+        f"The database {path!r} cannot be written: {what} is read-only for this user{kept and f'; {kept}'}.",
         code="store-read-only",
         where=f"database {path!r}",
         fix="Give this user the right to write the file and its folder.",
+        **data,
     )
 
 

@@ -41,6 +41,9 @@ class SqliteStore:
     must lie on a disk of this machine; SQLite's locks do not hold on network file systems. On another host, as in a
     second container with a pid namespace of its own, leases alone decide.
 
+    A file that this user may not write can be looked at: every reading works, and what would write is refused
+    (`store-read-only`).
+
     Args:
         path: Of the file; its folder must exist.
         busy_timeout_s: Seconds that a call waits while another process has the database locked.

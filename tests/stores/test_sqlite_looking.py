@@ -1,0 +1,187 @@
+"""A SQLite file that this user may not write: everything can be looked at, nothing is written or left beside it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+import pytest
+import typing_extensions as te
+from tests.stores.support import AT, bodies, claimed, entry, refused
+
+from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt.errors import StoreError
+from graphrt.stores import _sqlite_files as files
+from graphrt.stores.protocol import Commit
+from graphrt.stores.sqlite import SqliteStore
+
+MODES = {"delete": files.Pragmas("delete", "EXTRA"), "wal": files.Pragmas("wal", "FULL")}
+real_access = os.access
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    return request.param
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture(params=["file", "folder"])
+def locked(request, monkeypatch, path):
+    """Calls that take the right to write away, and give it back. SQLite opens the file for reading then."""
+    what = path if request.param == "file" else path.parent
+    now = [False]
+
+    def access(asked, how):
+        if now[0] and how == os.W_OK and os.fspath(asked) == os.fspath(what):
+            return False
+        return real_access(asked, how)
+
+    monkeypatch.setattr(os, "access", access)
+    return now
+
+
+class State(te.TypedDict, total=False):
+    said: str
+
+
+def ask(state, ctx: Context):
+    return {"said": ctx.interrupt("Publish?")}
+
+
+def graph():
+    g = GraphBuilder(State, name="asks")
+    g.add_node("ask", ask)
+    g.add_edge(START, "ask")
+    g.add_edge("ask", END)
+    return g.compile()
+
+
+def beside(path):
+    return sorted(one.name for one in path.parent.iterdir())
+
+
+def filled(path, mode):
+    with SqliteStore(path, _pragmas=MODES[mode]) as store, Runtime(graph(), store=store) as runtime:
+        runtime.run({}, thread="t")
+
+
+def test_everything_can_be_looked_at(path, mode, locked):
+    filled(path, mode)
+    before, names = path.read_bytes(), beside(path)
+    locked[0] = True
+    with Runtime(graph(), store=f"sqlite:///{path}") as runtime:
+        snapshot = runtime.state("t")
+
+        assert (snapshot.status, snapshot.next) == ("interrupted", ("ask",))
+        assert [one.seq for one in runtime.history("t")] == [snapshot.seq]
+        assert len(list(runtime.entries("t"))) == snapshot.seq
+        assert runtime.replay("t").status == "interrupted"
+        assert [info.thread for info in runtime.threads(status="interrupted")] == ["t"]
+        assert [verdict.ok for verdict in runtime.check_threads()] == [True]
+        assert beside(path) == names
+    assert path.read_bytes() == before
+    assert beside(path) == names
+
+
+def test_every_write_is_refused_and_changes_nothing(path, mode, locked):
+    filled(path, mode)
+    before, names = path.read_bytes(), beside(path)
+    locked[0] = True
+    with Runtime(graph(), store=f"sqlite:///{path}") as runtime:
+        calls = {
+            "run": lambda: runtime.run({}, thread="new"),
+            "resume": lambda: runtime.resume("t", "yes"),
+            "stream": lambda: list(runtime.stream(thread="t", answer="yes")),
+            "update": lambda: runtime.update("t", {"said": "x"}),
+            "fork": lambda: runtime.fork("t", to="f"),
+            "copy": lambda: runtime.copy_thread("t", "c"),
+            "prune": lambda: runtime.prune("t"),
+            "delete": lambda: runtime.delete_thread("t"),
+            "sweep": lambda: runtime.sweep(older_than_s=0, status="interrupted"),
+        }
+        for name, call in calls.items():
+            with pytest.raises(StoreError) as caught:
+                call()
+            assert (name, caught.value.code) == (name, "store-read-only")
+            assert "right to write" in caught.value.fix
+        assert runtime.state("t").status == "interrupted"
+    assert path.read_bytes() == before
+    assert beside(path) == names
+
+
+def test_it_is_written_as_soon_as_it_may_be(path, mode, locked):
+    filled(path, mode)
+    locked[0] = True
+    with Runtime(graph(), store=f"sqlite:///{path}") as runtime:
+        assert runtime.state("t").status == "interrupted"
+        locked[0] = False
+        assert runtime.resume("t", "yes").status == "completed"
+        assert runtime.state("t").values == {"said": "yes"}
+
+
+def test_a_file_that_would_have_to_be_made_is_refused(path, locked):
+    path.touch()
+    locked[0] = True
+    assert refused(path).code == "store-read-only"
+    assert path.read_bytes() == b""
+
+
+def test_what_is_no_database_of_ours_is_told_as_ever(path, locked):
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs(x)")
+    db.close()
+    locked[0] = True
+    assert refused(path).code == "store-damaged"
+    path.write_bytes(b"hello, this is text\n" * 50)
+    assert refused(path).code == "store-damaged"
+
+
+def test_what_somebody_writes_meanwhile_is_seen(path, mode, locked):
+    """Also where the file was read without locks at first."""
+    filled(path, mode)
+    locked[0] = True
+    with SqliteStore(path) as reader:
+        assert [head.thread for head in reader.heads()] == ["t"]
+        locked[0] = False
+        with SqliteStore(path, _pragmas=MODES[mode]) as writer:
+            locked[0] = True
+            claim = claimed(writer, "u")
+            assert bodies(reader, "u") == bodies(writer, "u")
+            writer.commit(claim, Commit(1, AT, [entry(2)]))
+            assert bodies(reader, "u") == bodies(writer, "u")
+            assert len(bodies(reader, "u")) == 2
+        assert len(bodies(reader, "u")) == 2
+
+
+def test_a_reading_is_done_again_where_the_file_changed_under_it(path, locked):
+    """A file that nobody has open is read without locks: what was read while it changed does not count."""
+    filled(path, "wal")
+    locked[0] = True
+    with SqliteStore(path) as reader:
+        assert reader._file._looked is not None
+        seen = []
+
+        def work(db):
+            found = db.execute("SELECT count(*) FROM thread").fetchall()[0][0]
+            if not seen:
+                locked[0] = False
+                with SqliteStore(path, _pragmas=MODES["wal"]) as writer:
+                    claimed(writer, "u")
+                locked[0] = True
+            seen.append(found)
+            return found
+
+        assert reader._file.read(work) == 2
+        assert seen[-1] == 2
+
+
+def test_a_name_that_is_no_plain_uri_is_opened(tmp_path, monkeypatch):
+    path = tmp_path / "50% ?x=1#y.db"
+    filled(path, "delete")
+    monkeypatch.setattr(os, "access", lambda asked, how: how != os.W_OK and real_access(asked, how))
+    with SqliteStore(path) as store:
+        assert [head.thread for head in store.heads()] == ["t"]
