@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TextDelta,
         ToolCallDelta,
     )
+    from graphrt.harness.scripted import FunctionModel, ScriptedModel
 
 __all__ = [
     "AgentHarness",
@@ -41,11 +42,13 @@ __all__ = [
     "AssistantMessage",
     "Expectation",
     "FinishReason",
+    "FunctionModel",
     "LiteLLMHarness",
     "Message",
     "MockHarness",
     "Prompt",
     "RunOptions",
+    "ScriptedModel",
     "StreamItem",
     "StreamingHarness",
     "SystemMessage",
@@ -67,6 +70,7 @@ _HOMES: Final = {
     **dict.fromkeys(_MESSAGES.split(), "graphrt.harness.messages"),
     **dict.fromkeys(_PROTOCOL.split(), "graphrt.harness.protocol"),
     **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),
+    **dict.fromkeys(("FunctionModel", "ScriptedModel"), "graphrt.harness.scripted"),
     "LiteLLMHarness": "graphrt.harness.litellm",
     "Usage": "graphrt.events",
 }

@@ -1,0 +1,37 @@
+"""A whole reply as the pieces that a stream of it would have had, and its length in words.
+
+Pure functions over replies: the same reply has the same pieces everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from graphrt.events import Usage
+from graphrt.harness.messages import AssistantMessage
+from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
+from graphrt.harness.request import ModelRequest
+
+_WORD: Final = re.compile(r"\s*\S+|\s+$")
+
+
+def pieces(reply: AgentReply) -> Iterator[TextDelta | ToolCallDelta]:
+    """Cut *reply*: the text word by word, each tool call in two pieces."""
+    for piece in _WORD.findall(reply.text):
+        yield TextDelta(text=piece)
+    for index, call in enumerate(reply.tool_calls):
+        half = (len(call.arguments_text) + 1) // 2
+        yield ToolCallDelta(index=index, id=call.id, name=call.name, arguments_text=call.arguments_text[:half])
+        yield ToolCallDelta(index=index, arguments_text=call.arguments_text[half:])
+
+
+def count_words(request: ModelRequest, reply: AgentReply) -> Usage:
+    """A usage that is the same every time: words of all messages in, words of the reply out."""
+    asked = sum(len(message.text.split()) for message in request.messages)
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            asked += sum(len(call.arguments_text.split()) for call in message.tool_calls)
+    told = len(reply.text.split()) + sum(len(call.arguments_text.split()) for call in reply.tool_calls)
+    return Usage(input_tokens=asked, output_tokens=told, calls=1)

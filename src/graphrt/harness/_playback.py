@@ -1,0 +1,232 @@
+"""The engine under the doubles: which answer a call gets, what is recorded, and when to fail.
+
+`MockHarness`, `ScriptedModel` and `FunctionModel` add only their protocols to it.
+Nothing here sleeps, draws a random number or opens a connection: the same calls get the same replies.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Self
+
+from graphrt.errors import InputError, ScriptError, names
+from graphrt.events import Usage
+from graphrt.harness._pieces import count_words
+from graphrt.harness.messages import ToolCall
+from graphrt.harness.protocol import AgentReply
+from graphrt.harness.request import ModelRequest
+from graphrt.harness.script import Answer, Expectation, Pattern, clip, matches, show_item, show_pattern
+
+
+@dataclass(slots=True)
+class _Rule:
+    pattern: Pattern
+    replies: deque[Answer] | None
+    """What is left, each used once; None if `always` answers any number of calls."""
+    always: Answer = ""
+    used: int = 0
+
+    def __str__(self) -> str:
+        left = "any number of calls" if self.replies is None else f"{len(self.replies)} replies left"
+        return f"{show_pattern(self.pattern)} ({left})"
+
+
+def _rule(pattern: Pattern, replies: Answer | Sequence[Answer]) -> _Rule:
+    given: Any = replies  # a plain bool below: a checker cannot tell that no Answer is a sequence
+    several = isinstance(replies, Sequence) and not isinstance(replies, str)
+    return _Rule(pattern, deque(given)) if several else _Rule(pattern, None, given)
+
+
+@dataclass(slots=True)
+class _Book:
+    """Everything that changes; only touched under the lock."""
+
+    script: deque[Answer | Expectation]
+    rules: list[_Rule]
+    calls: list[ModelRequest] = field(default_factory=list[ModelRequest])
+    failures: list[ScriptError] = field(default_factory=list[ScriptError])
+    served: int = 0
+    """Places of the script that were used."""
+
+
+class Recorder:
+    """Calls that are recorded, and answers that are finished into replies, the same way for every double."""
+
+    def __init__(self, *, usage: Usage | Literal["words"] | None, model: str) -> None:
+        self._usage: Final = usage
+        self._model: Final = model
+        self._lock: Final = threading.RLock()  # a pattern may look at the double
+        self._book: _Book = _Book(deque(), [])
+
+    @property
+    def calls(self) -> list[ModelRequest]:
+        """0..n requests so far, the unexpected ones included, in the order of their arrival."""
+        with self._lock:
+            return list(self._book.calls)
+
+    def _record(self, request: ModelRequest) -> int:
+        """Number of the call, from 1; under the lock."""
+        self._book.calls.append(request)
+        return len(self._book.calls)
+
+    async def _finish(self, answer: Answer, request: ModelRequest, number: int) -> AgentReply:
+        """The whole reply that *answer* stands for; outside the lock, because it may run the user's code."""
+        given: Any = answer
+        if callable(given) and not isinstance(given, type):
+            given = given(request)
+            if inspect.isawaitable(given):
+                given = await given
+        reply = self._reply(given)
+        unbound = [call.name for call in reply.tool_calls if call.name not in {tool.name for tool in request.tools}]
+        if unbound:
+            failure = ScriptError(
+                f"The {self._name} replies with a call of tool {unbound[0]!r}, which call {number} does not offer.",
+                known=f"offered: {names(tool.name for tool in request.tools) or 'no tools'}",
+                fix="pass the ToolSpec in tools=[...], or correct the script",
+                code="script-unknown-tool",
+                expected=unbound,
+                got=[tool.name for tool in request.tools],
+            )
+            with self._lock:
+                self._book.failures.append(failure)
+            raise failure
+        usage = count_words(request, reply) if self._usage == "words" else self._usage
+        return replace(
+            reply,
+            usage=usage if reply.usage is None else reply.usage,
+            model=reply.model or request.model or self._model,
+        )
+
+    def _reply(self, answer: Any) -> AgentReply:
+        match answer:
+            case type() if issubclass(answer, BaseException):
+                raise answer
+            case BaseException():
+                raise answer.with_traceback(None)
+            case str():
+                return AgentReply(text=answer)
+            case ToolCall():
+                return AgentReply(tool_calls=(answer,))
+            case AgentReply():
+                return answer
+            case _:
+                raise InputError(
+                    f"The {self._name} was to reply with a value of type {type(answer).__name__}.",
+                    known="a reply is a text, a ToolCall, an AgentReply, an exception or a function that makes one",
+                    value=answer,
+                )
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+
+class ScriptPlayer(Recorder):
+    """Follows an ordered script and rules, and fails loudly when the calls are not those of the script."""
+
+    def __init__(
+        self,
+        script: Iterable[Answer | Expectation] | Mapping[Any, Answer | Sequence[Answer]],
+        rules: Mapping[Any, Answer | Sequence[Answer]] | None,
+        *,
+        usage: Usage | Literal["words"] | None,
+        model: str,
+    ) -> None:
+        super().__init__(usage=usage, model=model)
+        if isinstance(script, str):
+            raise InputError(f"The script of a {self._name} is one string.", fix=f"put it into a list: [{script!r}]")
+        if isinstance(script, Mapping):
+            rules, script = {**script, **(rules or {})}, ()
+        self._book = _Book(script=deque(script), rules=[_rule(*item) for item in (rules or {}).items()])
+
+    @property
+    def remaining(self) -> int:
+        """Replies that must still be asked for: 0 if `assert_done()` has nothing left over to report."""
+        with self._lock:
+            return len(self._left_over())
+
+    def assert_done(self) -> None:
+        """Check that every reply was used and every call was expected.
+
+        Raises:
+            ScriptError: It was not so; the text names what was left over, or repeats the first mismatch.
+        """
+        with self._lock:
+            failures, left, calls = list(self._book.failures), self._left_over(), len(self._book.calls)
+        if failures:
+            raise failures[0].with_traceback(None)
+        if left:
+            raise ScriptError(
+                f"The script of the {self._name} was not used up: {len(left)} left over after {calls} calls.",
+                known="; ".join(left[:12]) + (f"; and {len(left) - 12} more" if len(left) > 12 else ""),
+                fix="remove them from the script, or find out why the calls were not made",
+                code="script-left-over",
+                expected=left,
+                got=[request.text for request in self._book.calls],
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:  # else the exception on its way says more
+            self.assert_done()
+
+    def __repr__(self) -> str:
+        return f"{self._name}(calls={len(self._book.calls)}, remaining={self.remaining})"
+
+    async def _answer(self, request: ModelRequest) -> AgentReply:
+        with self._lock:
+            number = self._record(request)
+            found = self._take(request)
+            if isinstance(found, ScriptError):
+                self._book.failures.append(found)
+                raise found
+        return await self._finish(found, request, number)
+
+    def _take(self, request: ModelRequest) -> Answer | ScriptError:
+        book = self._book
+        for rule in book.rules:
+            if matches(rule.pattern, request):
+                if rule.replies is None:
+                    rule.used += 1
+                    return rule.always
+                if not rule.replies:
+                    return self._mismatch(request, f"no more calls that match {show_pattern(rule.pattern)}")
+                return rule.replies.popleft()
+        if not book.script:
+            return self._mismatch(request, "no more calls" if book.served or not book.rules else "a call of a rule")
+        item = book.script[0]
+        if isinstance(item, Expectation):
+            if not matches(item.pattern, request):
+                return self._mismatch(request, f"a call that matches {show_pattern(item.pattern)}")
+            item = item.reply
+        book.script.popleft()
+        book.served += 1
+        return item
+
+    def _mismatch(self, request: ModelRequest, expected: str) -> ScriptError:
+        book = self._book
+        rules = f"; rules {', '.join(map(str, book.rules))}" if book.rules else ""
+        return ScriptError(
+            f"The {self._name} expected {expected}, but got a call with {clip(request.text, 200)!r}.",
+            where=f"call {len(book.calls)}, after {book.served} items of the script",
+            known=f"{len(book.script)} items of the script left{rules}",
+            fix="add the reply to the script, or find out why the call was made",
+            code="script-unexpected-call",
+            expected=expected,
+            got=request.text,
+        )
+
+    def _left_over(self) -> list[str]:
+        book = self._book
+        left = [f"item {n}: {show_item(item)}" for n, item in enumerate(book.script, book.served + 1)]
+        for rule in book.rules:
+            if rule.replies is None and not rule.used:
+                left.append(f"rule {show_pattern(rule.pattern)}: never matched")
+            left += [f"rule {show_pattern(rule.pattern)}: {show_item(item)}" for item in rule.replies or ()]
+        return left

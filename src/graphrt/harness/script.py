@@ -1,0 +1,70 @@
+"""What a script may hold: replies, functions that make them, and patterns that say which calls are meant.
+
+The words of a script and how they are shown live here. Who follows a script, and what a mismatch means, is
+`_playback`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from graphrt.harness.messages import ToolCall
+from graphrt.harness.protocol import AgentReply
+from graphrt.harness.request import ModelRequest
+
+__all__ = ["Answer", "Expectation", "Pattern", "Reply", "expect"]
+
+Pattern: TypeAlias = str | re.Pattern[str] | Callable[[ModelRequest], bool]
+"""Which calls are meant: by a part of the last message's text, a search in it, or a look at the whole request."""
+
+Reply: TypeAlias = str | ToolCall | AgentReply | BaseException | type[BaseException]
+"""What a call gets: a text, one tool call, a whole reply, or an exception that is raised."""
+
+Answer: TypeAlias = Reply | Callable[[ModelRequest], Reply | Awaitable[Reply]]
+"""A reply, or a pure function, sync or async, that makes it from the request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """One place of a script with a condition: what `expect` makes."""
+
+    pattern: Pattern
+    reply: Answer
+
+
+def expect(pattern: Pattern, *, reply: Answer) -> Expectation:
+    """One place of a script: the call must match *pattern*, and gets *reply*."""
+    return Expectation(pattern=pattern, reply=reply)
+
+
+def matches(pattern: Pattern, request: ModelRequest) -> bool:
+    """Whether *pattern* means *request*."""
+    if isinstance(pattern, str):
+        return pattern in request.text
+    if isinstance(pattern, re.Pattern):
+        return pattern.search(request.text) is not None
+    return bool(pattern(request))
+
+
+def show_pattern(pattern: Pattern) -> str:
+    """The pattern, for an error."""
+    if isinstance(pattern, str):
+        return repr(clip(pattern, 80))
+    if isinstance(pattern, re.Pattern):
+        return f"/{pattern.pattern}/"
+    return f"{getattr(pattern, '__qualname__', pattern)}(request)"
+
+
+def show_item(item: Answer | Expectation) -> str:
+    """One place of a script, for an error."""
+    if isinstance(item, Expectation):
+        return f"expect {show_pattern(item.pattern)}"
+    return f"reply {clip(item if isinstance(item, str) else repr(item), 80)!r}"
+
+
+def clip(text: str, most: int) -> str:
+    """At most *most* characters of *text*, with dots where something is missing."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."

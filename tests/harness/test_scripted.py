@@ -1,0 +1,223 @@
+"""Models without a provider keep the rules of MockHarness, and speak the protocol of a model."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from graphrt.errors import InputError, ScriptError, TransientModelError
+from graphrt.events import Usage
+from graphrt.harness import (
+    AgentReply,
+    MockHarness,
+    StreamItem,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolSpec,
+    UserMessage,
+)
+from graphrt.harness.protocol import ChatModel, ModelProfile
+from graphrt.harness.request import ModelRequest
+from graphrt.harness.script import expect
+from graphrt.harness.scripted import FunctionModel, ScriptedModel
+
+SEARCH = ToolSpec(name="search")
+CALL = ToolCall(id="c1", name="search", arguments={"q": "cats"})
+FULL = AgentReply(
+    text="x", thinking="hm", output={"n": 1}, messages=(UserMessage(text="hi"),), stopped="model_calls", model="m"
+)
+
+
+def req(text: str, **fields: Any) -> ModelRequest:
+    return ModelRequest(messages=(UserMessage(text=text),), **fields)
+
+
+def ask(model: ChatModel, *texts: str) -> list[str]:
+    async def go() -> list[str]:
+        return [(await model.invoke(req(text))).text for text in texts]
+
+    return asyncio.run(go())
+
+
+def read(model: ChatModel, request: ModelRequest) -> list[StreamItem]:
+    async def go() -> list[StreamItem]:
+        return [item async for item in model.stream(request)]
+
+    return asyncio.run(go())
+
+
+def echo(request: ModelRequest) -> str:
+    return request.text.upper()
+
+
+async def echo_async(request: ModelRequest) -> str:
+    await asyncio.sleep(0)
+    return request.text.upper()
+
+
+# -------------------------------------------------------------------------------------------------- ScriptedModel
+
+
+def test_script_is_followed_in_order_and_rules_in_any() -> None:
+    with ScriptedModel(["one", expect("b", reply="two"), echo], rules={"cats": "meow"}) as model:
+        assert ask(model, "a", "cats", "b", "c") == ["one", "meow", "two", "C"]
+
+    assert [call.text for call in model.calls] == ["a", "cats", "b", "c"]
+    assert model.remaining == 0
+
+
+def test_script_that_ran_out_raises_and_names_the_model() -> None:
+    model = ScriptedModel(["one"])
+    ask(model, "a")
+
+    with pytest.raises(ScriptError, match="The ScriptedModel expected no more calls") as caught:
+        ask(model, "b")
+
+    assert caught.value.code == "script-unexpected-call"
+
+
+def test_replies_that_are_left_over_fail_the_block() -> None:
+    with pytest.raises(ScriptError) as caught, ScriptedModel(["one", "two"]) as model:
+        ask(model, "a")
+
+    assert caught.value.code == "script-left-over"
+
+
+@pytest.mark.parametrize("model", [ScriptedModel([CALL]), FunctionModel(lambda request: CALL)])
+def test_call_of_a_tool_that_is_not_offered_raises(model: ChatModel) -> None:
+    with pytest.raises(ScriptError) as caught:
+        asyncio.run(model.invoke(req("find")))
+
+    assert caught.value.code == "script-unknown-tool"
+
+
+def test_scripted_exception_is_raised_before_the_stream_begins() -> None:
+    model = ScriptedModel([TransientModelError("down"), "up"])
+
+    with pytest.raises(TransientModelError, match="down"):
+        read(model, req("a"))
+    assert ask(model, "a") == ["up"]
+
+
+def test_requests_are_recorded_as_they_were_asked() -> None:
+    model = ScriptedModel(["one"])
+    request = req("a", tools=(SEARCH,), temperature=0.5)
+    asyncio.run(model.invoke(request))
+
+    assert model.calls == [request]
+
+
+def test_profile_and_model_names() -> None:
+    model = ScriptedModel(["a", "b", AgentReply(model="own")], profile=ModelProfile(name="small", tools=False))
+
+    async def models() -> list[str | None]:
+        return [(await model.invoke(req("x", model=name))).model for name in (None, "big", "big")]
+
+    assert asyncio.run(models()) == ["small", "big", "own"]
+    assert not model.profile.tools
+    assert ScriptedModel().profile.name == "scripted"
+
+
+def test_script_of_one_string_is_refused() -> None:
+    with pytest.raises(InputError, match="list"):
+        ScriptedModel("hello")
+
+
+@pytest.mark.parametrize("answer", [FULL, lambda request: FULL])
+def test_every_field_of_a_reply_passes_through(answer: Any) -> None:
+    """A field that a double forgot would make a test lie about what an agent returns."""
+    expected = AgentReply(
+        text="x",
+        thinking="hm",
+        output={"n": 1},
+        messages=(UserMessage(text="hi"),),
+        stopped="model_calls",
+        model="m",
+        usage=Usage(input_tokens=1, output_tokens=1, calls=1),
+    )
+
+    assert asyncio.run(MockHarness([answer]).run("hi")) == expected
+    assert asyncio.run(ScriptedModel([answer]).invoke(req("hi"))) == expected
+
+
+# -------------------------------------------------------------------------------------------------- FunctionModel
+
+
+@pytest.mark.parametrize("fn", [echo, echo_async])
+def test_function_answers_sync_or_async(fn: Any) -> None:
+    model = FunctionModel(fn)
+
+    assert ask(model, "a", "b") == ["A", "B"]
+    assert [call.text for call in model.calls] == ["a", "b"]
+    assert model.profile.name == "function"
+
+
+def test_async_functions_may_stand_in_a_script_too() -> None:
+    assert ask(ScriptedModel([echo_async]), "a") == ["A"]
+    assert asyncio.run(MockHarness({"a": echo_async}).run("a")).text == "A"
+
+
+def test_what_the_function_raises_is_raised() -> None:
+    def broken(request: ModelRequest) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        ask(FunctionModel(broken), "a")
+
+
+def test_function_that_returns_no_reply_is_refused() -> None:
+    with pytest.raises(InputError, match="int"):
+        ask(FunctionModel(lambda request: 42), "a")  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize("fn", ["text", None, echo("x" and req("x")), dict])
+def test_what_is_no_function_is_refused(fn: Any) -> None:
+    with pytest.raises(InputError, match="needs a function"):
+        FunctionModel(fn)
+
+
+def test_model_needs_no_event_loop_when_its_function_is_sync() -> None:
+    coroutine = FunctionModel(echo).invoke(req("a"))
+
+    with pytest.raises(StopIteration) as stopped:
+        coroutine.send(None)
+
+    assert stopped.value.value.text == "A"
+
+
+# -------------------------------------------------------------------------------------------------------- streams
+
+
+@pytest.mark.parametrize("make", [lambda reply: ScriptedModel([reply]), lambda reply: FunctionModel(lambda _: reply)])
+def test_stream_gives_pieces_and_then_the_response(make: Any) -> None:
+    reply = AgentReply(text="one  two ", tool_calls=(CALL, ToolCall(id="c2", name="search")))
+
+    *deltas, last = read(make(reply), req("hi", tools=(SEARCH,)))
+    texts = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
+    calls = [delta for delta in deltas if isinstance(delta, ToolCallDelta)]
+
+    assert isinstance(last, AgentReply)
+    assert len(texts) > 1
+    assert "".join(texts) == last.text == "one  two "
+    assert [piece.id for piece in calls if piece.id] == ["c1", "c2"]
+    assert "".join(piece.arguments_text for piece in calls if piece.index == 0) == CALL.arguments_text
+
+
+def test_stream_ends_with_what_invoke_returns() -> None:
+    request = req("one two")
+
+    assert read(FunctionModel(echo), request)[-1] == asyncio.run(FunctionModel(echo).invoke(request))
+
+
+def test_worker_threads_with_loops_of_their_own_share_one_model() -> None:
+    script = [f"reply {n}" for n in range(200)]
+
+    with ScriptedModel(script) as model, ThreadPoolExecutor(8) as pool:
+        texts = [text for some in pool.map(lambda _: ask(model, *"abcde"), range(40)) for text in some]
+
+    assert sorted(texts) == sorted(script)
+    assert len(model.calls) == 200
