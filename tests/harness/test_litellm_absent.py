@@ -10,15 +10,15 @@ import pytest
 
 from graphrt.errors import MissingExtraError
 from graphrt.harness import LiteLLMHarness
-from graphrt.harness import litellm as adapter
+from graphrt.harness import _litellm as adapter
 
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    adapter._litellm.cache_clear()
+    adapter.load.cache_clear()
     monkeypatch.setitem(sys.modules, "litellm", None)
     yield
-    adapter._litellm.cache_clear()
+    adapter.load.cache_clear()
 
 
 @pytest.mark.usefixtures("absent")

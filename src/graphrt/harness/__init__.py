@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from graphrt.events import Usage
     from graphrt.harness.litellm import LiteLLMHarness
+    from graphrt.harness.litellm_model import LiteLLMModel
     from graphrt.harness.messages import (
         AssistantMessage,
         Message,
@@ -44,6 +45,7 @@ __all__ = [
     "FinishReason",
     "FunctionModel",
     "LiteLLMHarness",
+    "LiteLLMModel",
     "Message",
     "MockHarness",
     "Prompt",
@@ -72,6 +74,7 @@ _HOMES: Final = {
     **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),
     **dict.fromkeys(("FunctionModel", "ScriptedModel"), "graphrt.harness.scripted"),
     "LiteLLMHarness": "graphrt.harness.litellm",
+    "LiteLLMModel": "graphrt.harness.litellm_model",
     "Usage": "graphrt.events",
 }
 

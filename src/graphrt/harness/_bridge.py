@@ -30,7 +30,7 @@ class LoopThread:
     """
 
     def __init__(self, name: str) -> None:
-        self._name: Final = name
+        self.name: Final = name
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -91,7 +91,7 @@ class LoopThread:
             if loop is None or self._pid != os.getpid():
                 loop = asyncio.new_event_loop()
                 loop.set_exception_handler(_note)
-                self._thread = threading.Thread(target=_serve, args=(loop,), name=self._name, daemon=True)
+                self._thread = threading.Thread(target=_serve, args=(loop,), name=self.name, daemon=True)
                 self._loop, self._pid = loop, os.getpid()
                 self._thread.start()
             return loop
@@ -116,5 +116,8 @@ async def _finish(last: Callable[[], Coroutine[Any, Any, object]] | None) -> Non
 
 
 def _note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody awaits (a library's own tasks) quietly; what is awaited raises where it is awaited."""
-    _log.debug("background loop: %s", context.get("message"), exc_info=context.get("exception"))
+    """Log what nobody awaits (a library's own tasks) quietly; what is awaited raises where it is awaited.
+
+    Only the kind of an exception is told: its text is a provider's or a library's, and may contain credentials.
+    """
+    _log.debug("background loop: %s (%s)", context.get("message"), type(context.get("exception")).__name__)

@@ -7,9 +7,9 @@ the chain of causes decide. Pure functions over exceptions; litellm is not impor
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -24,8 +24,10 @@ from graphrt.errors import (
     RefusalError,
     TransientModelError,
 )
+from graphrt.harness._secrets import LOOKS_SECRET, SECRET_NAME, redact
 
 _TEXT_CHARS: Final = 500
+_SEARCHED_CHARS: Final = 20_000
 _TRANSPORT: Final = frozenset(
     {"TransportError", "APIConnectionError", "ClientError", "ConnectionError", "TimeoutError"}
 )
@@ -33,12 +35,27 @@ _TRANSPORT: Final = frozenset(
 _STATUS: Final = frozenset({"HTTPStatusError", "APIStatusError", "ClientResponseError"})
 """Names of base classes (httpx, openai, aiohttp) that mean: the provider answered with a status."""
 _NO_ANSWER: Final = ("Empty or invalid response from LLM endpoint", "Unable to get json response")
+_WRONG_ADDRESS: Final = frozenset({"InvalidURL", "UnsupportedProtocol", "LocalProtocolError"})
+"""Names of base classes (httpx, aiohttp) that mean: this cannot be sent anywhere."""
+_READERS: Final = frozenset(
+    {"transform_response", "transform_parsed_response", "convert_to_model_response_object", "chunk_parser"}
+)
+"""Functions of litellm that read what a provider answered: whatever fails in them, the answer was none."""
+_SECRET: Final = LOOKS_SECRET
+_SECRET_NAME: Final = SECRET_NAME
 _PREFIX: Final = re.compile(r"^(?:(?:litellm\.)?[A-Za-z]*(?:Error|Exception|Timeout)(?: Error)?(?:: | - ))+")
 _SUFFIX: Final = re.compile(
-    r"\s*(?:Original exception:|Traceback \(most recent call last\)|Received Model Group=).*", re.DOTALL
+    r"\s*(?:Original exception:|Handle with `litellm|Traceback \(most recent call last\)|Received Model Group=).*",
+    re.DOTALL,
 )
-_SECRET: Final = re.compile(r"\b(?:sk|pk|rk|gsk|xai)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|\bBearer\s+\S+", re.IGNORECASE)
-_SECRET_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$", re.IGNORECASE)
+_MESSAGE: Final = re.compile(r"""^b?'?\{.*?"error".*?"message":\s*"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
+"""The message in the document of an error, which some adapters hand on as it is."""
+_NO_KEY: Final = re.compile(
+    r"\b(?:missing|no|must be set|please pass)\b.{0,40}\b(?:api[_ ]?key|credentials)", re.IGNORECASE
+)
+"""What libraries say that look for a credential before they call."""
+_NO_PROVIDER: Final = "LLM Provider NOT provided"
+_NO_MODEL: Final = re.compile(r"\bmodel\b.{0,80}\b(?:does not exist|not found)|^model: ", re.IGNORECASE)
 
 
 def harness_error(
@@ -63,14 +80,16 @@ def harness_error(
     """
     chain = list(_causes(error))
     status = _status(error, chain)
-    kind, fix = _kind(error, chain, status)
+    kind, fix, code = _kind(error, chain, status)
     retry_after_s = _retry_after_s(chain, now) if kind in (RateLimitError, TransientModelError) else None
-    what = redact(_SUFFIX.sub("", _PREFIX.sub("", str(error))) or type(error).__name__, secrets)
+    told = next((cause for cause in chain if type(cause) is ValueError), error) if status is None else error
+    what = _said(redact(str(told), secrets)) or type(error).__name__
     return kind(
         f"The model call failed{'' if status is None else f' with status {status}'}: {_clip(what)}",
         where=f"model {model!r}",
         known="" if retry_after_s is None else f"the provider asks to wait {retry_after_s:g} s",
         fix=fix,
+        code=code,
         status_code=status,
         retry_after_s=retry_after_s,
         model=model,
@@ -89,40 +108,65 @@ def timed_out(model: str, timeout_s: float, *, what: str) -> TransientModelError
     )
 
 
-def redact(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """*text* without *secrets*, credentials of the environment, and what looks like a credential."""
-    known = {value for name, value in os.environ.items() if _SECRET_NAME.search(name) and len(value) >= 8}
-    known |= {secret for secret in secrets if len(secret) >= 4}
-    for secret in sorted(known, key=len, reverse=True):
-        text = text.replace(secret, "[redacted]")
-    return _SECRET.sub("[redacted]", text)
-
-
 _KINDS: Final[tuple[tuple[Container[int], type[HarnessError], str], ...]] = (
-    ((401, 403), AuthenticationError, "check the api_key of the harness, or the provider's environment variable"),
+    ((401, 403), AuthenticationError, "check the api_key of the model, or the provider's environment variable"),
+    ((413,), ContextOverflowError, "shorten the conversation: the request is larger than the provider takes"),
     ((429,), RateLimitError, "wait and retry, or check the quota of the account"),
     ((408, 409), TransientModelError, "retry"),
     (range(500, 1000), TransientModelError, "retry; if it persists, look at the provider's status page"),
 )
 
 
-def _kind(error: Exception, chain: list[BaseException], status: int | None) -> tuple[type[HarnessError], str]:
-    name = type(error).__name__
+def _kind(
+    error: Exception, chain: list[BaseException], status: int | None
+) -> tuple[type[HarnessError], str, str | None]:
+    """The class of the error, what to do, and its code if that is not the class's own."""
+    text = _said(str(error)[:_SEARCHED_CHARS])
     codes = {str(getattr(cause, "code", "")) for cause in chain}
+    found = _by_words(type(error).__name__, text, codes, answered=_is_answered(chain))
+    if found is None and status is None:
+        found = _without_status(chain)
+    if found is None and status in (400, 404) and ("model_not_found" in codes or _NO_MODEL.search(text)):
+        found = BadRequestError, "compare the model's name with those that the provider offers", "unknown-model"
+    if found is None:
+        found = next(((kind, fix, None) for statuses, kind, fix in _KINDS if status in statuses), None)
+    return found or (BadRequestError, "check the model's name and the options of the call", None)
+
+
+def _by_words(
+    name: str, text: str, codes: set[str], *, answered: bool
+) -> tuple[type[HarnessError], str, str | None] | None:
     if name == "ContextWindowExceededError" or "context_length_exceeded" in codes:
-        return ContextOverflowError, "shorten the conversation, or choose a model with a longer context"
+        return ContextOverflowError, "shorten the conversation, or choose a model with a longer context", None
     if name == "ContentPolicyViolationError" or "content_filter" in codes:
-        return RefusalError, "change the request; repeating it will not help"
-    if status is None:
-        if _is_no_answer(chain):
-            return BadResponseError, "check that the address is that of a chat completions endpoint"
-        if _is_transport(chain):
-            return TransientModelError, "retry; if it persists, check the address and the network"
-        return HarnessError, "look at the text above; it came from the provider's library, not from the provider"
-    for statuses, kind, fix in _KINDS:
-        if status in statuses:
-            return kind, fix
-    return BadRequestError, "check the model's name and the options of the call"
+        return RefusalError, "change the request; repeating it will not help", None
+    if _NO_PROVIDER in text:
+        return BadRequestError, 'write the model as "provider/model", such as "openai/gpt-4o-mini"', "unknown-model"
+    if not answered and _NO_KEY.search(text):
+        return AuthenticationError, "give api_key=, or set the provider's environment variable", "no-api-key"
+    return None
+
+
+def _without_status(chain: list[BaseException]) -> tuple[type[HarnessError], str, str | None]:
+    if _is_no_answer(chain):
+        return BadResponseError, "check that the address is that of a chat completions endpoint", None
+    if _is_transport(chain):
+        return TransientModelError, "retry; if it persists, check the address and the network", None
+    if _is_unsendable(chain):
+        return HarnessError, "check api_base, and the headers in options", None
+    return HarnessError, "look at the text above; it came from the provider's library, not from the provider", None
+
+
+def missing_key(model: str, variables: Sequence[str], provider: str) -> AuthenticationError:
+    """The error for a call that cannot be made, since none of the environment's *variables* holds a credential."""
+    return AuthenticationError(
+        f"There is no API key for {provider!r}: {' or '.join(variables)} is not set.",
+        where=f"model {model!r}",
+        fix=f"set the environment variable {' or '.join(variables)}, or give api_key=",
+        code="no-api-key",
+        model=model,
+        provider=provider,
+    )
 
 
 def _status(error: Exception, chain: list[BaseException]) -> int | None:
@@ -130,8 +174,10 @@ def _status(error: Exception, chain: list[BaseException]) -> int | None:
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         return None
-    if any(not _STATUS.isdisjoint(_bases(cause)) for cause in chain):
-        return status
+    for cause in chain:
+        if not _STATUS.isdisjoint(_bases(cause)):
+            sent = getattr(getattr(cause, "response", None), "status_code", None)
+            return sent if isinstance(sent, int) else status
     told = next((code for cause in chain for code in [_told_code(cause)] if code), None)
     if told is not None:
         return told
@@ -147,18 +193,43 @@ def _told_code(cause: BaseException) -> int | None:
     return code if isinstance(code, int) and 400 <= code < 600 else None
 
 
+def _is_answered(chain: list[BaseException]) -> bool:
+    return any(not _STATUS.isdisjoint(_bases(cause)) for cause in chain)
+
+
 def _is_no_answer(chain: list[BaseException]) -> bool:
-    return any(isinstance(cause, json.JSONDecodeError) for cause in chain) or any(
-        phrase in str(cause) for cause in chain for phrase in _NO_ANSWER
+    """Whether something came that is no answer: it was unreadable, or litellm failed to make sense of it."""
+    return (
+        any(isinstance(cause, (json.JSONDecodeError, UnicodeDecodeError)) for cause in chain)
+        or any(phrase in str(cause) for cause in chain for phrase in _NO_ANSWER)
+        or any(_is_builtin(cause) and not _READERS.isdisjoint(_passed(cause)) for cause in chain)
     )
 
 
+def _passed(error: BaseException) -> Iterator[str]:
+    """Names of the functions that *error* came through."""
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_name
+        trace = trace.tb_next
+
+
 def _is_transport(chain: list[BaseException]) -> bool:
-    return any(not _TRANSPORT.isdisjoint(_bases(cause)) for cause in chain)
+    return not _is_unsendable(chain) and any(not _TRANSPORT.isdisjoint(_bases(cause)) for cause in chain)
 
 
 def _is_mistake(chain: list[BaseException]) -> bool:
-    return any(isinstance(cause, (TypeError, AttributeError, NameError, ImportError)) for cause in chain)
+    mistakes = (TypeError, AttributeError, NameError, ImportError)
+    return _is_unsendable(chain) or any(isinstance(cause, mistakes) for cause in chain)
+
+
+def _is_unsendable(chain: list[BaseException]) -> bool:
+    """Whether a library refused to send the request: the address or a header is wrong."""
+    return any(type(cause) is ValueError or not _WRONG_ADDRESS.isdisjoint(_bases(cause)) for cause in chain)
+
+
+def _is_builtin(error: BaseException) -> bool:
+    return type(error).__module__ == "builtins"
 
 
 def _bases(error: BaseException) -> frozenset[str]:
@@ -204,6 +275,17 @@ def _read_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -
     except (KeyError, ValueError):
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now()).total_seconds())
+
+
+def _said(text: str) -> str:
+    """What the provider said, without what litellm put around it."""
+    text = _SUFFIX.sub("", _PREFIX.sub("", text))
+    found = _MESSAGE.match(text)
+    if found is None:
+        return text
+    with suppress(ValueError):
+        return str(json.loads(f'"{found[1]}"', strict=False))
+    return found[1]
 
 
 def _clip(text: str) -> str:

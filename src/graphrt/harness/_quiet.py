@@ -59,9 +59,15 @@ def quiet_import(logger_prefix: str) -> Generator[None]:
             ever, and get a NullHandler, so that a process without any logging stays silent.
     """
     before = {name: list(logger.handlers) for name, logger in _loggers(logger_prefix)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    loudest = logging.getLogger(logger_prefix)
+    level = loudest.level
+    loudest.setLevel(logging.CRITICAL)  # its own handler stands there while it is imported
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        loudest.setLevel(level)
     for name, logger in _loggers(logger_prefix):
         logger.handlers[:] = [*before.get(name, ()), logging.NullHandler()]
 

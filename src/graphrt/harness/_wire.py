@@ -7,8 +7,8 @@ nothing is imported from a provider's library, and failures are mapped elsewhere
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from graphrt.errors import BadResponseError, RefusalError
@@ -23,6 +23,7 @@ from graphrt.harness.messages import (
     UserMessage,
 )
 from graphrt.harness.protocol import AgentReply, FinishReason, StreamItem, TextDelta, ToolCallDelta
+from graphrt.harness.request import ModelRequest, OutputSpec
 
 _REASONS: Final[Mapping[Any, FinishReason]] = {
     "stop": "stop",
@@ -31,6 +32,31 @@ _REASONS: Final[Mapping[Any, FinishReason]] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
+
+
+def wire_request(request: ModelRequest) -> dict[str, Any]:
+    """The fields of a request body that *request* asks for; what it leaves open is not among them."""
+    choice = request.tool_choice
+    optional: dict[str, Any] = {
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "stop": list(request.stop) or None,
+        "seed": request.seed,
+        "reasoning_effort": request.reasoning,
+        "tools": wire_tools(request.tools) or None,
+        "response_format": None if request.output is None else _wire_output(request.output),
+    }
+    if request.tools and choice != "auto":
+        named = {"type": "function", "function": {"name": choice}}
+        optional["tool_choice"] = choice if choice in ("none", "required") else named
+    body: dict[str, Any] = {"messages": wire_messages(request.messages)}
+    return body | {name: value for name, value in optional.items() if value is not None}
+
+
+def _wire_output(output: OutputSpec) -> dict[str, Any]:
+    schema = {"name": output.name, "schema": dict(output.schema), "strict": output.strict}
+    return {"type": "json_schema", "json_schema": schema}
 
 
 def wire_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -83,39 +109,41 @@ def read_usage(usage: Any, *, cost_usd: float | None = None) -> Usage | None:
     )
 
 
-def read_reply(response: Any, *, cost_usd: float | None = None) -> AgentReply:
+def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[[str], str] = str) -> AgentReply:
     """The reply in a whole response.
 
+    Args:
+        response: A document of the format, or an object with its attributes.
+        cost_usd: The price of the call, if it is known.
+        clean: Takes credentials out of what the provider wrote, before it stands in an error.
+
     Raises:
-        BadResponseError: There is no choice in it.
-        RefusalError: The model refused and said nothing else.
+        BadResponseError: There is no choice in it, or nothing in the choice.
+        RefusalError: The model or the provider's filter refused, and nothing else was said.
     """
     choice = _first(_get(response, "choices"))
     model = _get(response, "model")
-    if choice is None:
+    message = _get(choice, "message")
+    if message is None:
         raise BadResponseError(
             "The provider answered without any choice.",
-            where=f"model {model!r}",
+            where=f"model {clean(_text(model))!r}",
             fix="check that the address is that of a chat completions endpoint",
-            model=model,
+            model=clean(_text(model)),
         )
-    message = _get(choice, "message")
     text = _text(_get(message, "content"))
-    calls = tuple(_read_call(n, call) for n, call in enumerate(_get(message, "tool_calls") or ()))
+    calls = [_read_call(n, call) for n, call in enumerate(_get(message, "tool_calls") or ())]
+    reason = _reason(_get(choice, "finish_reason"))
     refusal = _get(message, "refusal") or _get(_get(message, "provider_specific_fields"), "refusal")
-    if refusal and not text and not calls:
-        raise RefusalError(
-            f"The model refused to answer: {_text(refusal)}",
-            where=f"model {model!r}",
-            fix="change the request; repeating it will not help",
-            model=model,
-        )
+    if not text and not calls and (refusal or reason == "content_filter"):
+        raise _refusal(_text(refusal), model, clean)
     return AgentReply(
         text=text,
-        tool_calls=calls,
+        tool_calls=_told_apart(calls),
         usage=read_usage(_get(response, "usage"), cost_usd=cost_usd),
-        finish_reason=_reason(_get(choice, "finish_reason")),
+        finish_reason=reason,
         model=model,
+        thinking=_text(_get(message, "reasoning_content")),
     )
 
 
@@ -130,11 +158,16 @@ class _OpenCall:
 class ReplyBuilder:
     """Puts the chunks of one stream together."""
 
+    clean: Callable[[str], str] = str
+    """Takes credentials out of what the provider wrote, before it stands in an error."""
     model: str | None = None
     finish_reason: FinishReason | None = None
     texts: list[str] = field(default_factory=list[str])
-    calls: dict[int, _OpenCall] = field(default_factory=dict[int, _OpenCall])
+    thoughts: list[str] = field(default_factory=list[str])
+    calls: list[_OpenCall] = field(default_factory=list[_OpenCall])
     refusals: list[str] = field(default_factory=list[str])
+    _positions: dict[int, int] = field(default_factory=dict[int, int])
+    """Position in `calls` of the call that has a number on the wire."""
 
     def add(self, chunk: Any) -> list[StreamItem]:
         """Take in one chunk; returns 0..n deltas to show."""
@@ -142,6 +175,7 @@ class ReplyBuilder:
         shown: list[StreamItem] = []
         for choice in _get(chunk, "choices") or ():
             delta = _get(choice, "delta")
+            self.thoughts.append(_text(_get(delta, "reasoning_content")))
             if text := _text(_get(delta, "content")):
                 self.texts.append(text)
                 shown.append(TextDelta(text=text))
@@ -156,13 +190,18 @@ class ReplyBuilder:
         return shown
 
     def _add_call(self, n: int, piece: Any) -> ToolCallDelta:
-        index = _get(piece, "index")
-        index = index if isinstance(index, int) else n
-        call = self.calls.setdefault(index, _OpenCall())
+        number = _get(piece, "index")
+        number = number if isinstance(number, int) else n
+        name = _text(_get(piece, "id"))
+        position = self._positions.get(number)
+        if position is None or (name and self.calls[position].id not in ("", name)):  # some number all their calls 0
+            position = self._positions[number] = len(self.calls)
+            self.calls.append(_OpenCall())
+        call = self.calls[position]
         function = _get(piece, "function")
         delta = ToolCallDelta(
-            index=index,
-            id=_text(_get(piece, "id")),
+            index=position,
+            id=name,
             name=_text(_get(function, "name")),
             arguments_text=_text(_get(function, "arguments")),
         )
@@ -180,37 +219,63 @@ class ReplyBuilder:
 
         Raises:
             BadResponseError: The stream ended without text, call, usage or end: it was no answer.
-            RefusalError: The model refused and said nothing else.
+            RefusalError: The model or the provider's filter refused, and nothing else was said.
         """
         text = "".join(self.texts)
-        if self.refusals and not text and not self.calls:
-            raise RefusalError(
-                f"The model refused to answer: {''.join(self.refusals)}",
-                where=f"model {self.model!r}",
-                fix="change the request; repeating it will not help",
-                model=self.model,
-            )
+        reason = (self.finish_reason or "unknown") if finished else "unknown"
+        if not text and not self.calls and (self.refusals or reason == "content_filter"):
+            raise _refusal("".join(self.refusals), self.model, self.clean)
         if not (text or self.calls or usage or finished):
             raise BadResponseError(
                 "The provider's stream contained no answer.",
-                where=f"model {self.model!r}",
+                where=f"model {self.clean(self.model or '')!r}",
                 fix="check that the address is that of a chat completions endpoint that can stream",
-                model=self.model,
+                model=self.clean(self.model or ""),
             )
-        calls = tuple(
-            ToolCall(id=call.id or f"call_{index}", name=call.name, arguments_text=call.arguments_text)
-            for index, call in sorted(self.calls.items())
+        calls = [
+            ToolCall(id=call.id or f"call_{n}", name=call.name, arguments_text=call.arguments_text)
+            for n, call in enumerate(self.calls)
+        ]
+        return AgentReply(
+            text=text,
+            tool_calls=_told_apart(calls),
+            usage=usage,
+            finish_reason=reason,
+            model=self.model,
+            thinking="".join(self.thoughts),
         )
-        reason = (self.finish_reason or "unknown") if finished else "unknown"
-        return AgentReply(text=text, tool_calls=calls, usage=usage, finish_reason=reason, model=self.model)
+
+
+def _refusal(words: str, model: Any, clean: Callable[[str], str]) -> RefusalError:
+    name = clean(_text(model))
+    return RefusalError(
+        f"The model refused to answer: {clean(words)}" if words else "The provider's filter held the answer back.",
+        where=f"model {name!r}",
+        fix="change the request; repeating it will not help",
+        model=name,
+    )
+
+
+def _told_apart(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """*calls* with ids that no two of them share, so that each can be answered."""
+    known: dict[str, ToolCall] = {}
+    for n, call in enumerate(calls):
+        unique = call.id
+        while unique in known:
+            unique = f"{unique}_{n}"
+        known[unique] = call if unique == call.id else replace(call, id=unique)
+    return tuple(known.values())
 
 
 def _read_call(n: int, call: Any) -> ToolCall:
     function = _get(call, "function")
+    arguments = _get(function, "arguments")
+    if not isinstance(arguments, str):  # some servers send the object itself
+        arguments = "" if arguments is None else json.dumps(arguments, default=str)
     return ToolCall(
         id=_text(_get(call, "id")) or f"call_{n}",
         name=_text(_get(function, "name")),
-        arguments_text=_text(_get(function, "arguments")),
+        arguments_text=arguments,
     )
 
 

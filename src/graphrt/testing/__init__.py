@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from graphrt.testing.chat_server import ChatAnswer, ChatRequest, FakeChatServer
+    from graphrt.testing.chat_answers import ChatAnswer, ChatRequest
+    from graphrt.testing.chat_server import FakeChatServer
     from graphrt.testing.scripted import run_scripted
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer", "run_scripted"]
 
 _HOMES: Final[dict[str, str]] = {
-    **dict[str, str].fromkeys(("ChatAnswer", "ChatRequest", "FakeChatServer"), "graphrt.testing.chat_server"),
+    **dict[str, str].fromkeys(("ChatAnswer", "ChatRequest"), "graphrt.testing.chat_answers"),
+    "FakeChatServer": "graphrt.testing.chat_server",
     "run_scripted": "graphrt.testing.scripted",
 }
 

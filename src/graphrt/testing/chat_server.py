@@ -1,7 +1,7 @@
 """A scripted chat server on the loopback interface, for tests of anything that speaks to models over HTTP.
 
-The server, its script and what it recorded live here; it speaks the OpenAI chat completions wire format with the
-standard library alone. No harness lives here, and nothing here looks at a request to decide what to answer.
+The server, its script and what it recorded live here, with the standard library alone. The path of a request decides
+on the wire format (OpenAI's chat completions or Anthropic's messages) and nothing in it on what is answered.
 """
 
 from __future__ import annotations
@@ -9,100 +9,22 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from select import select
 from socket import MSG_PEEK, SHUT_RDWR, socket
-from typing import Any, Literal, Self, TypeVar
+from types import ModuleType
+from typing import Any, Final, Self
 
 from graphrt.errors import InputError, ScriptError
-from graphrt.events import Usage
-from graphrt.harness.messages import ToolCall
+from graphrt.testing import _anthropic_wire, _openai_wire
+from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
 
-T = TypeVar("T", str, bytes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
-    """One request that the server got."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str] = field(hash=False)
-    """Names in lower case."""
-    body: Mapping[str, Any] = field(hash=False)
-    """The JSON document; empty if the body was none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatAnswer:
-    """What the server does with one request. The class methods make the usual kinds.
-
-    A request with `"stream": true` gets the same answer as server-sent events, unless it is an error or `raw`.
-    """
-
-    text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    """0..n calls; `arguments_text` goes out as it is, so that broken arguments can be sent."""
-    usage: Usage | Literal["words"] | None = "words"
-    """Tokens to report; "words" counts words; None sends no usage at all."""
-    finish_reason: str | None = None
-    """None: `tool_calls` if there are some, else `stop`."""
-    refusal: str | None = None
-    status: int = 200
-    error: Mapping[str, Any] | None = field(default=None, hash=False)
-    """Body of an error: `message`, `type`, `code`."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    raw: bytes | None = None
-    """Sent as the body instead of everything above."""
-    delay_s: float = 0.0
-    """Seconds before the first byte."""
-    gap_s: float = 0.0
-    """Seconds between the pieces of the body."""
-    pieces: int = 4
-    """Most pieces that a streamed text or the arguments of a streamed call are cut into."""
-    drop_after: int | None = None
-    """Cut the connection after so many pieces; 0 sends nothing, not even a status line."""
-
-    @classmethod
-    def failure(
-        cls,
-        status: int,
-        message: str = "scripted failure",
-        *,
-        type: str = "error",
-        code: str | None = None,
-        retry_after: float | str | None = None,
-    ) -> ChatAnswer:
-        """An error in the wire format's own form; *retry_after* is seconds or an HTTP date."""
-        headers = {} if retry_after is None else {"Retry-After": f"{retry_after}"}
-        error = {"message": message, "type": type, "code": code, "param": None}
-        return cls(status=status, error=error, headers=headers)
-
-    @classmethod
-    def malformed(cls) -> ChatAnswer:
-        """Status 200 and a body that stops being JSON in the middle."""
-        return cls(raw=b'{"id": "chatcmpl-1", "choices": [{"index"')
-
-    @classmethod
-    def html(cls) -> ChatAnswer:
-        """Status 200 and a page: what a proxy answers that has lost its server."""
-        return cls(raw=b"<html><body>Bad gateway</body></html>", headers={"Content-Type": "text/html"})
-
-    @classmethod
-    def no_choices(cls) -> ChatAnswer:
-        """Status 200 and a document without a single answer in it."""
-        body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "fake"}
-        return cls(raw=json.dumps({**body, "choices": ()}).encode())
-
-    @classmethod
-    def drop(cls, *, after: int = 0) -> ChatAnswer:
-        """Cut the connection after *after* pieces."""
-        return cls(text="one two three four", drop_after=after)
+_WIRES: Final[Mapping[str, ModuleType]] = {"/chat/completions": _openai_wire, "/v1/messages": _anthropic_wire}
+"""By how a path ends."""
 
 
 class FakeChatServer:
@@ -116,7 +38,7 @@ class FakeChatServer:
         strict: Check at the end of the `with` block that the script was met exactly.
 
     Source:
-        The wire format is that of POST /v1/chat/completions; issue 2.
+        The wire formats are those of POST /v1/chat/completions and POST /v1/messages; issues 2 and 4.
     """
 
     def __init__(self, script: Iterable[str | ChatAnswer] = (), *, strict: bool = True) -> None:
@@ -138,10 +60,15 @@ class FakeChatServer:
 
     @property
     def url(self) -> str:
-        """The address to give as `api_base`; it ends in `/v1`."""
+        """The address to give as `api_base` for OpenAI's wire format; it ends in `/v1`."""
+        return f"{self.anthropic_url}/v1"
+
+    @property
+    def anthropic_url(self) -> str:
+        """The address to give as `api_base` for Anthropic's wire format; it has no path."""
         if self._server is None:
             raise InputError("The FakeChatServer is not running.", fix="use it in a with block, or call start() first")
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def requests(self) -> list[ChatRequest]:
@@ -211,7 +138,7 @@ class FakeChatServer:
         with self._lock:
             self._requests.append(request)
             self._arrived.notify_all()
-            if request.method == "POST" and request.path.endswith("/chat/completions") and self._script:
+            if request.method == "POST" and _wire_of(request) is not None and self._script:
                 return self._script.popleft()
             self._unexpected += 1
             what = f"{request.method} {request.path}, request {len(self._requests)}"
@@ -282,7 +209,8 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
     pause = owner._wait  # pyright: ignore[reportPrivateUsage]  # as above
     pause(answer.delay_s, http.connection)
     streamed = bool(request.body.get("stream")) and answer.error is None and answer.raw is None
-    pieces = list(_events(answer, request) if streamed else _document(answer, request))
+    wire: Any = _wire_of(request) or _openai_wire
+    pieces: list[bytes] = list(wire.events(answer, request)) if streamed else _document(wire, answer, request)
     if answer.drop_after == 0:
         http.close_connection = True
         return
@@ -304,88 +232,18 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
         http.wfile.write(b"0\r\n\r\n")
 
 
-def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
-    usage = answer.usage
-    if usage is None:
-        return None
-    if usage == "words":
-        asked = sum(len(str(m.get("content") or "").split()) for m in request.body.get("messages", ()))
-        told = len(answer.text.split()) + sum(len(call.arguments_text.split()) for call in answer.tool_calls)
-        usage = Usage(input_tokens=asked, output_tokens=told)
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
-
-
-def _reason(answer: ChatAnswer) -> str:
-    return answer.finish_reason or ("tool_calls" if answer.tool_calls else "stop")
-
-
-def _wire_call(call: ToolCall, arguments: str) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _document(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
+def _document(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:
     if answer.raw is not None:
         data = answer.raw
-    elif answer.error is not None:
-        data = json.dumps({"error": answer.error}).encode()
     else:
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
-        if answer.refusal is not None:
-            message["refusal"] = answer.refusal
-        if answer.tool_calls:
-            message["tool_calls"] = [_wire_call(call, call.arguments_text) for call in answer.tool_calls]
-        document = _head("chat.completion", request)
-        document["choices"] = [{"index": 0, "message": message, "finish_reason": _reason(answer)}]
-        if (usage := _usage(answer, request)) is not None:
-            document["usage"] = usage
-        data = json.dumps(document).encode()
-    cuts = answer.pieces if answer.gap_s or answer.drop_after else 1
-    yield from _cut(data, cuts)
+        data = wire.document(answer, request) if answer.error is None else wire.failure(answer)
+    return cut(data, answer.pieces if answer.gap_s or answer.drop_after else 1)
 
 
-def _events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
-    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
-        document = {**_head("chat.completion.chunk", request), "choices": choices, **more}
-        return b"data: %s\n\n" % json.dumps(document).encode()
-
-    def delta(finish_reason: str | None = None, **content: Any) -> bytes:
-        return event([{"index": 0, "delta": content, "finish_reason": finish_reason}])
-
-    yield delta(role="assistant", content="")
-    for piece in _cut(answer.text, answer.pieces):
-        yield delta(content=piece)
-    if answer.refusal is not None:
-        yield delta(refusal=answer.refusal)
-    for index, call in enumerate(answer.tool_calls):
-        yield delta(tool_calls=[{"index": index, **_wire_call(call, "")}])
-        for piece in _cut(call.arguments_text, answer.pieces):
-            yield delta(tool_calls=[{"index": index, "function": {"arguments": piece}}])
-    yield delta(_reason(answer))
-    usage = _usage(answer, request)
-    if usage is not None and _wants_usage(request.body.get("stream_options")):
-        yield event([], usage=usage)
-    yield b"data: [DONE]\n\n"
+def _wire_of(request: ChatRequest) -> ModuleType | None:
+    path = request.path.partition("?")[0]
+    return next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
 
 
 def _is_object(value: object) -> bool:
     return isinstance(value, dict)
-
-
-def _wants_usage(options: Any) -> bool:
-    return bool(options and options.get("include_usage"))
-
-
-def _head(kind: str, request: ChatRequest) -> dict[str, Any]:
-    return {"id": "chatcmpl-fake", "object": kind, "created": 1_700_000_000, "model": request.body.get("model", "fake")}
-
-
-def _cut(value: T, most: int) -> Iterator[T]:
-    size = max(1, -(-len(value) // max(1, most)))
-    for start in range(0, len(value), size):
-        yield value[start : start + size]

@@ -1,0 +1,130 @@
+"""The one place that imports litellm: the guards around it, the loop that it runs on, and its end.
+
+What litellm is asked, and what its answers mean, is said elsewhere.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, Protocol, TypeVar
+
+from graphrt.errors import MissingExtraError
+from graphrt.harness._bridge import LoopThread
+from graphrt.harness._quiet import QuietWarnings, quiet_import
+from graphrt.harness._secrets import RedactingFilter
+
+T = TypeVar("T")
+
+
+class LiteLLM(Protocol):
+    """The part of litellm that is used; litellm's own types cost a type checker 18 s and say Any."""
+
+    suppress_debug_info: bool
+    disable_hf_tokenizer_download: bool
+    model_cost: dict[str, dict[str, Any]]
+    api_key: str | None
+    secret_manager_client: Any
+
+    async def acompletion(self, **arguments: Any) -> Any: ...
+    def cost_per_token(self, **arguments: Any) -> tuple[float, float]: ...
+    def get_llm_provider(self, model: str, **arguments: Any) -> tuple[str, str, str | None, str | None]: ...
+    def get_supported_openai_params(self, model: str, custom_llm_provider: str) -> list[str] | None: ...
+    def supports_response_schema(self, model: str, custom_llm_provider: str) -> bool: ...
+    def token_counter(self, **arguments: Any) -> int: ...
+    def validate_environment(self, model: str) -> dict[str, Any]: ...
+
+
+loop: Final = LoopThread("graphrt-litellm")
+"""Where every call runs: litellm breaks with several loops."""
+quiet: Final = QuietWarnings(
+    module=r"litellm(\.|$)",
+    messages=(".*`ReadOnly` qualifier", ".*protected namespace"),  # pydantic, building litellm's models at first use
+)
+"""Entered around every call, on the loop."""
+once: Final[ContextVar[bool]] = ContextVar("graphrt_once", default=False)
+"""Set while a call of ours runs: litellm must not send it a second time."""
+_LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
+"""How the names of the loggers begin that write about requests: with their headers and addresses, at DEBUG."""
+
+
+@cache
+def load() -> LiteLLM:
+    """litellm, imported at the first call, which must be on the loop: two imports at once cannot be.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    return _import_quietly()
+
+
+def on_loop(work: Callable[[], T]) -> T:
+    """Run *work* on the loop and wait for it, from any worker thread, that of the loop included."""
+    if threading.current_thread().name == loop.name:
+        return work()
+
+    async def run() -> T:
+        with quiet:
+            return work()
+
+    done: Future[T] = loop.submit(run())
+    return done.result()
+
+
+def _import_quietly() -> LiteLLM:
+    """Import litellm without its side effects: network, `.env`, warning filters, log handlers, banners."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # before: else it fetches a price list
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # before: else it loads the project's .env
+    try:
+        with quiet_import("LiteLLM"):
+            module: Any = import_module("litellm")
+            _send_once()
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"LiteLLMModel needs a package that is not installed: {error.name}.",
+            fix='pip install "graphrt[litellm]"',
+            value=error.name,
+        ) from error
+    litellm: LiteLLM = module
+    litellm.suppress_debug_info = True
+    litellm.disable_hf_tokenizer_download = True
+    for name in [name for name in logging.Logger.manager.loggerDict if name.startswith(_LOGGERS)]:
+        logging.getLogger(name).addFilter(RedactingFilter())
+    atexit.register(close)  # after the import: runs before litellm's own, which come too late for our loop
+    return litellm
+
+
+def _send_once() -> None:
+    """Keep litellm's HTTP client from sending a call of ours again when the connection breaks.
+
+    It does so once, whatever `max_retries` says; a provider may have charged for the first time. Calls that others
+    make through litellm go on as they did.
+    """
+    handler: Any = import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+    again: Final[Any] = handler.single_connection_post_request
+
+    async def single_connection_post_request(self: Any, *args: Any, **arguments: Any) -> Any:
+        error = sys.exception()  # it is called where the first failure is handled
+        if once.get() and error is not None:
+            raise error
+        return await again(self, *args, **arguments)
+
+    handler.single_connection_post_request = single_connection_post_request
+
+
+def close() -> None:
+    """Close litellm's connections and end the loop."""
+    loop.close(_close_connections)
+
+
+async def _close_connections() -> None:
+    cleanup: Any = import_module("litellm.llms.custom_httpx.async_client_cleanup")
+    await cleanup.close_litellm_async_clients()

@@ -1,0 +1,287 @@
+"""LiteLLMModel: one model of any provider that litellm speaks.
+
+The calls live here: what they cost in time, how they fail, who may see what. litellm itself is behind `_litellm`,
+the wire format is `_wire`'s, the meaning of failures `_failures`', the tables `_tables`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from graphrt.errors import HarnessError, InputError, MissingExtraError, names
+from graphrt.events import Usage
+from graphrt.harness import _failures, _litellm, _secrets, _tables, _wire
+from graphrt.harness.protocol import ModelProfile, ModelResponse, StreamItem
+from graphrt.harness.request import ModelRequest
+
+__all__ = ["LiteLLMModel"]
+
+_OWN: Final = frozenset(
+    {"messages", "model", "stream", "stream_options", "tools", "max_tokens", "temperature"}
+    | {"timeout", "max_retries", "num_retries", "api_base", "base_url", "api_key"}
+)
+"""Arguments of litellm that the model sets itself."""
+_SLACK_S: Final = 30.0
+"""litellm's own timeout comes later than ours, so that one place decides and the error is always the same."""
+
+
+class LiteLLMModel:
+    """A `ChatModel` for every provider that litellm knows. Needs the extra `graphrt[litellm]`.
+
+    litellm is imported by the first call, takes a few seconds for it, and is kept quiet: it fetches nothing, reads no
+    `.env`, prints nothing. It never retries: retrying is its caller's policy, which must see every attempt. A model
+    holds no connection of its own and may be used from several tasks, event loops and worker threads at once.
+
+    Args:
+        model: Provider and model as litellm writes them, for instance `"openai/gpt-4o-mini"`.
+        api_base: Address of the provider's interface. None: the provider's own.
+        api_key: Credential. None: the provider's environment variable. Never part of a text that the model makes.
+        timeout_s: Seconds that `invoke` may take, and that `stream` may take until its next chunk.
+        max_tokens: Bound of an answer, in tokens, for requests that give none.
+        temperature: For requests that give none.
+        options: Further arguments of `litellm.acompletion`, for every call.
+        profile: What is known of the model. None: what litellm's bundled tables say.
+
+    Raises:
+        InputError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        timeout_s: float = 60.0,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        options: Mapping[str, Any] | None = None,
+        profile: ModelProfile | None = None,
+    ) -> None:
+        if not model:
+            raise InputError("The model is empty.", fix='name one, such as "openai/gpt-4o-mini"')
+        _check_seconds(timeout_s)
+        self._name: Final = model
+        self._api_base: Final = api_base
+        self._api_key: Final = api_key
+        self._timeout_s: Final = timeout_s
+        self._defaults: Final = ModelRequest.build(
+            "check", {"max_tokens": max_tokens, "temperature": temperature, "options": options}
+        )
+        _refuse_own(self._defaults.options)
+        self._secrets: Final = _secrets.credentials(api_key=api_key, api_base=api_base, options=self._defaults.options)
+        self._given: Final = profile
+        self._profile: ModelProfile | None = None
+
+    @property
+    def profile(self) -> ModelProfile:
+        """What is known of the model: what was given, else what litellm's bundled tables say.
+
+        The first access imports litellm, which takes seconds; without litellm only the name is known.
+        """
+        if self._profile is None:
+            try:
+                self._profile = _litellm.on_loop(self._look_up)
+            except MissingExtraError:
+                return self._given or ModelProfile(name=self._name)
+        return self._profile
+
+    async def invoke(self, request: ModelRequest, /) -> ModelResponse:
+        """Ask once and wait for the whole response.
+
+        If the caller is cancelled, so is the call.
+
+        Raises:
+            InputError: An option is wrong.
+            MissingExtraError: litellm is not installed.
+            HarnessError: The call failed; its subclasses say what kind of failure it was.
+        """
+        _refuse_own(request.options)
+        return await _litellm.loop.call(self._invoke(request))
+
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[StreamItem, None]:
+        """Ask once and yield the response in pieces, the whole response last.
+
+        If the reader stops or is cancelled, so is the call.
+
+        Raises:
+            InputError: An option is wrong.
+            MissingExtraError: litellm is not installed.
+            HarnessError: The call failed, also in the middle.
+        """
+        _refuse_own(request.options)
+        async with aclosing(_litellm.loop.iterate(lambda: self._stream(request))) as items:
+            async for item in items:
+                yield item
+
+    def __repr__(self) -> str:
+        return f"LiteLLMModel({self._name!r})"
+
+    async def _invoke(self, request: ModelRequest) -> ModelResponse:
+        litellm = _litellm.load()
+        call = self._call(request)
+        try:
+            with _litellm.quiet:
+                response = await call.in_time(litellm.acompletion(**self._arguments(request)))
+                reply = _wire.read_reply(response, clean=call.clean)
+                return replace(reply, usage=self._priced(reply.usage, lambda: _known_cost(response)))
+        except HarnessError:
+            raise
+        except TimeoutError:
+            failure: HarnessError = call.timed_out("the reply")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
+            failure = call.failure(error)
+        raise failure  # outside of the except block: the original's text may contain credentials
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
+        litellm = _litellm.load()
+        call = self._call(request)
+        builder = _wire.ReplyBuilder(clean=call.clean)
+        more: Final = {"stream": True, "stream_options": {"include_usage": True}}
+        stream: Any = None
+        usage: Any = None
+        try:
+            with _litellm.quiet:
+                stream = await call.in_time(litellm.acompletion(**self._arguments(request), **more))
+                chunks = aiter(stream)
+                while (chunk := await call.in_time(anext(chunks, None))) is not None:
+                    usage = getattr(chunk, "usage", None) or usage
+                    for item in builder.add(chunk):
+                        yield item
+                if not _provider_reported_usage(stream):
+                    usage = None  # litellm fills a missing usage with an estimate
+                spent = self._priced(_wire.read_usage(usage), lambda: _price(litellm, call.model, usage))
+                yield builder.reply(usage=spent, finished=_provider_finished(stream))
+            return
+        except HarnessError:
+            raise
+        except TimeoutError:
+            failure: HarnessError = call.timed_out("the next chunk")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
+            failure = call.failure(error)
+        finally:
+            if hasattr(stream, "aclose"):
+                with suppress(Exception):  # the connection is given up either way
+                    await stream.aclose()
+        raise failure
+
+    def _call(self, request: ModelRequest) -> _Call:
+        secrets = self._secrets
+        if request.options:
+            secrets += _secrets.credentials(api_key=None, api_base=None, options=request.options)
+        _secrets.remember(secrets)
+        _litellm.once.set(True)
+        timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
+        _check_seconds(timeout_s)
+        return _Call(request.model or self._name, timeout_s, secrets)
+
+    def _arguments(self, request: ModelRequest) -> dict[str, Any]:
+        """What `litellm.acompletion` is called with; never kept in a variable, which a traceback could show."""
+        litellm, defaults = _litellm.load(), self._defaults
+        model = request.model or self._name
+        options: dict[str, Any] = {**defaults.options, **request.options}
+        name, provider, key = _tables.provider_of(litellm, model, api_base=self._api_base, options=options)
+        if self._api_key is None and not key and (variables := _tables.missing_key(litellm, model, provider, options)):
+            raise _failures.missing_key(model, variables, provider)
+        body = {"max_tokens": defaults.max_tokens, "temperature": defaults.temperature, **_wire.wire_request(request)}
+        if request.output is not None and not self._profile_of(model).output_schema:
+            del body["response_format"]  # litellm would refuse the call
+        for field in _tables.left_out(litellm, name, provider):
+            body.pop(field, None)
+        where = {"api_base": self._api_base, "api_key": self._api_key}
+        timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
+        return {
+            **options,
+            **{name: value for name, value in (body | where).items() if value is not None},
+            "model": model,
+            "timeout": timeout_s + _SLACK_S,
+            "max_retries": 0,
+            "num_retries": 0,
+            # Else some versions need the package `mcp` for any tool.
+            **({"_skip_mcp_handler": True} if request.tools else {}),
+        }
+
+    def _look_up(self) -> ModelProfile:
+        found = self._given or self._profile_of(self._name)
+        count: Callable[[ModelRequest], int] = partial(_tables.count_tokens, _litellm.load(), self._name)
+        return replace(found, count_tokens=found.count_tokens or count)
+
+    def _profile_of(self, model: str) -> ModelProfile:
+        if self._given is not None and model == self._name:
+            return self._given
+        return _tables.profile_of(_litellm.load(), model, api_base=self._api_base, options=self._defaults.options)
+
+    def _priced(self, usage: Usage | None, known: Callable[[], float | None]) -> Usage | None:
+        """*usage* with its cost: by the prices that were given, else as litellm's tables say."""
+        if usage is None:
+            return None
+        given = self._given
+        if given is None or given.input_usd_per_token is None or given.output_usd_per_token is None:
+            return replace(usage, cost_usd=known())
+        cost = usage.input_tokens * given.input_usd_per_token + usage.output_tokens * given.output_usd_per_token
+        return replace(usage, cost_usd=cost)
+
+
+class _Call:
+    """What is the same for everything that one call does: its model, its time, and what nobody may see of it."""
+
+    def __init__(self, model: str, timeout_s: float, secrets: tuple[str, ...]) -> None:
+        self.model: Final = model
+        self._timeout_s: Final = timeout_s
+        self._secrets: Final = secrets
+
+    async def in_time(self, work: Awaitable[Any]) -> Any:
+        async with asyncio.timeout(self._timeout_s):
+            return await work
+
+    def clean(self, text: str) -> str:
+        return _secrets.redact(text, self._secrets)
+
+    def timed_out(self, what: str) -> HarnessError:
+        return _failures.timed_out(self.model, self._timeout_s, what=what)
+
+    def failure(self, error: Exception) -> HarnessError:
+        return _failures.harness_error(error, model=self.model, secrets=self._secrets)
+
+
+def _check_seconds(timeout_s: float) -> None:
+    if not timeout_s > 0:
+        raise InputError(f"timeout_s must be more than 0, not {timeout_s!r}.", value=timeout_s)
+
+
+def _refuse_own(options: Mapping[str, Any]) -> None:
+    clash = sorted(_OWN.intersection(options))
+    if clash:
+        raise InputError(
+            f"options contains {names(clash)}, which the model sets itself.",
+            fix="use the argument of LiteLLMModel or the field of the request instead",
+            value=clash,
+        )
+
+
+def _known_cost(response: Any) -> float | None:
+    hidden: Any = getattr(response, "_hidden_params", None) or {}
+    cost: Any = hidden.get("response_cost")
+    return float(cost) if isinstance(cost, (int, float)) else None
+
+
+def _price(litellm: _litellm.LiteLLM, model: str, usage: Any) -> float | None:
+    """The price of a stream; None where litellm's bundled list has none."""
+    try:
+        return sum(litellm.cost_per_token(model=model, usage_object=usage))
+    except Exception:  # noqa: BLE001 - litellm's way to say that it does not know the model
+        return None
+
+
+def _provider_reported_usage(stream: Any) -> bool:
+    return any(getattr(chunk, "usage", None) is not None for chunk in getattr(stream, "chunks", None) or ())
+
+
+def _provider_finished(stream: Any) -> bool:
+    reasons = ("received_finish_reason", "intermittent_finish_reason")
+    return any(getattr(stream, name, None) is not None for name in reasons)

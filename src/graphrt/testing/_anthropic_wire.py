@@ -1,0 +1,119 @@
+"""How an answer looks on the wire of POST /v1/messages: one document, or server-sent events.
+
+Pure functions from an answer and its request to bytes. Nothing is sent here, and no other wire is spoken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
+
+_REASONS: Final[Mapping[str, str]] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
+_ERRORS: Final[Mapping[int, str]] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+
+
+def failure(answer: ChatAnswer) -> bytes:
+    """The document of an error; its type follows from the status unless the answer has one of its own."""
+    told = answer.error or {}
+    kind = told.get("type")
+    kind = kind if kind not in (None, "error") else _ERRORS.get(answer.status, "api_error")
+    error = {"type": kind, "message": told.get("message", "")}
+    return json.dumps({"type": "error", "error": error, "request_id": "req_fake"}).encode()
+
+
+def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
+    """The whole answer at once."""
+    content: list[dict[str, Any]] = []
+    if answer.thinking:
+        content.append({"type": "thinking", "thinking": answer.thinking, "signature": "fake"})
+    if answer.text:
+        content.append({"type": "text", "text": answer.text})
+    content += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": _parsed(call.arguments_text)}
+        for call in answer.tool_calls
+    ]
+    body = {**_head(request), "content": content, "stop_reason": _reason(answer), "stop_sequence": None}
+    usage = _usage(answer, request)
+    return json.dumps(body if usage is None else {**body, "usage": usage}).encode()
+
+
+def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
+    """The answer as 2..n events."""
+    usage = _usage(answer, request)
+    start: dict[str, Any] = {**_head(request), "content": [], "stop_reason": None, "stop_sequence": None}
+    if usage is not None:
+        start["usage"] = {**usage, "output_tokens": 1}
+    yield _event("message_start", message=start)
+    yield _event("ping")
+    blocks: list[tuple[dict[str, Any], str, str, str]] = []
+    if answer.thinking:
+        thinking = {"type": "thinking", "thinking": "", "signature": ""}
+        blocks.append((thinking, "thinking_delta", "thinking", answer.thinking))
+    if answer.text:
+        blocks.append(({"type": "text", "text": ""}, "text_delta", "text", answer.text))
+    for call in answer.tool_calls:
+        use: dict[str, Any] = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+        blocks.append((use, "input_json_delta", "partial_json", call.arguments_text))
+    for index, (block, kind, name, value) in enumerate(blocks):
+        yield _event("content_block_start", index=index, content_block=block)
+        for piece in cut(value, answer.pieces):
+            yield _event("content_block_delta", index=index, delta={"type": kind, name: piece})
+        yield _event("content_block_stop", index=index)
+    if answer.unfinished:
+        return
+    end: dict[str, Any] = {"delta": {"stop_reason": _reason(answer), "stop_sequence": None}}
+    if usage is not None:
+        end["usage"] = {"output_tokens": usage["output_tokens"]}
+    yield _event("message_delta", **end)
+    yield _event("message_stop")
+
+
+def _event(kind: str, **body: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), json.dumps({"type": kind, **body}).encode())
+
+
+def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
+    usage = spent(answer, request)
+    if usage is None:
+        return None
+    return {
+        "input_tokens": usage.input_tokens - usage.cached_tokens,  # this wire counts cached ones apart
+        "cache_read_input_tokens": usage.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": usage.output_tokens,
+    }
+
+
+def _reason(answer: ChatAnswer) -> str:
+    if answer.refusal is not None:
+        return "refusal"
+    said = answer.finish_reason or ("tool_calls" if answer.tool_calls else "stop")
+    return _REASONS.get(said, said)
+
+
+def _parsed(arguments_text: str) -> Any:
+    try:
+        return json.loads(arguments_text)
+    except ValueError:
+        return arguments_text  # no object, as no provider should send it
+
+
+def _head(request: ChatRequest) -> dict[str, Any]:
+    return {"id": "msg_fake", "type": "message", "role": "assistant", "model": request.body.get("model", "fake")}

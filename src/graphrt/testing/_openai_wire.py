@@ -1,0 +1,93 @@
+"""How an answer looks on the wire of POST /v1/chat/completions: one document, or server-sent events.
+
+Pure functions from an answer and its request to bytes. Nothing is sent here, and no other wire is spoken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from graphrt.harness.messages import ToolCall
+from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
+
+
+def failure(answer: ChatAnswer) -> bytes:
+    """The document of an error."""
+    return json.dumps({"error": answer.error}).encode()
+
+
+def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
+    """The whole answer at once."""
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
+    if answer.thinking:
+        message["reasoning_content"] = answer.thinking
+    if answer.refusal is not None:
+        message["refusal"] = answer.refusal
+    if answer.tool_calls:
+        message["tool_calls"] = [_wire_call(call, call.arguments_text) for call in answer.tool_calls]
+    body = _head("chat.completion", request)
+    body["choices"] = [{"index": 0, "message": message, "finish_reason": _reason(answer)}]
+    if (usage := _usage(answer, request)) is not None:
+        body["usage"] = usage
+    return json.dumps(body).encode()
+
+
+def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
+    """The answer as 2..n events."""
+
+    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+        body = {**_head("chat.completion.chunk", request), "choices": choices, **more}
+        return b"data: %s\n\n" % json.dumps(body).encode()
+
+    def delta(finish_reason: str | None = None, **content: Any) -> bytes:
+        return event([{"index": 0, "delta": content, "finish_reason": finish_reason}])
+
+    yield delta(role="assistant", content="")
+    for piece in cut(answer.thinking, answer.pieces):
+        yield delta(reasoning_content=piece)
+    for piece in cut(answer.text, answer.pieces):
+        yield delta(content=piece)
+    if answer.refusal is not None:
+        yield delta(refusal=answer.refusal)
+    for index, call in enumerate(answer.tool_calls):
+        yield delta(tool_calls=[{"index": index, **_wire_call(call, "")}])
+        for piece in cut(call.arguments_text, answer.pieces):
+            yield delta(tool_calls=[{"index": index, "function": {"arguments": piece}}])
+    if answer.unfinished:
+        return
+    yield delta(_reason(answer))
+    usage = _usage(answer, request)
+    if usage is not None and _wants_usage(request.body.get("stream_options")):
+        yield event([], usage=usage)
+    yield b"data: [DONE]\n\n"
+
+
+def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
+    usage = spent(answer, request)
+    if usage is None:
+        return None
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def _wants_usage(options: Any) -> bool:
+    return bool(options and options.get("include_usage"))
+
+
+def _reason(answer: ChatAnswer) -> str:
+    return answer.finish_reason or ("tool_calls" if answer.tool_calls else "stop")
+
+
+def _wire_call(call: ToolCall, arguments: str) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _head(kind: str, request: ChatRequest) -> dict[str, Any]:
+    return {"id": "chatcmpl-fake", "object": kind, "created": 1_700_000_000, "model": request.body.get("model", "fake")}

@@ -1,0 +1,123 @@
+"""What a fake chat server is told to answer, and what it was asked: the same values for every wire format.
+
+Values live here. How they look on a wire (`_openai_wire`, `_anthropic_wire`) and how they are sent (`chat_server`)
+does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from graphrt.events import Usage
+from graphrt.harness.messages import ToolCall
+
+__all__ = ["ChatAnswer", "ChatRequest"]
+
+T = TypeVar("T", str, bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One request that the server got."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(hash=False)
+    """Names in lower case."""
+    body: Mapping[str, Any] = field(hash=False)
+    """The JSON document; empty if the body was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatAnswer:
+    """What the server does with one request. The class methods make the usual kinds.
+
+    A request with `"stream": true` gets the same answer as server-sent events, unless it is an error or `raw`.
+    """
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """0..n calls; `arguments_text` goes out as it is, so that broken arguments can be sent."""
+    usage: Usage | Literal["words"] | None = "words"
+    """Tokens to report; "words" counts words; None sends no usage at all."""
+    finish_reason: str | None = None
+    """None: `tool_calls` if there are some, else `stop`. In OpenAI's words; others go out as they are."""
+    refusal: str | None = None
+    thinking: str = ""
+    """What the model writes for itself; sent before the text."""
+    status: int = 200
+    error: Mapping[str, Any] | None = field(default=None, hash=False)
+    """Body of an error: `message`, `type`, `code`."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    raw: bytes | None = None
+    """Sent as the body instead of everything above."""
+    delay_s: float = 0.0
+    """Seconds before the first byte."""
+    gap_s: float = 0.0
+    """Seconds between the pieces of the body."""
+    pieces: int = 4
+    """Most pieces that a streamed text or the arguments of a streamed call are cut into."""
+    drop_after: int | None = None
+    """Cut the connection after so many pieces; 0 sends nothing, not even a status line."""
+    unfinished: bool = False
+    """Leave out what says that a stream has come to its end: `[DONE]`, or the event `message_stop`."""
+
+    @classmethod
+    def failure(
+        cls,
+        status: int,
+        message: str = "scripted failure",
+        *,
+        type: str = "error",
+        code: str | None = None,
+        retry_after: float | str | None = None,
+    ) -> ChatAnswer:
+        """An error in the wire format's own form; *retry_after* is seconds or an HTTP date."""
+        headers = {} if retry_after is None else {"Retry-After": f"{retry_after}"}
+        error = {"message": message, "type": type, "code": code, "param": None}
+        return cls(status=status, error=error, headers=headers)
+
+    @classmethod
+    def malformed(cls) -> ChatAnswer:
+        """Status 200 and a body that stops being JSON in the middle."""
+        return cls(raw=b'{"id": "chatcmpl-1", "choices": [{"index"')
+
+    @classmethod
+    def html(cls) -> ChatAnswer:
+        """Status 200 and a page: what a proxy answers that has lost its server."""
+        return cls(raw=b"<html><body>Bad gateway</body></html>", headers={"Content-Type": "text/html"})
+
+    @classmethod
+    def no_choices(cls) -> ChatAnswer:
+        """Status 200 and a document without a single answer in it."""
+        body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "fake"}
+        return cls(raw=json.dumps({**body, "choices": ()}).encode())
+
+    @classmethod
+    def drop(cls, *, after: int = 0) -> ChatAnswer:
+        """Cut the connection after *after* pieces."""
+        return cls(text="one two three four", drop_after=after)
+
+
+def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | None:
+    """The usage to report for *answer*, in whatever form the wire has for it."""
+    if answer.usage != "words":
+        return answer.usage
+    asked = sum(_words(message.get("content")) for message in request.body.get("messages", ()))
+    told = len(answer.text.split()) + sum(len(call.arguments_text.split()) for call in answer.tool_calls)
+    return Usage(input_tokens=asked, output_tokens=told)
+
+
+def _words(content: Any) -> int:
+    if content is None or isinstance(content, str):
+        return len((content or "").split())
+    return sum(_words(block.get("text")) for block in content)
+
+
+def cut(value: T, most: int) -> list[T]:
+    """*value* in at most *most* pieces of one length; 0 pieces if it is empty."""
+    size = max(1, -(-len(value) // max(1, most)))
+    return [value[start : start + size] for start in range(0, len(value), size)]
