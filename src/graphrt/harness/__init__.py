@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
+    from graphrt.harness.cassette import Cassette
     from graphrt.harness.litellm import LiteLLMHarness
     from graphrt.harness.litellm_model import LiteLLMModel
     from graphrt.harness.messages import (
@@ -41,6 +42,7 @@ __all__ = [
     "AgentReply",
     "AgentRequest",
     "AssistantMessage",
+    "Cassette",
     "Expectation",
     "FinishReason",
     "FunctionModel",
@@ -73,6 +75,7 @@ _HOMES: Final = {
     **dict.fromkeys(_PROTOCOL.split(), "graphrt.harness.protocol"),
     **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),
     **dict.fromkeys(("FunctionModel", "ScriptedModel"), "graphrt.harness.scripted"),
+    "Cassette": "graphrt.harness.cassette",
     "LiteLLMHarness": "graphrt.harness.litellm",
     "LiteLLMModel": "graphrt.harness.litellm_model",
     "Usage": "graphrt.events",
