@@ -36,6 +36,12 @@ if TYPE_CHECKING:
         ToolCallDelta,
     )
     from graphrt.harness.scripted import FunctionModel, ScriptedModel
+    from graphrt.harness.tools.from_model import ModelTool, tool_from_model
+    from graphrt.harness.tools.function import FunctionTool, tool
+    from graphrt.harness.tools.injected import Injected
+    from graphrt.harness.tools.mcp import McpServer, McpTool
+    from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy, ToolResult
+    from graphrt.harness.tools.registry import ToolRegistry
 
 __all__ = [
     "AgentHarness",
@@ -46,10 +52,15 @@ __all__ = [
     "Expectation",
     "FinishReason",
     "FunctionModel",
+    "FunctionTool",
+    "Injected",
     "LiteLLMHarness",
     "LiteLLMModel",
+    "McpServer",
+    "McpTool",
     "Message",
     "MockHarness",
+    "ModelTool",
     "Prompt",
     "RunOptions",
     "ScriptedModel",
@@ -57,13 +68,20 @@ __all__ = [
     "StreamingHarness",
     "SystemMessage",
     "TextDelta",
+    "Tool",
     "ToolCall",
     "ToolCallDelta",
+    "ToolContext",
     "ToolMessage",
+    "ToolPolicy",
+    "ToolRegistry",
+    "ToolResult",
     "ToolSpec",
     "Usage",
     "UserMessage",
     "expect",
+    "tool",
+    "tool_from_model",
 ]
 
 _MESSAGES: Final = "AssistantMessage Message Prompt SystemMessage ToolCall ToolMessage ToolSpec UserMessage"
@@ -76,6 +94,12 @@ _HOMES: Final = {
     **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),
     **dict.fromkeys(("FunctionModel", "ScriptedModel"), "graphrt.harness.scripted"),
     "Cassette": "graphrt.harness.cassette",
+    **dict.fromkeys(("FunctionTool", "tool"), "graphrt.harness.tools.function"),
+    **dict.fromkeys(("ModelTool", "tool_from_model"), "graphrt.harness.tools.from_model"),
+    **dict.fromkeys(("McpServer", "McpTool"), "graphrt.harness.tools.mcp"),
+    **dict.fromkeys(("Tool", "ToolContext", "ToolPolicy", "ToolResult"), "graphrt.harness.tools.protocol"),
+    "Injected": "graphrt.harness.tools.injected",
+    "ToolRegistry": "graphrt.harness.tools.registry",
     "LiteLLMHarness": "graphrt.harness.litellm",
     "LiteLLMModel": "graphrt.harness.litellm_model",
     "Usage": "graphrt.events",

@@ -33,6 +33,8 @@ class ToolPolicy:
     """Whether the model is shown what the tool raised, or the agent's run fails with it (ToolError)."""
     approval: bool | Callable[[Mapping[str, Any]], bool] = False
     """Whether a person has to agree to each call, or to those whose checked arguments a function picks."""
+    max_result_chars: int | None = None
+    """Most characters of a result that the model is shown; the text then says how much was cut. None: all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

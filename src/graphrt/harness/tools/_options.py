@@ -1,0 +1,94 @@
+"""What a maker of tools may be told beside the function: checked, and made a policy.
+
+Only options live here; what they are for is told in `protocol`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from graphrt.errors import InputError, names
+from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
+
+Approval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
+OnError: TypeAlias = Literal["return", "raise"]
+
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Names that every provider takes."""
+
+
+def check_name(name: object, *, where: str) -> str:
+    """The name itself, if every provider takes it.
+
+    Raises:
+        InputError: It is none.
+    """
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return name
+    hint = "give the tool a name: @tool(name=...)" if name == "<lambda>" else "use up to 64 of A-Z a-z 0-9 _ -"
+    raise InputError(f"{name!r} cannot be the name of a tool.", where=where, fix=hint, code="bad-tool", value=name)
+
+
+def make_policy(
+    *,
+    effect: EffectClass,
+    timeout_s: float | None,
+    on_error: OnError,
+    approval: Approval,
+    max_result_chars: int | None,
+    where: str,
+) -> ToolPolicy:
+    """The policy that the options of a tool make.
+
+    Raises:
+        InputError: One of them is wrong.
+    """
+    _one_of("effect", effect, get_args(EffectClass), where)
+    _one_of("on_error", on_error, get_args(OnError), where)
+    if timeout_s is not None and not _is_duration(timeout_s):
+        raise _bad("timeout_s", timeout_s, "a number of seconds above 0, or None", where)
+    if not (isinstance(approval, bool) or callable(approval)):
+        raise _bad("approval", approval, "True, False, or a function of the checked arguments", where)
+    if max_result_chars is not None and not _is_count(max_result_chars):
+        raise _bad("max_result_chars", max_result_chars, "a whole number above 0, or None", where)
+    return ToolPolicy(
+        effect=effect,
+        timeout_s=timeout_s,
+        on_error=on_error,
+        approval=approval,
+        max_result_chars=max_result_chars,
+    )
+
+
+def check_description(description: object, *, where: str) -> None:
+    """See that a description is a text, if there is one."""
+    if description is not None and not isinstance(description, str):
+        raise _bad("description", description, "a text", where)
+
+
+def check_timeout(name: str, value: object, *, where: str) -> None:
+    """See that a timeout is one, or None."""
+    if value is not None and not _is_duration(value):
+        raise _bad(name, value, "a number of seconds above 0, or None", where)
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...], where: str) -> None:
+    if value not in allowed:
+        raise _bad(name, value, f"one of {names(allowed)}", where)
+
+
+def _bad(name: str, value: object, expected: str, where: str) -> InputError:
+    return InputError(
+        f"{name} of a tool is {value!r}.", where=where, fix=f"give {expected}", code="bad-tool", value=value
+    )

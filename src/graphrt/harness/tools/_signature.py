@@ -1,0 +1,189 @@
+"""What a function asks of its caller: which parameters the model fills, which the program does.
+
+Only the signature is read here, with everything wrong with it at once. No schema is made and nothing is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+import typing_extensions as te
+
+from graphrt.errors import InputError
+from graphrt.harness.tools.injected import Injected
+from graphrt.harness.tools.protocol import ToolContext
+
+EMPTY: Final[Any] = inspect.Parameter.empty
+"""No default, no annotation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One that the model fills."""
+
+    name: str
+    annotation: Any
+    default: Any = EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """One that the program fills."""
+
+    name: str
+    source: Injected | None
+    """None: it gets the ToolContext."""
+    default: Any = EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """The parameters of a function, in its order."""
+
+    parameters: tuple[Parameter, ...]
+    injections: tuple[Injection, ...]
+    problems: tuple[str, ...]
+    """What is wrong: one text for each parameter that cannot be used."""
+
+
+def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signature:
+    """Read the parameters of *fn*; *scope* has the names that its annotations may use beside its module's."""
+    try:
+        found = _signature(fn)
+    except (TypeError, ValueError) as error:
+        return Signature(parameters=(), injections=(), problems=(f"its signature cannot be read: {error}",))
+    parameters: list[Parameter] = []
+    injections: list[Injection] = []
+    problems: list[str] = []
+    for parameter in found.parameters.values():
+        refused = _refused(parameter)
+        if refused:
+            problems.append(refused)
+            continue
+        try:
+            annotation = _evaluate(parameter.annotation, fn, scope)
+        except Exception as error:  # noqa: BLE001 - an annotation is code, and may raise anything
+            problems.append(_unreadable(parameter, error))
+            continue
+        try:
+            injection = _injection(parameter, annotation)
+        except InputError as error:
+            problems.append(error.what)
+            continue
+        if injection is not None:
+            injections.append(injection)
+        else:
+            parameters.append(Parameter(name=parameter.name, annotation=annotation, default=parameter.default))
+    return Signature(parameters=tuple(parameters), injections=tuple(injections), problems=tuple(problems))
+
+
+def refuse(what: str, problems: Iterable[str], *, where: str, tool: str) -> InputError:
+    """The error that tells everything wrong with a function at once."""
+    found = tuple(problems)
+    lines = [what, *(f"  {n}. {problem}" for n, problem in enumerate(found, 1))]
+    return InputError(
+        "\n".join(lines),
+        where=where,
+        fix="correct the parameters that are listed",
+        code="tool-schema",
+        values=found,
+        tool=tool,
+    )
+
+
+def origin(fn: Callable[..., Any]) -> str:
+    """Where *fn* was written: `file:line`, or its module and name."""
+    inner = _plain(fn)
+    code = getattr(inner, "__code__", None)
+    if code is not None:
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+
+
+def _plain(given: Any) -> Any:
+    """The function that runs in the end: of a partial, a bound method, a callable object, a wrapped function."""
+    fn: Any = given
+    while not inspect.isfunction(given):
+        inner: Any = None
+        if isinstance(given, partial):
+            inner = fn.func
+        elif inspect.ismethod(given):
+            inner = fn.__func__
+        elif hasattr(given, "__wrapped__"):
+            inner = fn.__wrapped__
+        elif not isinstance(given, type):
+            inner = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the function is wanted
+        if inner is None or inspect.ismethoddescriptor(inner) or isinstance(inner, types.MethodWrapperType):
+            return fn
+        given = fn = inner
+    return inspect.unwrap(fn)
+
+
+def _signature(fn: Callable[..., Any]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.signature(fn, annotation_format=Format.FORWARDREF)
+    return inspect.signature(fn)
+
+
+def _refused(parameter: inspect.Parameter) -> str:
+    name = parameter.name
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return f"*{name}: a model cannot fill it; take a list instead"
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return f"**{name}: a model cannot fill it; name the parameters, or take a dict"
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        return f"{name}: is positional-only, and a model gives arguments by name; remove the '/'"
+    if parameter.annotation is EMPTY:
+        if name in {"self", "cls"}:
+            return f"{name}: the function is a method; make the tool from what is bound: tool(an_object.method)"
+        return f"{name}: has no annotation; write its type, for instance {name}: str"
+    return ""
+
+
+def _evaluate(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any]) -> Any:
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"value": annotation}
+    module: dict[str, Any] = getattr(_plain(fn), "__globals__", {})
+    return te.get_type_hints(holder, module, dict(scope), include_extras=True)["value"]
+
+
+def _unreadable(parameter: inspect.Parameter, error: Exception) -> str:
+    shown = parameter.annotation if isinstance(parameter.annotation, str) else repr(parameter.annotation)
+    if isinstance(error, NameError):
+        return (
+            f"{parameter.name}: its annotation {shown} names what is not there: {error}; import it outside of "
+            "TYPE_CHECKING, at the top of the module"
+        )
+    return f"{parameter.name}: its annotation {shown} cannot be read: {type(error).__name__}: {error}"
+
+
+def _injection(parameter: inspect.Parameter, annotation: Any) -> Injection | None:
+    base: Any = annotation
+    marks: tuple[Injected, ...] = ()
+    if get_origin(annotation) is Annotated:
+        base, *rest = get_args(annotation)
+        marks = tuple(mark for mark in rest if isinstance(mark, Injected))
+        if Injected in rest:
+            raise InputError(f'{parameter.name}: Injected needs its source; write Injected("name in deps")')
+    if len(marks) > 1:
+        raise InputError(f"{parameter.name}: has {len(marks)} Injected; one value can come from one source only")
+    if marks:
+        return Injection(name=parameter.name, source=marks[0], default=parameter.default)
+    if _is_context(base):
+        return Injection(name=parameter.name, source=None, default=parameter.default)
+    return None
+
+
+def _is_context(base: Any) -> bool:
+    if get_origin(base) in {Union, types.UnionType}:
+        return set(get_args(base)) - {type(None)} == {ToolContext}
+    return base is ToolContext

@@ -1,0 +1,212 @@
+"""A tool whose arguments are one pydantic model, or dataclass: the function gets the instance.
+
+How a function's own parameters become a schema is told in `function`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+from graphrt.errors import InputError
+from graphrt.harness.messages import ToolSpec
+from graphrt.harness.tools._options import Approval, OnError, check_description, check_name, make_policy
+from graphrt.harness.tools._signature import origin, read_signature, refuse
+from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy, ToolResult
+
+__all__ = ["ModelTool", "tool_from_model"]
+
+M = TypeVar("M")
+
+
+class _Checked(dict[str, Any]):
+    """Checked arguments by name, which know the instance that they were checked into."""
+
+    instance: Any = None
+
+
+class ModelTool(Generic[M]):
+    """A tool whose arguments are an instance of a class; made by `tool_from_model`."""
+
+    def __init__(
+        self,
+        model: type[M],
+        fn: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        policy: ToolPolicy | None = None,
+        scope: Mapping[str, Any] | None = None,
+    ) -> None:
+        from pydantic import TypeAdapter
+
+        from graphrt.harness.tools._arguments import json_schema
+        from graphrt.harness.tools._docstring import read_docstring
+
+        if not (_is_class(model) and callable(fn)):
+            raise InputError(
+                f"A tool from a model needs a class and a function, not {model!r} and {fn!r}.",
+                fix="tool_from_model(Model, function)",
+                code="bad-tool",
+            )
+        self.origin: Final = origin(fn)
+        """Where the function was written: `file:line`."""
+        self._name: Final = check_name(_snake(model.__name__) if name is None else name, where=self.origin)
+        check_description(description, where=self.origin)
+        self._policy: Final = policy or ToolPolicy()
+        self.model: Final = model
+        """The class of the arguments."""
+        self.fn: Final = fn
+        """The function that gets the instance."""
+        try:
+            self._adapter: TypeAdapter[M] = TypeAdapter(model)
+            schema = json_schema(self._adapter)
+        except Exception as error:
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise self._refuse([f"no JSON schema can be made of {model.__name__}: {why}"]) from error
+        if schema.get("type") != "object":
+            raise self._refuse([f"{model.__name__} is no object in JSON; take a model or a dataclass with fields"])
+        self._closed: Final = _closes(model)
+        self._known: Final = tuple(schema["properties"])
+        self._injections: Final = self._read(scope or {})
+        told = read_docstring(vars(model).get("__doc__")) if description is None else None
+        if told and _is_made_up(model, told.description):
+            told = read_docstring(fn.__doc__)
+        self._spec: Final = ToolSpec(
+            name=self._name,
+            description=(told.description if told else description) or "",
+            parameters={**schema, "additionalProperties": False} if self._closed else schema,
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told."""
+        return self._spec
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """How it may be used."""
+        return self._policy
+
+    def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """The fields by name, out of a checked instance; those that were left out are not among them.
+
+        Raises:
+            ToolArgumentsError: They do not fit; `what` is written for the model.
+            ToolError: A validator of the program failed by itself.
+        """
+        return self._checked(arguments)
+
+    def _checked(self, arguments: Mapping[str, Any]) -> _Checked:
+        from graphrt.harness.tools._arguments import validated
+        from graphrt.harness.tools._misfit import misfit, unknown
+
+        strangers = [name for name in arguments if name not in self._known] if self._closed else []
+        if strangers:
+            raise misfit(self._name, [f"{name}: {unknown(name, self._known)}" for name in strangers])
+        instance = validated(self._name, self._adapter, arguments, self._known)
+        checked = _Checked(arguments)
+        checked.instance = instance
+        return checked
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
+        """Call the function with the instance and with what is injected.
+
+        Raises:
+            ToolArgumentsError: *arguments* did not go through `check`, and do not fit.
+            ToolError: As for a `FunctionTool`.
+            BaseException: What the function raises.
+        """
+        from graphrt.harness.tools._invoke import injected, invoke
+        from graphrt.harness.tools.results import to_result
+
+        checked = arguments if isinstance(arguments, _Checked) else self._checked(arguments)
+        given = await injected(self._name, self._injections, context)
+        value = await invoke(self.fn, (checked.instance,), given)
+        return to_result(value, tool=self._name, policy=self._policy)
+
+    def __repr__(self) -> str:
+        return f"ModelTool({self._name!r})"
+
+    def _read(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
+        signature = read_signature(_after_first(self.fn), scope)
+        problems = list(signature.problems)
+        problems += [
+            f"{parameter.name}: only the first parameter is filled by the model; inject this one, or give it a default"
+            for parameter in signature.parameters
+            if parameter.default is inspect.Parameter.empty
+        ]
+        if problems:
+            raise self._refuse(problems)
+        return signature.injections
+
+    def _refuse(self, problems: list[str]) -> InputError:
+        return refuse(f"No tool {self._name!r} can be made.", problems, where=self.origin, tool=self._name)
+
+
+def tool_from_model(
+    model: type[M],
+    fn: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectClass = "idempotent",
+    timeout_s: float | None = None,
+    on_error: OnError = "return",
+    approval: Approval = False,
+    max_result_chars: int | None = None,
+) -> ModelTool[M]:
+    """Make a tool whose arguments are checked into an instance of *model*, which *fn* gets.
+
+    Args:
+        model: A pydantic model or a dataclass. Its name, in snake case, and its docstring are the tool's.
+        fn: Sync or async; gets the instance first, and nothing else but what is injected.
+
+    Raises:
+        InputError: An option is wrong (`bad-tool`), or no schema can be made (`tool-schema`).
+    """
+    policy = make_policy(
+        effect=effect,
+        timeout_s=timeout_s,
+        on_error=on_error,
+        approval=approval,
+        max_result_chars=max_result_chars,
+        where=origin(fn),
+    )
+    scope = sys._getframe(1).f_locals
+    return ModelTool(model, fn, name=name, description=description, policy=policy, scope=scope)
+
+
+def _is_class(model: object) -> bool:
+    return isinstance(model, type)  # callers without a type checker get here too
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _closes(model: type[Any]) -> bool:
+    """Whether unknown arguments are refused here: a class that says what becomes of them is taken at its word."""
+    configs: list[Any] = [getattr(model, name, None) for name in ("model_config", "__pydantic_config__")]
+    return all(not config or config.get("extra") is None for config in configs)
+
+
+def _is_made_up(model: type[Any], description: str) -> bool:
+    """Whether nobody wrote that docstring: dataclasses get their signature as one."""
+    return not description or description.startswith(f"{model.__name__}(")
+
+
+def _after_first(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Something with the signature of *fn* without its first parameter."""
+
+    def rest() -> None: ...
+
+    found = inspect.signature(fn)
+    given = list(found.parameters.values())[1:]
+    vars(rest)["__signature__"] = found.replace(parameters=given)  # where inspect looks
+    vars(rest)["__wrapped__"] = fn  # whose module has the names of the annotations
+    return rest

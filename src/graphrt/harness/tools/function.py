@@ -1,0 +1,203 @@
+"""A plain typed function as a tool: `@tool`, and what it makes of the function.
+
+The signature is read in `_signature`, the schema made in `_arguments`, the docstring read in `_docstring`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+
+from graphrt.errors import InputError
+from graphrt.harness.messages import ToolSpec
+from graphrt.harness.tools._options import Approval, OnError, check_description, check_name, make_policy
+from graphrt.harness.tools._signature import Signature, origin, read_signature, refuse
+from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy, ToolResult
+
+__all__ = ["FunctionTool", "tool"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class FunctionTool(Generic[P, R]):
+    """A function that is also a tool; made by `@tool`. Called directly it is the function that it was.
+
+    Args:
+        fn: Sync or async, every parameter annotated. Sync ones run in worker threads, several at once if the agent
+            makes several calls at once.
+        name: As the model knows it. Default: the function's name.
+        description: Default: the docstring's, without the sections on arguments and the like.
+        policy: How an agent may use it.
+        scope: Names that the annotations may use, beside those of the function's module.
+
+    Raises:
+        InputError: No schema can be made of the signature (`tool-schema`, with all that is wrong), or an argument
+            is not what it has to be (`bad-tool`).
+    """
+
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        policy: ToolPolicy | None = None,
+        scope: Mapping[str, Any] | None = None,
+    ) -> None:
+        from graphrt.harness.tools._arguments import Arguments, unmakeable
+        from graphrt.harness.tools._invoke import yields
+
+        if not callable(fn):
+            raise InputError(
+                f"A tool is made of a function, not of {fn!r}.", fix="give the function", code="bad-tool", value=fn
+            )
+        self.origin: Final = origin(fn)
+        """Where the function was written: `file:line`."""
+        self._name: Final = check_name(_name_of(fn) if name is None else name, where=self.origin)
+        check_description(description, where=self.origin)
+        self._description: Final = description
+        self._policy: Final = policy or ToolPolicy()
+        signature = read_signature(fn, scope or {})
+        problems = [*signature.problems, *(["it is a generator; return a list"] if yields(fn) else [])]
+        try:
+            arguments = None if problems else Arguments(signature.parameters)
+        except Exception:  # noqa: BLE001 - what it was is found out below, parameter by parameter
+            arguments = None
+        if arguments is None:
+            raise refuse(
+                f"No tool can be made of function {self._name!r}.",
+                problems + unmakeable(signature.parameters),
+                where=self.origin,
+                tool=self._name,
+            )
+        self._signature: Final[Signature] = signature
+        self._arguments: Final = arguments
+        self._spec: ToolSpec | None = None
+        self.fn: Final = fn
+        """The function itself."""
+        functools.update_wrapper(self, fn, updated=())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, with its own arguments."""
+        return self.fn(*args, **kwargs)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told."""
+        if self._spec is None:  # read at first use: importing griffe takes a moment
+            self._spec = _spec(self._name, self._description, self.fn.__doc__, self._arguments.schema)
+        return self._spec
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """How it may be used."""
+        return self._policy
+
+    def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """The arguments as the function wants them; those that are left out keep the function's own defaults.
+
+        Raises:
+            ToolArgumentsError: They do not fit; `what` is written for the model.
+            ToolError: A validator of the program failed by itself.
+        """
+        return self._arguments.check(self._name, arguments)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
+        """Call the function with what `check` returned and what is injected.
+
+        Raises:
+            ToolError: Something to inject is not there (`tool-injection`), or what the function returned cannot
+                become JSON (`tool-result`).
+            BaseException: What the function raises.
+        """
+        from graphrt.harness.tools._invoke import injected, invoke
+        from graphrt.harness.tools.results import to_result
+
+        given = await injected(self._name, self._signature.injections, context)
+        value = await invoke(self.fn, (), {**arguments, **given})
+        return to_result(value, tool=self._name, policy=self._policy)
+
+    def __repr__(self) -> str:
+        return f"FunctionTool({self._name!r})"
+
+
+@overload
+def tool(fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = ...,
+    description: str | None = ...,
+    effect: EffectClass = ...,
+    timeout_s: float | None = ...,
+    on_error: OnError = ...,
+    approval: Approval = ...,
+    max_result_chars: int | None = ...,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    fn: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectClass = "idempotent",
+    timeout_s: float | None = None,
+    on_error: OnError = "return",
+    approval: Approval = False,
+    max_result_chars: int | None = None,
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a tool of a typed function: `@tool`, or `@tool(effect="once", timeout_s=30)`.
+
+    The options beside *name* and *description* are those of `ToolPolicy`.
+
+    Raises:
+        InputError: An option is wrong (`bad-tool`), or no schema can be made of the signature (`tool-schema`).
+    """
+    scope = sys._getframe(1).f_locals
+    if fn is not None and not callable(fn):
+        raise InputError(
+            f"@tool was given {fn!r} as if it were a function.",
+            fix='write @tool(name="...")',
+            code="bad-tool",
+            value=fn,
+        )
+    where = origin(fn) if fn is not None else ""
+    policy = make_policy(
+        effect=effect,
+        timeout_s=timeout_s,
+        on_error=on_error,
+        approval=approval,
+        max_result_chars=max_result_chars,
+        where=where,
+    )
+
+    def make(function: Callable[P, R]) -> FunctionTool[P, R]:
+        return FunctionTool(function, name=name, description=description, policy=policy, scope=scope)
+
+    return make if fn is None else make(fn)
+
+
+def _name_of(fn: Any) -> str:
+    while isinstance(fn, functools.partial):
+        fn = fn.func  # pyright: ignore[reportUnknownMemberType]
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+def _spec(name: str, description: str | None, docstring: str | None, schema: Mapping[str, Any]) -> ToolSpec:
+    from graphrt.harness.tools._docstring import read_docstring
+
+    told = read_docstring(docstring)
+    properties = {
+        key: {**value, "description": told.parameters[key]}
+        if told.parameters.get(key) and "description" not in value
+        else value
+        for key, value in schema["properties"].items()
+    }
+    return ToolSpec(
+        name=name,
+        description=told.description if description is None else description,
+        parameters={**schema, "properties": properties},
+    )

@@ -1,0 +1,136 @@
+"""Tools by name: what an agent, or a node, may use and nothing else.
+
+Looking up lives here; how a tool is made, and who calls it, does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, cast
+
+from graphrt.errors import InputError, closest, names
+from graphrt.harness.messages import ToolSpec
+from graphrt.harness.tools.function import FunctionTool
+from graphrt.harness.tools.protocol import Tool
+
+__all__ = ["AnyTool", "ToolRegistry"]
+
+AnyTool: TypeAlias = Tool | Callable[..., Any]
+"""A tool, or a plain function that is made one."""
+
+
+class ToolRegistry:
+    """Tools by name, in the order they were given; it never changes.
+
+    Args:
+        tools: 0..n tools or plain typed functions.
+
+    Raises:
+        InputError: Two have one name (`duplicate-tool`), or something is neither (`bad-tool`).
+    """
+
+    def __init__(self, tools: Iterable[AnyTool] = (), /) -> None:
+        found: dict[str, Tool] = {}
+        for given in _each(tools):
+            tool = _as_tool(given)
+            name = tool.spec.name
+            if name in found:
+                raise InputError(
+                    f"Two tools are named {name!r}.",
+                    where=f"{_origin(found[name])} and {_origin(tool)}",
+                    fix="rename one of them, for instance @tool(name=...), or give a server's tools a prefix",
+                    code="duplicate-tool",
+                    tool=name,
+                )
+            found[name] = tool
+        self._tools: Final = MappingProxyType(found)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the 0..n tools."""
+        return tuple(self._tools)
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What a model is told of them."""
+        return tuple(tool.spec for tool in self._tools.values())
+
+    def get(self, name: str, /) -> Tool:
+        """The tool of that name.
+
+        Raises:
+            InputError: There is none (`unknown-tool`).
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            guess = closest(name, self._tools)
+            raise InputError(
+                f"There is no tool {name!r}.",
+                known=names(self._tools) or "no tools",
+                fix=f"did you mean {guess!r}?" if guess else "use one of the names above, or add the tool",
+                code="unknown-tool",
+                tool=name,
+            )
+        return tool
+
+    def only(self, allowed: Iterable[str], /) -> ToolRegistry:
+        """A registry of just these tools, in the order of this one.
+
+        Raises:
+            InputError: There is none of such a name (`unknown-tool`).
+        """
+        if isinstance(allowed, str):
+            raise InputError(
+                f"only() takes several names, not the text {allowed!r}.",
+                fix=f"write only([{allowed!r}])",
+                code="bad-tool",
+                value=allowed,
+            )
+        wanted = {name: self.get(name) for name in allowed}
+        return ToolRegistry(tool for name, tool in self._tools.items() if name in wanted)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({', '.join(self._tools)})"
+
+
+def _each(tools: Any) -> Iterable[AnyTool]:
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise InputError(
+            f"A ToolRegistry takes several tools, not {tools!r}.",
+            fix="write ToolRegistry([...])",
+            code="bad-tool",
+            value=tools,
+        )
+    return cast("Iterable[AnyTool]", tools)
+
+
+def _as_tool(given: Any) -> Tool:
+    if _is_tool(given):
+        return cast("Tool", given)
+    if callable(given) and not isinstance(given, type):
+        return FunctionTool(given)
+    raise InputError(
+        f"{given!r} is no tool.",
+        known="a tool has spec, policy, check and call",
+        fix="give a function, or what tool(), tool_from_model() or McpServer.tools() made",
+        code="bad-tool",
+        value=given,
+    )
+
+
+def _is_tool(given: Any) -> bool:
+    return not isinstance(given, type) and all(hasattr(given, name) for name in ("spec", "policy", "check", "call"))
+
+
+def _origin(tool: Tool) -> str:
+    return getattr(tool, "origin", "") or f"{type(tool).__module__}.{type(tool).__qualname__}"

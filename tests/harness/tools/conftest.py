@@ -1,0 +1,21 @@
+"""What the tests of tools share: a context to call them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphrt.harness.messages import ToolCall
+from graphrt.harness.tools.protocol import ToolContext
+
+
+@pytest.fixture
+def context() -> Callable[..., ToolContext]:
+    """Makes contexts: `context(deps=...)`."""
+
+    def make(**known: Any) -> ToolContext:
+        return ToolContext(call=ToolCall(id="call-1", name="a-tool"), **known)
+
+    return make

@@ -1,0 +1,97 @@
+"""What a docstring tells a model, with griffe and without it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel, Field
+
+from graphrt.harness.tools.function import tool
+
+
+class Filter(BaseModel):
+    name: str
+
+
+GOOGLE = """Search the shop.
+
+Slow on Sundays.
+
+Note:
+    Prices are in
+    crowns.
+
+Args:
+    query: What to look for,
+        in plain words.
+    filters: Only these.
+    stranger: Is no parameter.
+
+Returns:
+    What was found.
+"""
+NUMPY = """Search the shop.
+
+Parameters
+----------
+query : str
+    What to look for.
+"""
+SPHINX = """Search the shop.
+
+:param query: What to look for.
+"""
+
+
+def search(query: str, filters: Filter | None = None, most: Annotated[int, Field(description="mine")] = 3) -> None: ...
+
+
+def described(docstring: str | None) -> tuple[str, dict[str, str]]:
+    search.__doc__ = docstring
+    spec = tool(search).spec
+    told = {name: schema.get("description", "") for name, schema in spec.parameters["properties"].items()}
+    return spec.description, told
+
+
+@pytest.mark.needs("griffe")
+def test_sections_of_a_docstring_describe_the_parameters(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        assert described(GOOGLE) == (
+            "Search the shop.\n\nSlow on Sundays.\n\nNote: Prices are in crowns.",
+            {"query": "What to look for, in plain words.", "filters": "Only these.", "most": "mine"},
+        )
+    assert caplog.records == []
+
+
+@pytest.mark.needs("griffe")
+@pytest.mark.parametrize("docstring", [NUMPY, SPHINX], ids=["numpy", "sphinx"])
+def test_other_styles_are_read_too(docstring: str) -> None:
+    description, told = described(docstring)
+
+    assert description == "Search the shop."
+    assert told["query"] == "What to look for."
+
+
+@pytest.mark.needs("griffe")
+def test_description_of_a_field_wins_over_the_docstring() -> None:
+    assert described("Search.\n\nArgs:\n    most: theirs\n")[1]["most"] == "mine"
+
+
+def test_without_griffe_the_first_paragraph_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "griffe", None)
+
+    assert described(GOOGLE) == ("Search the shop.", {"query": "", "filters": "", "most": "mine"})
+
+
+def test_no_docstring_is_no_description() -> None:
+    assert described(None)[0] == ""
+    assert described("   ")[0] == ""
+
+
+def test_description_that_is_given_wins() -> None:
+    search.__doc__ = GOOGLE
+    assert tool(description="Mine.")(search).spec.description == "Mine."
+    assert tool(description="")(search).spec.description == ""

@@ -1,0 +1,259 @@
+"""`@tool`: a typed function becomes a tool, and stays the function that it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import threading
+from typing import Any
+
+import pytest
+
+from graphrt.errors import InputError, ToolError
+from graphrt.harness.tools.function import FunctionTool, tool
+from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
+
+WORD: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="unset")
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(name="look_up", effect="pure", timeout_s=3, on_error="raise", approval=True, max_result_chars=10)
+async def search(query: str) -> str:
+    """Find something."""
+    await asyncio.sleep(0)
+    return f"about {query}, much"
+
+
+def call(made: FunctionTool[..., Any], arguments: dict[str, Any], context: Any) -> ToolResult:
+    return asyncio.run(made.call(made.check(arguments), context))
+
+
+def test_decorated_function_stays_callable_and_keeps_its_face() -> None:
+    assert add(1, b=2) == 3
+    assert asyncio.run(search("tea")) == "about tea, much"
+    assert (add.__name__, add.__doc__, add.__module__) == ("add", "Add two numbers.", __name__)
+    assert list(inspect.signature(add).parameters) == ["a", "b"]
+    assert repr(add) == "FunctionTool('add')"
+
+
+def test_spec_is_made_of_name_docstring_and_signature() -> None:
+    assert add.spec.name == "add"
+    assert add.spec.description == "Add two numbers."
+    assert add.spec.parameters == {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 1}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    assert add.spec is add.spec
+
+
+def test_function_without_parameters_has_an_empty_object_as_schema() -> None:
+    @tool
+    def now() -> str:
+        return "noon"
+
+    assert now.spec.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert now.spec.description == ""
+
+
+def test_options_make_the_policy_and_the_name() -> None:
+    assert search.spec.name == "look_up"
+    assert search.policy == ToolPolicy(effect="pure", timeout_s=3, on_error="raise", approval=True, max_result_chars=10)
+    assert add.policy == ToolPolicy()
+
+
+def test_call_gives_text_for_the_model_and_value_for_the_program(context: Any) -> None:
+    assert call(add, {"a": 1}, context()) == ToolResult(text="2", value=2)
+    assert call(search, {"query": "tea"}, context()).text == "about tea,\n[cut: 5 of 15 characters are not shown]"
+
+
+def test_sync_function_runs_in_a_worker_thread_with_the_callers_context_variables(context: Any) -> None:
+    @tool
+    def where() -> list[Any]:
+        return [threading.current_thread() is threading.main_thread(), WORD.get()]
+
+    async def ask() -> Any:
+        WORD.set("kept")
+        return (await where.call({}, context())).value
+
+    assert asyncio.run(ask()) == [False, "kept"]
+
+
+def test_sync_functions_do_not_block_the_loop(context: Any) -> None:
+    gate = threading.Barrier(3, timeout=20)
+
+    @tool
+    def meet() -> int:
+        return gate.wait() * 0
+
+    async def ask() -> list[Any]:
+        return await asyncio.gather(*(meet.call({}, context()) for _ in range(3)))
+
+    assert [result.value for result in asyncio.run(ask())] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_the_function_raises_comes_out_as_it_is(kind: str, context: Any) -> None:
+    def fails() -> None:
+        raise KeyError("x")
+
+    async def fails_later() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError, match="x"):
+        call(tool(fails if kind == "sync" else fails_later), {}, context())
+
+
+def test_stop_iteration_of_a_function_does_not_hang_the_caller(context: Any) -> None:
+    @tool
+    def runs_out() -> str:
+        return next(iter([]))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        call(runs_out, {}, context())
+
+
+def test_methods_partials_and_callable_objects_are_functions_too(context: Any) -> None:
+    class Shop:
+        def price(self, item: str) -> str:
+            """What it costs."""
+            return f"{item}: 3"
+
+        async def __call__(self, item: str) -> str:
+            return item
+
+    def scale(by: int, n: int) -> int:
+        return by * n
+
+    price = tool(Shop().price)
+    assert (price.spec.name, price.spec.description) == ("price", "What it costs.")
+    assert call(price, {"item": "tea"}, context()).text == "tea: 3"
+    assert call(tool(name="shop")(Shop()), {"item": "tea"}, context()).text == "tea"
+    assert call(tool(functools.partial(scale, 2)), {"n": 4}, context()).text == "8"
+
+
+def test_awaitable_that_a_sync_function_returns_is_awaited(context: Any) -> None:
+    async def later() -> int:
+        return 7
+
+    @tool
+    def soon() -> Any:
+        return later()
+
+    assert call(soon, {}, context()).value == 7
+
+
+def test_printing_does_no_harm(context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    @tool
+    def talk() -> str:
+        print("hello")  # noqa: T201 - what a tool prints is its own business
+        return "done"
+
+    assert call(talk, {}, context()).text == "done"
+    assert capsys.readouterr().out == "hello\n"
+
+
+def test_what_cannot_become_json_is_refused_with_its_path(context: Any) -> None:
+    @tool
+    def odd() -> Any:
+        return {"rows": [1, object()]}
+
+    with pytest.raises(ToolError) as caught:
+        call(odd, {}, context())
+    assert (caught.value.code, caught.value.path, caught.value.tool) == ("tool-result", "result['rows'][1]", "odd")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"name": "two words"}, "'two words' cannot be the name"),
+        ({"name": ""}, "'' cannot be"),
+        ({"name": "x" * 65}, "cannot be the name"),
+        ({"name": 3}, "3 cannot be"),
+        ({"description": 3}, "description of a tool is 3"),
+        ({"effect": "twice"}, "effect of a tool is 'twice'"),
+        ({"timeout_s": 0}, "timeout_s of a tool is 0"),
+        ({"timeout_s": True}, "timeout_s of a tool is True"),
+        ({"timeout_s": float("nan")}, "timeout_s of a tool is nan"),
+        ({"timeout_s": "1"}, "timeout_s of a tool is '1'"),
+        ({"on_error": "ignore"}, "on_error of a tool is 'ignore'"),
+        ({"approval": "yes"}, "approval of a tool is 'yes'"),
+        ({"max_result_chars": 0}, "max_result_chars of a tool is 0"),
+        ({"max_result_chars": 1.5}, "max_result_chars of a tool is 1.5"),
+    ],
+)
+def test_wrong_options_are_told_at_once(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+
+        @tool(**options)
+        def fine() -> None: ...
+
+    assert caught.value.code == "bad-tool"
+    assert said in caught.value.what
+
+
+def test_name_in_the_place_of_the_function_is_told() -> None:
+    with pytest.raises(InputError, match="as if it were a function"):
+        tool("look_up")  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="made of a function"):
+        FunctionTool(3)  # type: ignore[arg-type]
+
+
+def test_lambda_needs_a_name() -> None:
+    with pytest.raises(InputError, match="lambda"):
+        tool(lambda: 1)
+    assert tool(name="one")(lambda: 1).spec.name == "one"
+
+
+def test_everything_wrong_with_a_signature_is_told_at_once() -> None:
+    def wrong(a, b: int, /, *c: int, d: Missing, e: threading.Thread, f: str, **g: Any) -> None: ...  # type: ignore[no-untyped-def, name-defined]  # noqa: F821
+
+    with pytest.raises(InputError) as caught:
+        tool(wrong)
+    error = caught.value
+    assert error.code == "tool-schema"
+    assert [problem.split(":")[0] for problem in error.values] == ["a", "b", "*c", "d", "**g", "e"]
+    assert "positional-only" in error.values[0]
+    assert "take a list" in error.values[2]
+    assert "'Missing' is not defined" in error.values[3]
+    assert "Thread" in error.values[5]
+    assert "Injected" in error.values[5]
+    assert __file__ in error.where
+    assert all(problem in str(error) for problem in error.values)
+
+
+def test_unannotated_parameters_and_unbound_methods_are_told() -> None:
+    class Shop:
+        def price(self, item) -> str:  # type: ignore[no-untyped-def]
+            return str(item)
+
+    with pytest.raises(InputError) as caught:
+        tool(Shop.price)
+    assert "tool(an_object.method)" in caught.value.values[0]
+    assert "item: has no annotation" in caught.value.values[1]
+
+
+def test_generators_are_refused() -> None:
+    def items() -> Any:
+        yield 1
+
+    async def later() -> Any:
+        yield 1
+
+    for fn in (items, later):
+        with pytest.raises(InputError, match="generator; return a list"):
+            tool(fn)
+
+
+def test_function_whose_signature_cannot_be_read_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        tool(name="smallest")(min)
+    assert caught.value.code == "tool-schema"

@@ -1,0 +1,392 @@
+"""Tools of a real MCP server in a process of its own, over its pipes and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrt.errors import InputError, ToolArgumentsError, ToolError
+from graphrt.harness.tools.mcp import McpServer, McpTool
+from graphrt.harness.tools.protocol import ToolContext, ToolResult
+from graphrt.harness.tools.registry import ToolRegistry
+
+pytestmark = [pytest.mark.needs("mcp"), pytest.mark.xdist_group("mcp")]
+
+PROGRAM = str(Path(__file__).with_name("mcp_server.py"))
+SECRET = "tok-5ecret-of-the-test"
+
+
+def wait_for(there: Callable[[], bool], *, for_s: float = 30.0) -> None:
+    end = time.monotonic() + for_s
+    while not there():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+class HttpProgram:
+    """The test server over HTTP, which can be killed and started again on its port."""
+
+    def __init__(self, *flags: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.flags = flags
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, PROGRAM, "http", str(self.port), *self.flags],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_for(self.answers)
+
+    def answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture(scope="module")
+def http_program() -> Iterator[HttpProgram]:
+    program = HttpProgram()
+    program.start()
+    yield program
+    program.kill()
+
+
+def stdio(**options: Any) -> McpServer:
+    return McpServer.stdio(sys.executable, [PROGRAM, "stdio"], **options)
+
+
+@pytest.fixture(params=["stdio", "http"])
+def server(request: pytest.FixtureRequest) -> Callable[..., McpServer]:
+    """Makes a server of either kind: `server(timeout_s=...)`."""
+    if request.param == "stdio":
+        return stdio
+    program: HttpProgram = request.getfixturevalue("http_program")
+    return lambda **options: McpServer.http(program.url, **options)
+
+
+class Shop:
+    """The tools of an open server by name, and a short way to call them."""
+
+    def __init__(self, tools: list[McpTool], context: ToolContext) -> None:
+        self.tools = {tool.spec.name: tool for tool in tools}
+        self.context = context
+
+    async def call(self, called: str, /, **arguments: Any) -> ToolResult:
+        tool = self.tools[called]
+        return await tool.call(tool.check(arguments), self.context)
+
+
+def use(server: McpServer, context: ToolContext, work: Callable[[Shop], Any]) -> Any:
+    """Run *work* with the tools of *server*, in an event loop of its own."""
+
+    async def main() -> Any:
+        async with server:
+            return await work(Shop(await server.tools(), context))
+
+    return asyncio.run(main())
+
+
+def test_tools_are_described_as_the_server_does(server: Any, context: Any) -> None:
+    async def work(shop: Shop) -> None:
+        add = shop.tools["add"]
+        assert add.spec.description == "Add two numbers."
+        assert set(add.spec.parameters["properties"]) == {"a", "b"}
+        assert (add.policy.effect, shop.tools["weather"].policy.effect) == ("pure", "idempotent")
+        assert shop.tools["die"].policy.effect == "once"
+        assert shop.tools["odd_name_here"].remote_name == "odd.name/here"
+        assert (await shop.call("odd_name_here")).text == "odd"
+        assert ToolRegistry(shop.tools.values()).names == tuple(shop.tools)
+
+    use(server(), context(), work)
+
+
+def test_calls_go_there_and_results_come_back(server: Any, context: Any) -> None:
+    async def work(shop: Shop) -> None:
+        assert (await shop.call("add", a=1, b=2)).text == "3"
+        weather = await shop.call("weather", town="Bergen")
+        assert weather.value == {"town": "Bergen", "degrees": 7.5}
+        assert '"Bergen"' in weather.text
+        strange = await shop.call("strange")
+        assert strange.text == "look:\n[image: image/png, 6 bytes]\n[resource: file:///tea.txt]"
+        assert (await shop.call("nothing")).text == ""
+        assert (await shop.call("noisy")).text == "said"
+        assert (await shop.call("key")).text == "k-1"
+        assert len((await shop.call("long_text", size=300_000)).text) == 300_000
+        failed = await shop.call("fail", text="no tea left")
+        assert failed.error
+        assert "no tea left" in failed.text
+
+    use(server(), context(idempotency_key="k-1"), work)
+
+
+def test_arguments_are_checked_before_anything_is_sent(server: Any, context: Any) -> None:
+    async def work(shop: Shop) -> None:
+        with pytest.raises(ToolArgumentsError) as caught:
+            shop.tools["add"].check({"a": "x"})
+        assert '- a: should be of type integer (given: "x")' in caught.value.what
+        with pytest.raises(ToolArgumentsError, match="a: is missing"):
+            shop.tools["add"].check({})
+
+    use(server(), context(), work)
+
+
+def test_options_are_those_of_all_its_tools(server: Any, context: Any) -> None:
+    made = server(prefix="odd_", effect="idempotent", on_error="raise", approval=True, max_result_chars=5, timeout_s=9)
+
+    async def work(shop: Shop) -> None:
+        tool = shop.tools["odd_die"]
+        policy = tool.policy
+        assert (policy.effect, policy.on_error, policy.approval, policy.timeout_s) == ("idempotent", "raise", True, 9)
+        assert (await shop.call("odd_long_text", size=9)).text.startswith("xxxxx\n[cut: 4 of 9")
+
+    use(made, context(), work)
+
+
+def test_calls_of_several_tasks_and_event_loops_run_at_once(server: Any, context: Any) -> None:
+    made = server()
+    problems: list[BaseException] = []
+
+    async def work(shop: Shop) -> None:
+        def elsewhere() -> None:
+            async def ask() -> None:
+                results = await asyncio.gather(*(shop.call("add", a=n, b=1) for n in range(10)))
+                assert [result.text for result in results] == [str(n + 1) for n in range(10)]
+                async with made:  # entered once more, from another loop
+                    assert len(await made.tools()) == len(shop.tools)
+
+            try:
+                asyncio.run(ask())
+            except BaseException as error:  # noqa: BLE001 - shown by the assertion below
+                problems.append(error)
+
+        threads = [threading.Thread(target=elsewhere) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        results = await asyncio.gather(*(shop.call("add", a=n, b=0) for n in range(20)))
+        assert [result.text for result in results] == [str(n) for n in range(20)]
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        assert (await shop.call("add", a=1, b=1)).text == "2"
+
+    use(made, context(), work)
+    assert problems == []
+
+
+def test_call_that_takes_too_long_is_given_up_and_the_server_told(server: Any, context: Any, tmp_path: Path) -> None:
+    async def work(shop: Shop) -> None:
+        with pytest.raises(ToolError) as caught:
+            await shop.call("slow", folder=str(tmp_path))
+        assert caught.value.code == "mcp-timeout"
+        assert (await shop.call("add", a=1, b=1)).text == "2"
+        await asyncio.to_thread(wait_for, (tmp_path / "cancelled").exists)
+
+    use(server(timeout_s=1.0), context(), work)
+
+
+def test_cancelled_call_reaches_the_server(server: Any, context: Any, tmp_path: Path) -> None:
+    async def work(shop: Shop) -> None:
+        call = asyncio.create_task(shop.call("slow", folder=str(tmp_path)))
+        await asyncio.to_thread(wait_for, (tmp_path / "began").exists)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.to_thread(wait_for, (tmp_path / "cancelled").exists)
+        assert (await shop.call("add", a=1, b=1)).text == "2"
+
+    use(server(), context(), work)
+
+
+def test_process_that_is_killed_in_the_middle_is_told_and_started_again(context: Any, tmp_path: Path) -> None:
+    async def work(shop: Shop) -> None:
+        first = int((await shop.call("process")).text)
+        call = asyncio.create_task(shop.call("slow", folder=str(tmp_path)))
+        await asyncio.to_thread(wait_for, (tmp_path / "began").exists)
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(ToolError) as caught:
+            await call
+        assert caught.value.code == "mcp-lost"
+        assert "Nobody knows whether it was done" in caught.value.what
+        second = int((await shop.call("process")).text)
+        assert second != first
+
+    use(stdio(), context(), work)
+
+
+def test_process_that_died_between_two_calls_is_started_again_without_a_word(context: Any) -> None:
+    async def work(shop: Shop) -> None:
+        first = int((await shop.call("process")).text)
+        os.kill(first, signal.SIGKILL)
+        await asyncio.to_thread(wait_for, lambda: not shop.tools["add"]._server._link.usable)  # type: ignore[attr-defined]
+        pids = {(await shop.call("process")).text for _ in range(2)}
+        both = await asyncio.gather(shop.call("process"), shop.call("process"))
+        assert len(pids | {result.text for result in both}) == 1
+        assert str(first) not in pids
+
+    use(stdio(), context(), work)
+
+
+@pytest.mark.parametrize("flags", [(), ("json",)], ids=["sse", "json"])
+def test_http_server_that_is_killed_in_the_middle_is_told_and_found_again(
+    flags: tuple[str, ...], context: Any, tmp_path: Path
+) -> None:
+    program = HttpProgram(*flags)
+    program.start()
+
+    async def work(shop: Shop) -> None:
+        assert (await shop.call("add", a=1, b=1)).text == "2"
+        call = asyncio.create_task(shop.call("slow", folder=str(tmp_path)))
+        await asyncio.to_thread(wait_for, (tmp_path / "began").exists)
+        await asyncio.to_thread(program.kill)
+        with pytest.raises(ToolError) as caught:
+            await call
+        assert caught.value.code in {"mcp-lost", "mcp-refused"}
+        with pytest.raises(ToolError) as caught:
+            await shop.call("add", a=1, b=1)
+        assert caught.value.code in {"mcp-connect", "mcp-lost"}
+        await asyncio.to_thread(program.start)
+        assert (await shop.call("add", a=1, b=1)).text == "2"
+
+    try:
+        use(McpServer.http(program.url), context(), work)
+    finally:
+        program.kill()
+
+
+def test_tools_of_a_server_that_is_not_open_say_so(context: Any) -> None:
+    server = stdio()
+
+    async def work(shop: Shop) -> Shop:
+        return shop
+
+    shop = use(server, context(), work)
+    with pytest.raises(ToolError) as caught:
+        asyncio.run(shop.call("add", a=1))
+    assert caught.value.code == "mcp-not-open"
+    with pytest.raises(ToolError, match="is not open"):
+        asyncio.run(server.tools())
+
+
+def test_server_may_be_opened_again(context: Any) -> None:
+    server = stdio()
+
+    async def work(shop: Shop) -> str:
+        return (await shop.call("process")).text
+
+    assert use(server, context(), work) != use(server, context(), work)
+
+
+def test_process_ends_with_the_connection(context: Any) -> None:
+    async def work(shop: Shop) -> int:
+        return int((await shop.call("process")).text)
+
+    pid = use(stdio(), context(), work)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists() if Path("/proc").exists() else True)
+
+
+def test_entering_that_is_cancelled_leaves_nothing_open() -> None:
+    server = stdio()
+
+    async def main() -> None:
+        entering = asyncio.create_task(server.__aenter__())
+        await asyncio.sleep(0)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        with pytest.raises(ToolError, match="is not open"):
+            await server.tools()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["no-such-program-at-all"], "No such file"),
+        ([sys.executable, "-c", "pass"], "Connection closed"),
+        ([sys.executable, "-c", "print('hello'); import time; time.sleep(60)"], "did not answer within"),
+    ],
+    ids=["absent", "ends at once", "no mcp"],
+)
+def test_what_cannot_be_reached_is_told_when_it_is_opened(command: list[str], said: str) -> None:
+    server = McpServer.stdio(command[0], command[1:], connect_timeout_s=3.0, env={"TOKEN": SECRET})
+
+    async def main() -> None:
+        async with server:
+            pass
+
+    with pytest.raises(ToolError) as caught:
+        asyncio.run(main())
+    assert caught.value.code == "mcp-connect"
+    assert said in caught.value.what
+
+
+def test_secrets_reach_the_server_and_nothing_else(
+    http_program: HttpProgram, context: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    bearer = McpServer.http(http_program.url + f"?key={SECRET}", headers={"X-Token": f"Bearer {SECRET}"})
+    variable = stdio(env={"TOKEN": SECRET})
+
+    async def ask_header(shop: Shop) -> str:
+        return (await shop.call("header", name="x-token")).text
+
+    async def ask_variable(shop: Shop) -> str:
+        return (await shop.call("variable", name="TOKEN")).text
+
+    assert use(bearer, context(), ask_header) == f"Bearer {SECRET}"
+    assert use(variable, context(), ask_variable) == SECRET
+
+    refused = McpServer.http(http_program.url + f"/{SECRET}?key={SECRET}", headers={"X": SECRET}, name=SECRET)
+    with pytest.raises(ToolError) as caught:
+        use(refused, context(), ask_header)
+    texts = [str(caught.value), repr(caught.value), repr(bearer), repr(variable)]
+    texts += [repr(made._target) for made in (bearer, variable)]
+    texts += [f"{record.name} {record.levelname}: {record.getMessage()} {record.exc_text}" for record in caplog.records]
+    assert [text for text in texts if SECRET in text] == []
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: McpServer.stdio(""),
+        lambda: McpServer.stdio("python", "server.py"),
+        lambda: McpServer.http("127.0.0.1:8000"),
+        lambda: McpServer.http("ftp://host/mcp"),
+        lambda: McpServer.http("http://:80/mcp"),
+        lambda: McpServer.http("http://host:port/mcp"),
+        lambda: McpServer.http(f"http://user:{SECRET}@host/mcp"),
+        lambda: McpServer.stdio("x", prefix="a b"),
+        lambda: McpServer.stdio("x", timeout_s=0),
+        lambda: McpServer.stdio("x", connect_timeout_s=-1),
+        lambda: McpServer.stdio("x", effect="twice"),  # type: ignore[arg-type]
+        lambda: McpServer.stdio("x", approval="no"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments_are_told_at_once(make: Callable[[], McpServer]) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert caught.value.code == "bad-tool"
+    assert SECRET not in str(caught.value)
