@@ -43,7 +43,7 @@ from graphrt.runtime import RunResult, Runtime, Snapshot, Step
 from graphrt.stores import open_store
 
 if TYPE_CHECKING:
-    from graphrt.harness import AgentHarness, MockHarness
+    from graphrt.harness import AgentHarness, Budget, MockHarness, TokenTracker
 
 __version__ = "0.1.0"
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "UNSET",
     "AgentHarness",
     "AuditError",
+    "Budget",
     "Command",
     "CompiledGraph",
     "ConcurrentUpdateError",
@@ -79,13 +80,14 @@ __all__ = [
     "StarvedJoinError",
     "Step",
     "StoreError",
+    "TokenTracker",
     "UpdateError",
     "open_store",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("AgentHarness", "MockHarness"):  # loaded at first use: not every run speaks to a model
+    if name in ("AgentHarness", "Budget", "MockHarness", "TokenTracker"):  # loaded at first use: not every run speaks to a model
         from graphrt import harness
 
         return getattr(harness, name)

@@ -184,6 +184,17 @@ def reduced(
 
 _operators: Any = operator
 NO_IDENTITY: Final = object()
+TOKEN_BUDGET: Final = "token_budget"  # noqa: S105 - no secret
+"""An integer field of this name is a budget of tokens for model calls, and is lowered as they are spent."""
+
+
+def spend(current: int | None, incoming: int | None) -> int | None:
+    """What is left of a budget: below 0 is what was spent, anything else is the new budget."""
+    if incoming is None or incoming >= 0 or current is None:
+        return incoming if incoming is None or incoming >= 0 else current
+    return builtins.max(0, current + incoming)
+
+
 IDENTITIES: Final[Mapping[Any, Any]] = {
     append: list,
     add: None,

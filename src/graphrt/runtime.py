@@ -8,7 +8,7 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 
-from graphrt._drivers.bound import MessageItem
+from graphrt._drivers.shown import MessageItem
 from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
 from graphrt._journal.modes import Durability
@@ -19,6 +19,7 @@ from graphrt._runs.arguments import (
     Mode,
     RuntimeOptions,
     checked,
+    checked_budget,
     checked_durability,
     checked_lease,
     checked_migrations,
@@ -41,6 +42,7 @@ from graphrt.stores import Store
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt.graph import CompiledGraph
+    from graphrt.harness.budget import Budget
 
 __all__ = [
     "MODES",
@@ -77,6 +79,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         harness: What nodes reach as `ctx.harness`.
         deps: What nodes reach as `ctx.deps`.
         limits: Override those of the graph, field by field.
+        budget: How much the model calls of a run may use; a resume goes on with what is left.
         sinks: Called with each journal entry, after it was kept.
         clock: Seconds since the epoch; by default the system's.
         ids: Makes the ids of runs and unnamed threads; by default random UUIDs.
@@ -99,6 +102,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         harness: Any = None,
         deps: Any = None,
         limits: Limits | None = None,
+        budget: Budget | None = None,
         sinks: Sequence[Callable[[Entry], Any]] = (),
         clock: Callable[[], float] | None = None,
         ids: Callable[[], str] | None = None,
@@ -122,6 +126,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self._owns_store = isinstance(store, str)
         self.store: Store | None = opened_store(store)
         self.harness = harness
+        self.budget = checked_budget(budget)
         self.deps = deps
         self.sinks: tuple[Callable[[Entry], Any], ...] = tuple(sinks) if sinks else ()
         self.clock: Callable[[], float] = clock if clock is not None else system_clock

@@ -1,58 +1,45 @@
-"""A harness bound to one task: the same calls, with their usage counted and their deltas on the run's stream."""
+"""A harness bound to one task: the same calls, remembered and counted for the task, and shown on the run's stream."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, final
 
+from graphrt._drivers.hosting import TaskHost
+from graphrt._drivers.shown import MessageItem
 from graphrt.errors import InputError
-from graphrt.events import Usage
 
 if TYPE_CHECKING:
-    from graphrt._drivers.scope import Scope
-    from graphrt._engine.task import Task
     from graphrt.harness import AgentReply
 
+__all__ = ["BoundHarness", "MessageItem"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageItem:
-    """One item of the stream mode `messages`: a piece of a reply, or the whole reply at its end."""
-
-    node: str
-    task_id: str
-    item: Any
-    """A TextDelta, a ToolCallDelta, or the final AgentReply."""
+Show = Callable[[Any], None]
 
 
 @final
 class BoundHarness:
-    """What `ctx.harness` is: the run's harness, counted for one task.
+    """What `ctx.harness` is: the run's harness, for one task.
 
+    What a model said is remembered with the task: when the node runs again after a pause or a crash, the same call
+    gets the same reply and nothing is paid again; after an attempt that failed it is asked anew.
     Anything else that the harness has is reached through it unchanged.
+
+    Args:
+        tools: Those that an agent may use here; None leaves it to the agent.
     """
 
-    __slots__ = ("_harness", "_scope", "_task")
+    __slots__ = ("_harness", "_host", "_tools")
 
-    def __init__(self, scope: Scope, task: Task) -> None:
-        self._scope = scope
-        self._task = task
-        self._harness = scope.harness
+    def __init__(self, harness: Any, host: TaskHost, *, tools: Sequence[Any] | None) -> None:
+        self._harness = harness
+        self._host = host
+        self._tools = tools
 
     async def run(self, prompt: Any, /, **options: Any) -> AgentReply:
         """Ask the harness; see `graphrt.harness.AgentHarness.run`."""
-        scope = self._scope
-        if scope.emit is not None and hasattr(self._harness, "stream"):
-            last: Any = None
-            async for item in self.stream(prompt, **options):
-                last = item
-            reply: AgentReply = last
-            return reply
-        reply = await self._harness.run(prompt, **options)
-        self._count(reply)
-        if scope.emit is not None:
-            self._publish(reply)
-        return reply
+        return await self._go(prompt, options, self._host.emit)
 
     async def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
         """Ask the harness and pass on the pieces of its reply; the last item is the whole reply.
@@ -60,36 +47,89 @@ class BoundHarness:
         Raises:
             InputError: The harness cannot stream.
         """
-        start = getattr(self._harness, "stream", None)
-        if start is None:
+        from graphrt.harness.agent._showing import shown
+
+        if not hasattr(self._harness, "stream"):
             raise InputError(
                 f"{type(self._harness).__name__} cannot stream: it has no stream().",
                 code="no-stream",
                 fix="Use ctx.harness.run(), or a harness with stream().",
             )
-        last: Any = None
-        async for item in start(prompt, **options):
-            last = item
-            self._publish(item)
-            if hasattr(item, "usage"):
-                self._count(item)
-            yield item
-        if last is None or not hasattr(last, "usage"):
-            raise InputError(
-                f"The stream of {type(self._harness).__name__} ended without a final reply.",
-                code="no-final-reply",
-                fix="Let its last item be the whole AgentReply.",
-            )
+        publish = self._host.publish
 
-    def _publish(self, item: Any) -> None:
-        if self._scope.emit is not None:
-            self._scope.emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
+        async def go(show: Show) -> AgentReply:
+            def both(item: Any) -> None:
+                publish(item)
+                show(item)
 
-    def _count(self, reply: Any) -> None:
-        used = getattr(reply, "usage", None)
-        extra = self._task.more()
-        one = Usage(calls=1) if used is None else used if used.calls else used + Usage(calls=1)
-        extra.usage = one if extra.usage is None else extra.usage + one
+            return await self._go(prompt, options, both)
+
+        async with aclosing(shown(go)) as items:
+            async for item in items:
+                yield item
+
+    async def _go(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+        drive = getattr(self._harness, "__graphrt_drive__", None)
+        if drive is None:
+            return await self._plain(prompt, options, show)
+        from graphrt.harness.agent._host import HERE
+
+        host = self._host.showing(show)
+        if self._tools is not None and "tools" not in options:
+            options["tools"] = self._tools
+        token = HERE.set(host)
+        try:
+            reply: AgentReply = await drive(host, prompt, options)
+        finally:
+            HERE.reset(token)
+        return reply
+
+    async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+        """A harness that knows nothing of graphs: each of its replies is one call."""
+        from graphrt.harness.agent._digest import of_call
+
+        host, harness = self._host, self._harness
+        path = host.begin()
+        key = f"{path}{of_call(prompt, options)}"
+
+        async def call() -> AgentReply:
+            if show is not None and hasattr(harness, "stream"):
+                return await _streamed(harness, prompt, options, show)
+            reply: AgentReply = await harness.run(prompt, **options)
+            if show is not None:
+                show(reply)
+            return reply
+
+        async def within_budget() -> AgentReply:
+            if host.ledger is None:
+                return await call()
+            from graphrt.harness._spending import spend
+            from graphrt.harness.protocol import ModelProfile
+            from graphrt.harness.request import ModelRequest
+
+            profile = getattr(harness, "profile", None) or ModelProfile(name=type(harness).__name__)
+            request = ModelRequest.build(prompt, options, defaults=getattr(harness, "defaults", None))  # type: ignore[arg-type]  # checked there
+            return await spend(host.ledger, request, profile, call, key=key, host=host, path=path)
+
+        reply, known = await host.reply(key, within_budget)
+        if known and show is not None:
+            show(reply)
+        return reply
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._harness, name)
+
+
+async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show) -> AgentReply:
+    last: Any = None
+    async for item in harness.stream(prompt, **options):
+        last = item
+        show(item)
+    if last is None or not hasattr(last, "usage"):
+        raise InputError(
+            f"The stream of {type(harness).__name__} ended without a final reply.",
+            code="no-final-reply",
+            fix="Let its last item be the whole AgentReply.",
+        )
+    reply: AgentReply = last
+    return reply

@@ -5,7 +5,7 @@ It reads the task and the run's scope. Questions and effects are kept on the tas
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 import typing_extensions as te
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import random
 
     from graphrt._drivers.bound import BoundHarness
+    from graphrt._drivers.hosting import TaskHost
+    from graphrt.harness.budget import Budget
+    from graphrt.harness.ledger import Ledger
 
 D = te.TypeVar("D", default=Any)
 """Type of `deps`. Invariant: a node may call anything of it."""
@@ -145,10 +148,62 @@ class Context(Generic[D]):
                 node=self.node,
                 boundary=True,
             )
+        bound: BoundHarness = self._once(
+            "harness", lambda: self.bind(self._scope.harness, tools=self._task.node.policy.tools)
+        )
+        return bound
+
+    def bind(self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None) -> BoundHarness:
+        """Another harness for this task: an agent of its own for this node, remembered and counted like `ctx.harness`.
+
+        Args:
+            tools: Those of an agent's tools that may be used; None allows all of them.
+            budget: Of what is done through it, inside the budgets of the node and the run.
+        """
         from graphrt._drivers.bound import BoundHarness
 
-        bound: BoundHarness = self._once("harness", lambda: BoundHarness(self._scope, self._task))
-        return bound
+        host = self._host()
+        if budget is not None:
+            from graphrt.harness.ledger import Ledger
+
+            host = host.within(Ledger(budget, of=f"node {self.node!r}", parent=host.ledger, warn=host.emit))
+        return BoundHarness(harness, host, tools=tools)
+
+    def _host(self) -> TaskHost:
+        from graphrt._drivers.hosting import TaskHost
+
+        host: TaskHost = self._once("host", lambda: TaskHost(self, ledger=self._scope.ledger_for(self._task)))
+        return host
+
+    @property
+    def budget(self) -> Ledger | None:
+        """What is spent and left of the run's budget: `spent`, `remaining_tokens` and so on; None without one."""
+        return self._host().ledger
+
+    def _charged(self, reply: Any) -> Any:
+        """*reply*, and what its model calls took of the state's budget."""
+        kept = self._kept
+        if kept is None or "host" not in kept:
+            return reply
+        from graphrt._drivers.hosting import charged
+
+        return charged(self._task, reply)
+
+    async def _failed(self, error: Exception) -> None:
+        """Note that this attempt failed with *error*."""
+        kept = self._kept
+        if kept is not None and "host" in kept:
+            from graphrt._drivers.hosting import failed
+
+            await failed(self, error)
+
+    def _failed_sync(self, error: Exception) -> None:
+        """As `failed`, in a sync node."""
+        kept = self._kept
+        if kept is not None and "host" in kept:
+            from graphrt._drivers.hosting import mark_failed
+
+            mark_failed(self, error)
 
     def now(self) -> float:
         """Seconds since the epoch, by the runtime's clock; read again on re-execution."""

@@ -48,6 +48,8 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
     except Exception as error:
         if unstored(task, error):
             raise
+        if context is not None:
+            context._failed_sync(error)
         return failed(error)
     finally:
         if context is not None:
@@ -58,7 +60,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
         node.cache.put(key, reply)
     if context is not None and context.suspended:
         return swallowed(task)
-    return reply
+    return reply if context is None else context._charged(reply)
 
 
 def finish(scope: Scope, coroutine: Any) -> Any:
@@ -146,6 +148,8 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
     except Exception as error:
         if unstored(task, error):
             raise
+        if context is not None:
+            await context._failed(error)
         return failed(error)
     finally:
         if context is not None:
@@ -156,7 +160,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
         node.cache.put(key, reply)
     if context is not None and context.suspended:
         return swallowed(task)
-    return reply
+    return reply if context is None else context._charged(reply)
 
 
 def failed(error: Exception) -> Failed:

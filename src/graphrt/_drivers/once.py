@@ -37,7 +37,7 @@ def perform(
             boundary=True,
         )
     if inspect.iscoroutinefunction(fn):
-        return _aperform(context, scope, task, key, fn, args, kind)
+        return perform_async(context, scope, task, key, fn, args, kind)
     known, result = _known(context, task, key, kind)
     if known:
         return result
@@ -53,9 +53,10 @@ def perform(
     return own(result)
 
 
-async def _aperform(
+async def perform_async(
     context: Context[Any], scope: Scope, task: Task, key: str, fn: Callable[..., Any], args: Any, kind: EffectKind
 ) -> Any:
+    """As `perform`, of an async *fn*."""
     from graphrt._drivers.patience import unhurried
 
     known, result = _known(context, task, key, kind)
@@ -119,6 +120,11 @@ def _intend(task: Task, key: str) -> None:
 def _take(task: Task, key: str, result: Any) -> None:
     check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
     task.more().effects[key] = own(result)
+
+
+def keep_effect(scope: Scope, task: Task, key: str, now: bool = False) -> None:  # noqa: FBT001, FBT002 - passed on by place
+    """Store what is known of the effect *key*, which is on the task; *now* whatever the durability is."""
+    _keep(scope, task, key, "once" if now else "idempotent")
 
 
 def _keep(scope: Scope, task: Task, key: str, kind: EffectKind) -> None:

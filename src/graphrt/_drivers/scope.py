@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -19,7 +20,11 @@ from graphrt.events import OutcomeDropped
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
+    from graphrt._drivers.purse import Purse
+    from graphrt._engine.engine import Engine
     from graphrt.events import Entry
+    from graphrt.harness.budget import Budget
+    from graphrt.harness.ledger import Ledger
 
 monotonic = time.monotonic
 _lock = Lock()
@@ -58,6 +63,7 @@ class Scope:
         "_run_id",
         "_seed",
         "blocking",
+        "budget",
         "clock",
         "control",
         "deps",
@@ -65,7 +71,9 @@ class Scope:
         "emit",
         "harness",
         "loop_source",
+        "purse",
         "record",
+        "root",
         "show",
         "stage",
         "tell",
@@ -95,6 +103,12 @@ class Scope:
         self._seed = seed
         self.loop_source: Callable[[], LoopThread] | None = loop_source
         self._own_loop: LoopThread | None = None
+        self.budget: Budget | None = None
+        """Of the run."""
+        self.purse: Purse | None = None
+        """Of the run's budgets, made at first need."""
+        self.root: Engine | None = None
+        """The run's engine."""
         self.emit: Callable[[str, Any], None] | None = None
         """Takes (mode, item) of custom and message streams; None if nobody watches them."""
         self.record: Recorder | None = None
@@ -139,6 +153,20 @@ class Scope:
         """
         if self.stage is not None:
             self.stage(staged, now=now)
+
+    def ledger_for(self, task: Task) -> Ledger | None:
+        """What the model calls of *task* are held to; None without a budget."""
+        if self.purse is None:
+            if self.budget is None and task.node.policy.budget is None and "token_budget" not in task.engine.values:
+                return None
+            from graphrt._drivers.purse import Purse
+
+            with _lock:
+                if self.purse is None:
+                    emit = self.emit
+                    warn = None if emit is None else partial(emit, "messages")
+                    self.purse = Purse(self.budget, self.root or task.engine, warn)
+        return self.purse.ledger(task)
 
     @property
     def run_id(self) -> str:

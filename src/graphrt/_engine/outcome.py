@@ -25,6 +25,7 @@ from graphrt._engine.task import (
     Failed,
     Nested,
     OpenInterrupt,
+    Spent,
     Stopped,
     Task,
     TimedOut,
@@ -33,6 +34,7 @@ from graphrt._plan.state import short
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import GraphrtError, InputError, NodeError, UpdateError
+from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -82,6 +84,9 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
             _done(engine, task)
     elif kind is Interrupt:
         _returned(engine, task, reply)
+    elif kind is Spent:
+        report(engine, task, execution, reply.reply)
+        _spent(engine, task, reply.tokens)
     else:
         _try(engine, task, reply)
     return True
@@ -89,6 +94,13 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
 
 MARKERS = frozenset({Sentinel, Replacement})
 """Classes of the markers that may stand in an update."""
+
+
+def _spent(engine: Engine, task: Task, tokens: int) -> None:
+    """Lower the state's budget by what an ended task took, unless its node set the budget itself."""
+    ended = task.status == DONE or (task.extra is not None and task.extra.ended)
+    if ended and not any(TOKEN_BUDGET in update for update in task.updates):
+        task.updates = (*task.updates, stamped(engine, task, {TOKEN_BUDGET: -tokens}))
 
 
 def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> bool:

@@ -219,6 +219,17 @@ class Nested:
 
 
 @final
+class Spent:
+    """Reported: what the node returned, and how many tokens of the state's budget its model calls took."""
+
+    __slots__ = ("reply", "tokens")
+
+    def __init__(self, reply: Any, tokens: int) -> None:
+        self.reply = reply
+        self.tokens = tokens
+
+
+@final
 class Stopped:
     """Reported: the attempt was cancelled, or never started, because the superstep stops."""
 

@@ -158,6 +158,8 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
         )
     if found:
         _set_reducer(field, found[0], problems)
+    elif field.name == reducers.TOKEN_BUDGET and {*hints.members(field.annotation)} <= {int, type(None)}:
+        _set_reducer(field, reducers.spend, problems)
 
 
 def _set_marker(field: Field, marker: reducers.Marker) -> None:

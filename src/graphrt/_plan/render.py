@@ -92,7 +92,7 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
     return edges
 
 
-def _node(node: NodePlan) -> dict[str, Any]:
+def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each policy
     policy = node.policy
     data: dict[str, Any] = {"name": node.name, "kind": "graph" if node.child is not None else "function"}
     if node.child is not None:
@@ -115,6 +115,10 @@ def _node(node: NodePlan) -> dict[str, Any]:
     for flag in ("interrupt_before", "interrupt_after"):
         if getattr(policy, flag):
             data[flag] = True
+    if policy.tools:
+        data["tools"] = list(policy.tools)
+    if policy.budget is not None:
+        data["budget"] = list(policy.budget.limits)
     if policy.version is not None:
         data["version"] = policy.version
     return data

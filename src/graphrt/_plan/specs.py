@@ -38,6 +38,8 @@ class Policy:
     interrupt_before: bool = False
     interrupt_after: bool = False
     version: str | None = None
+    tools: tuple[str, ...] = ()
+    budget: Any = None
     input: Any = None
     output: Any = None
 

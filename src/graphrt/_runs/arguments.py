@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import typing_extensions as te
 
@@ -14,6 +14,9 @@ from graphrt.limits import Limits
 from graphrt.migrations import Migration
 from graphrt.stores import Store, open_store
 from graphrt.stores.protocol import METHODS, Status
+
+if TYPE_CHECKING:
+    from graphrt.harness.budget import Budget
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
@@ -32,6 +35,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     migrations: Sequence[Migration]
     harness: Any
     deps: Any
+    budget: Budget | None
     limits: Limits | None
     sinks: Sequence[Callable[[Entry], Any]]
     clock: Callable[[], float] | None
@@ -129,6 +133,18 @@ def checked_lease(lease_s: Any) -> float:
             fix="Pass seconds: how long a thread stays taken when its owner cannot be asked.",
         )
     return float(lease_s)
+
+
+def checked_budget(budget: Any) -> Budget | None:
+    """*budget*, if it is one."""
+    if budget is not None and not hasattr(budget, "on_exceeded"):
+        raise InputError(
+            f"budget= must be a Budget, not {budget!r}.",
+            code="bad-budget",
+            fix="Pass Budget(tokens=50_000), for instance.",
+        )
+    found: Budget | None = budget
+    return found
 
 
 def checked(limits: Any) -> Limits:

@@ -26,6 +26,7 @@ from graphrt.stores.protocol import Claim, Store
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._journal.chain import Chain
+    from graphrt.harness.budget import Budget
 
 
 class Owner(Protocol):
@@ -40,6 +41,7 @@ class Owner(Protocol):
     migrations: tuple[Migration, ...]
     harness: Any
     deps: Any
+    budget: Budget | None
     sinks: tuple[Callable[[events.Entry], Any], ...]
     clock: Callable[[], float]
     ids: Callable[[], str]
@@ -83,6 +85,7 @@ class Run:
             seed=runtime.seed if runtime.seed is not None else seed,
             loop_source=runtime._loop_source,
         )
+        scope.budget, scope.root = runtime.budget, engine
         self.scope: Scope = scope
         self.watch: Watch = watch if watch is not None else _NOBODY
         engine.watch(tape=self.watch.steps or self.watch.updates)

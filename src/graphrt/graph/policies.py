@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import typing_extensions as te
 
@@ -12,6 +12,9 @@ from graphrt.commands import EndType
 from graphrt.errors import Problem, closest, names
 from graphrt.graph.handles import S, Target
 from graphrt.limits import RetryPolicy
+
+if TYPE_CHECKING:
+    from graphrt.harness.budget import Budget
 
 _OPTIONS = frozenset(Policy.__slots__)
 _NOTHING = Policy()
@@ -44,6 +47,10 @@ class NodePolicy(te.TypedDict, Generic[S], total=False):
     """Pause after it ran."""
     version: str | None
     """Part of the graph's fingerprint: change it when the node's meaning changes."""
+    tools: Iterable[str]
+    """Names of the tools that an agent may use for this node through `ctx.harness`; by default none."""
+    budget: Budget | None
+    """How much the model calls of each task of the node may use."""
 
 
 class GraphPolicy(NodePolicy[S], total=False):
@@ -86,6 +93,18 @@ def read_policy(
     writes = options.get("writes")
     if writes is not None:
         options["writes"] = (writes,) if isinstance(writes, str) else tuple(writes)
+    if "tools" in options:
+        tools: Any = options["tools"]
+        options["tools"] = (tools,) if isinstance(tools, str) else tuple(tools)
+        odd = [one for one in options["tools"] if not isinstance(one, str)]
+        if odd:
+            options["tools"] = ()
+            message = f"Node {name!r}: tools must be names of tools, not {odd[0]!r}."
+            problems.append(_problem(name, message, "Give the tools to the agent, and their names to the node.", where))
+    if options.get("budget") is not None and not hasattr(options["budget"], "limits"):
+        message = f"Node {name!r}: budget must be a Budget, not {options['budget']!r}."
+        options["budget"] = None
+        problems.append(_problem(name, message, "Use Budget(tokens=...).", where))
     return Policy(**options), problems
 
 

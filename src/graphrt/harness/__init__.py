@@ -10,7 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
+    from graphrt.harness.agent.agent import Agent
+    from graphrt.harness.agent.below import GraphHarness, GraphTool
+    from graphrt.harness.agent.cache import ResponseCache
+    from graphrt.harness.agent.happenings import (
+        AgentEvent,
+        EventSink,
+        ModelEnded,
+        ModelFailed,
+        ModelStarted,
+        SubAgentItem,
+        ToolEnded,
+        ToolStarted,
+    )
+    from graphrt.harness.agent.limits import AgentLimits
+    from graphrt.harness.agent.middleware import Middleware
+    from graphrt.harness.budget import Budget, BudgetWarning
     from graphrt.harness.cassette import Cassette
+    from graphrt.harness.ledger import Ledger
     from graphrt.harness.litellm import LiteLLMHarness
     from graphrt.harness.litellm_model import LiteLLMModel
     from graphrt.harness.messages import (
@@ -28,13 +45,18 @@ if TYPE_CHECKING:
         AgentHarness,
         AgentReply,
         AgentRequest,
+        ChatModel,
         FinishReason,
+        ModelProfile,
+        ModelRequest,
+        ModelResponse,
         RunOptions,
         StreamingHarness,
         StreamItem,
         TextDelta,
         ToolCallDelta,
     )
+    from graphrt.harness.request import OutputSpec
     from graphrt.harness.scripted import FunctionModel, ScriptedModel
     from graphrt.harness.tools.from_model import ModelTool, tool_from_model
     from graphrt.harness.tools.function import FunctionTool, tool
@@ -42,41 +64,65 @@ if TYPE_CHECKING:
     from graphrt.harness.tools.mcp import McpServer, McpTool
     from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy, ToolResult
     from graphrt.harness.tools.registry import ToolRegistry
+    from graphrt.harness.tracker import TokenTracker
 
 __all__ = [
+    "Agent",
+    "AgentEvent",
     "AgentHarness",
+    "AgentLimits",
     "AgentReply",
     "AgentRequest",
     "AssistantMessage",
+    "Budget",
+    "BudgetWarning",
     "Cassette",
+    "ChatModel",
+    "EventSink",
     "Expectation",
     "FinishReason",
     "FunctionModel",
     "FunctionTool",
+    "GraphHarness",
+    "GraphTool",
     "Injected",
+    "Ledger",
     "LiteLLMHarness",
     "LiteLLMModel",
     "McpServer",
     "McpTool",
     "Message",
+    "Middleware",
     "MockHarness",
+    "ModelEnded",
+    "ModelFailed",
+    "ModelProfile",
+    "ModelRequest",
+    "ModelResponse",
+    "ModelStarted",
     "ModelTool",
+    "OutputSpec",
     "Prompt",
+    "ResponseCache",
     "RunOptions",
     "ScriptedModel",
     "StreamItem",
     "StreamingHarness",
+    "SubAgentItem",
     "SystemMessage",
     "TextDelta",
+    "TokenTracker",
     "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolContext",
+    "ToolEnded",
     "ToolMessage",
     "ToolPolicy",
     "ToolRegistry",
     "ToolResult",
     "ToolSpec",
+    "ToolStarted",
     "Usage",
     "UserMessage",
     "expect",
@@ -89,6 +135,29 @@ _PROTOCOL: Final = (
     "AgentHarness AgentReply AgentRequest FinishReason RunOptions StreamItem StreamingHarness TextDelta ToolCallDelta"
 )
 _HOMES: Final = {
+    **dict.fromkeys(("Agent",), "graphrt.harness.agent.agent"),
+    **dict.fromkeys(("AgentLimits",), "graphrt.harness.agent.limits"),
+    **dict.fromkeys(("GraphHarness", "GraphTool"), "graphrt.harness.agent.below"),
+    **dict.fromkeys(("ResponseCache",), "graphrt.harness.agent.cache"),
+    **dict.fromkeys(("Middleware",), "graphrt.harness.agent.middleware"),
+    **dict.fromkeys(
+        (
+            "AgentEvent",
+            "EventSink",
+            "ModelEnded",
+            "ModelFailed",
+            "ModelStarted",
+            "SubAgentItem",
+            "ToolEnded",
+            "ToolStarted",
+        ),
+        "graphrt.harness.agent.happenings",
+    ),
+    **dict.fromkeys(("Budget", "BudgetWarning"), "graphrt.harness.budget"),
+    **dict.fromkeys(("Ledger",), "graphrt.harness.ledger"),
+    **dict.fromkeys(("TokenTracker",), "graphrt.harness.tracker"),
+    **dict.fromkeys(("ChatModel", "ModelProfile", "ModelRequest", "ModelResponse"), "graphrt.harness.protocol"),
+    **dict.fromkeys(("OutputSpec",), "graphrt.harness.request"),
     **dict.fromkeys(_MESSAGES.split(), "graphrt.harness.messages"),
     **dict.fromkeys(_PROTOCOL.split(), "graphrt.harness.protocol"),
     **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),

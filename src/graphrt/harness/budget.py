@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from graphrt.errors import InputError
 
-__all__ = ["Amounts", "Budget", "BudgetWarning", "OnExceeded"]
+__all__ = ["Budget", "BudgetWarning"]
 
 OnExceeded: TypeAlias = Literal["stop", "interrupt"]
 MICRO: Final = 1_000_000

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, final
 from graphrt.errors import BudgetExceededError
 from graphrt.harness.budget import MICRO, Amounts, Budget, BudgetWarning
 
-__all__ = ["Hold", "Ledger"]
+__all__ = ["Ledger"]
 
 _UNITS: Final = ("tokens", "usd", "calls")
 HOLDING: ContextVar[bool] = ContextVar("graphrt_budget_holding", default=False)
@@ -156,6 +156,12 @@ class Ledger:
         """The least seconds left, here or above."""
         left = [s for ledger in self.chain() if (s := ledger.remaining_s) is not None]
         return min(left) if left else None
+
+    def lacking(self, want: Amounts) -> Ledger | None:
+        """The ledger, here or above, that *want* does not fit even if calls in flight took nothing."""
+        with self._tree.lock:
+            short = self._short_of(want, held=False)
+        return None if short is None else short[0]
 
     # -- spending ------------------------------------------------------------------------------------------------
 

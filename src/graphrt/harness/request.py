@@ -20,7 +20,7 @@ from graphrt.harness.messages import (
     UserMessage,
 )
 
-__all__ = ["AgentRequest", "ModelRequest", "OutputSpec", "ReasoningEffort", "RunOptions"]
+__all__ = ["AgentRequest", "ModelRequest", "OutputSpec", "RunOptions"]
 
 ReasoningEffort: TypeAlias = Literal["none", "low", "medium", "high"]
 """How much a model that can reason should, before it answers."""

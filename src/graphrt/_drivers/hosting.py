@@ -1,0 +1,203 @@
+"""The task as the host of agents and harnesses: it remembers what was said and done, asks, shows and counts.
+
+What a model said is an effect of the task. A pause or a crash and what follows find it again; an attempt that failed
+does not: the next one asks anew. Keys tell what was asked, so that only the same question gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, final
+
+from graphrt._drivers.once import EffectKind, keep_effect, perform_async
+from graphrt._drivers.patience import unhurried
+from graphrt._drivers.shown import MessageItem
+from graphrt._engine.task import Spent
+from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
+from graphrt.events import Usage
+from graphrt.harness._plain import MODEL, is_plain, reply_from, reply_to, usage_from, usage_to
+from graphrt.reducers import TOKEN_BUDGET
+
+if TYPE_CHECKING:
+    from graphrt._drivers.context import Context
+    from graphrt._engine.task import Task
+    from graphrt.harness.agent._host import Question
+    from graphrt.harness.budget import Amounts
+    from graphrt.harness.ledger import Ledger
+    from graphrt.harness.protocol import ModelResponse
+
+HELD: Final = "held/"
+"""Keys of effects that tell what a model call may take begin so; one amount for each time that it was begun."""
+FAILED: Final = "harness/failed"
+"""Key of the effect that counts the task's attempts which failed after they had spoken to a model."""
+
+
+class _UnkeptError(Exception):
+    """The response is more than text and calls: it cannot be remembered."""
+
+
+@final
+class TaskHost:
+    """See `graphrt.harness.agent._host.Host`."""
+
+    __slots__ = ("_context", "_runs", "_scope", "_task", "deps", "emit", "key", "ledger", "node", "thread")
+
+    def __init__(self, context: Context[Any], *, ledger: Ledger | None = None) -> None:
+        self._context = context
+        self._scope = context._scope
+        self._task: Task = context._task
+        self._runs = count(1)
+        self.deps: Any = self._scope.deps
+        self.node: str | None = self._task.node.name
+        self.thread: str | None = self._scope.thread
+        self.key: str = context.idempotency_key
+        self.ledger: Ledger | None = ledger
+        self.emit: Callable[[Any], None] | None = self.publish if self._scope.emit is not None else None
+
+    def showing(self, show: Callable[[Any], None] | None) -> TaskHost:
+        """The same host, which shows items elsewhere."""
+        if show == self.emit:
+            return self
+        other = copy(self)
+        other.emit = show
+        return other
+
+    def within(self, ledger: Ledger) -> TaskHost:
+        """The same host, with another budget."""
+        other = copy(self)
+        other.ledger = ledger
+        return other
+
+    def begin(self) -> str:
+        """The number of one more run: runs begin in the same order at every execution."""
+        return f"{next(self._runs)}/"
+
+    def custom(self, item: Any) -> None:
+        """Show an item of the user's own on the run's stream, mode `custom`."""
+        self._context.emit(item)
+
+    def publish(self, item: Any) -> None:
+        """Show *item* on the run's stream, mode `messages`."""
+        emit = self._scope.emit
+        if emit is not None and not self._context.cancelled:
+            emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
+
+    async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
+        """What a model said, remembered; what is no plain response is asked for anew by each execution."""
+        said: list[ModelResponse] = []
+
+        async def make() -> dict[str, Any]:
+            response = await call()
+            said.append(response)
+            if not is_plain(response):
+                raise _UnkeptError
+            return reply_to(response)
+
+        context, scope, task = self._context, self._scope, self._task
+        effects = task.more().effects
+        name = f"{MODEL}{effects.get(FAILED, 0)}/{key}"
+        made: Any = None
+        try:
+            made = await perform_async(context, scope, task, name, make, (), "idempotent")
+        except _UnkeptError:
+            usage = getattr(said[0], "usage", None)
+            spent = f"{name}/spent/{sum(known.startswith(f'{name}/spent/') for known in effects)}"
+            effects[spent] = {} if usage is None else {"usage": usage_to(usage)}
+            await unhurried(scope, keep_effect, scope, task, spent)
+        self.account()
+        return (said[0], False) if said else (reply_from(made), True)
+
+    async def hold(self, key: str, want: Amounts) -> None:
+        """Store that the call *key* may take *want*, before it is made: a crash leaves it counted (rule R11)."""
+        scope, task = self._scope, self._task
+        name = f"{HELD}{task.more().effects.get(FAILED, 0)}/{key}"
+        effects = task.more().effects
+        effects[name] = [*effects.get(name, ()), list(want)]
+        await unhurried(scope, keep_effect, scope, task, name, True)
+
+    def let_go(self, key: str) -> None:
+        """The call *key* took nothing. That is stored with what comes next; a crash before leaves it counted."""
+        effects = self._task.more().effects
+        name = f"{HELD}{effects.get(FAILED, 0)}/{key}"
+        if effects.get(name):
+            effects[name] = effects[name][:-1]
+
+    async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind) -> Any:
+        """What *call* came to, remembered."""
+        return await perform_async(self._context, self._scope, self._task, key, call, (), kind)
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """The answers; pauses once for all questions that have none."""
+        from graphrt._drivers.context import Suspended
+
+        answers: list[Any] = []
+        pause: Suspended | None = None
+        for question in questions:
+            try:
+                answers.append(self._context._ask(f"key={question.key}", question.payload, question.answer_type))
+            except Suspended as asked:
+                pause = asked
+        if pause is not None:
+            raise pause
+        return answers
+
+    def account(self) -> None:
+        """Count what all calls of the task took, those of attempts that failed included."""
+        extra = self._task.more()
+        extra.usage = used(extra.effects)
+
+
+def charged(task: Task, reply: Any) -> Any:
+    """*reply* with what the task's model calls took of the field `token_budget`, if the state has one."""
+    field = task.engine.fields.get(TOKEN_BUDGET)
+    if field is None or not field.aggregates or task.engine.values.get(TOKEN_BUDGET).__class__ is not int:
+        return reply
+    total = used(task.extra.effects) if task.extra is not None else None
+    return reply if total is None or not total.total_tokens else Spent(reply, total.total_tokens)
+
+
+def used(effects: dict[str, Any]) -> Usage | None:
+    """What the model calls among *effects* took; None if there is none. A call whose usage is unknown is a call."""
+    total: Usage | None = None
+    for key, result in effects.items():
+        if key.startswith(MODEL):
+            told = result.get("usage")
+            one = Usage(calls=1) if told is None else usage_from(told)
+            total = one if total is None else total + one
+    return total
+
+
+def lost(effects: dict[str, Any]) -> list[list[int]]:
+    """What calls among *effects* may have taken whose end nobody saw."""
+    found: list[list[int]] = []
+    for key, held in effects.items():
+        if key.startswith(HELD):
+            known = f"{MODEL}{key.removeprefix(HELD)}" in effects
+            found += held[:-1] if known else held
+    return found
+
+
+async def failed(context: Context[Any], error: Exception) -> None:
+    """Note that an attempt failed with *error*."""
+    if _asks_anew(error):
+        await unhurried(context._scope, mark_failed, context, error)
+
+
+def mark_failed(context: Context[Any], error: Exception) -> None:
+    """As `failed`, where waiting for the store does no harm.
+
+    A model call that failed does not make the others wrong: what was said before stays said. Anything else that a node
+    raises may come from what a model said, so that the next attempt asks anew.
+    """
+    extra = context._task.more()
+    if _asks_anew(error) and any(key.startswith(MODEL) for key in extra.effects):
+        extra.effects[FAILED] = extra.effects.get(FAILED, 0) + 1
+        keep_effect(context._scope, context._task, FAILED)
+
+
+def _asks_anew(error: Exception) -> bool:
+    if isinstance(error, (StoreError, BudgetExceededError, ReplayDivergedError)):
+        return False
+    return not isinstance(error, HarnessError) or error.code == "bad-output"

@@ -1,0 +1,169 @@
+"""One model call of an agent: remembered, cached, retried, passed to the next model, and held to the budget.
+
+From the outside in: what the host remembers, the response cache, fallback models, attempts, the budget, the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, final
+
+from graphrt import _retrying
+from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
+from graphrt.events import Usage
+from graphrt.harness._spending import spend, took
+from graphrt.harness.agent._digest import of_request
+from graphrt.harness.agent._host import Place
+from graphrt.harness.agent.happenings import ModelEnded, ModelFailed, ModelStarted
+from graphrt.harness.budget import Amounts
+from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse
+from graphrt.harness.request import ModelRequest
+
+if TYPE_CHECKING:
+    from graphrt.harness.agent.cache import ResponseCache
+    from graphrt.limits import RetryPolicy
+
+_WAIT_MAX_S: Final = 120.0
+"""No provider's Retry-After is waited for longer."""
+_NOTHING: Final = Amounts()
+
+
+@final
+class Caller:
+    """The model calls of one run of an agent."""
+
+    __slots__ = ("_asked", "_cache", "_counts", "_emit", "_models", "_place", "_retry")
+
+    def __init__(
+        self,
+        models: tuple[ChatModel, ...],
+        place: Place,
+        *,
+        retry: RetryPolicy,
+        cache: ResponseCache | None,
+        emit: Callable[[Any], None] | None,
+    ) -> None:
+        self._models = models
+        self._place = place
+        self._retry = retry
+        self._cache = cache
+        self._emit = emit
+        self._counts: dict[str, int] = {}
+        self._asked = 0
+
+    async def ask(self, request: ModelRequest) -> ModelResponse:
+        """What a model answers."""
+        place = self._place
+        self._asked += 1
+        call = self._asked
+        digest = of_request(request)
+        count = self._counts[digest] = self._counts.get(digest, 0) + 1
+        source, key = "model", f"{place.path}{digest}#{count}"
+
+        async def fresh() -> ModelResponse:
+            nonlocal source
+            if self._cache is None:
+                return await self._first_that_answers(request, call, key)
+            known_as = f"{self._models[0].profile.name}/{digest}"
+            response, hit = await self._cache.get(known_as, lambda: self._first_that_answers(request, call, key))
+            source = "cache" if hit else "model"
+            return response
+
+        response, known = await place.host.reply(key, fresh)
+        if known:
+            source = "journal"
+            self._charge_again(response)
+        if self._emit is not None:
+            if source != "model":
+                self._emit(response)
+            name = response.model or self._models[0].profile.name
+            self._emit(ModelEnded(call=call, model=name, usage=response.usage, source=source))
+        return response
+
+    def _charge_again(self, response: ModelResponse) -> None:
+        """What was paid before a restart counts in budgets that begin anew with this run; the run's own knows of it."""
+        if self._place.ledger is None:
+            return
+        for ledger in self._place.ledger.chain():
+            if ledger is self._place.host.ledger:
+                break
+            profile = self._models[0].profile
+            ledger.charge(took(response.usage, _NOTHING, profile), here_only=True)
+
+    async def _first_that_answers(self, request: ModelRequest, call: int, key: str) -> ModelResponse:
+        for number, model in enumerate(self._models, 1):
+            try:
+                return await self._attempts(model, request, call, key)
+            except (ToolError, InputError):
+                raise
+            except HarnessError as error:
+                if number == len(self._models):
+                    raise
+                self._failed(call, model, error, None)
+        raise AssertionError  # there is at least one model
+
+    async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
+        policy, attempt = self._retry, 1
+        while True:
+            if self._emit is not None:
+                self._emit(ModelStarted(call=call, model=model.profile.name, attempt=attempt))
+            try:
+                return await self._within_budget(model, request, key)
+            except HarnessError as error:
+                if attempt >= policy.attempts or not _passes(policy, error):
+                    raise
+                wait_s = _retrying.delay(policy, f"{self._place.path}{call}", attempt, _retrying.hinted_wait(error))
+                wait_s = min(wait_s, _WAIT_MAX_S)
+                self._failed(call, model, error, wait_s)
+            await asyncio.sleep(wait_s)
+            attempt += 1
+
+    def _failed(self, call: int, model: ChatModel, error: HarnessError, delay_s: float | None) -> None:
+        if self._emit is not None:
+            name = type(error).__name__
+            self._emit(ModelFailed(call=call, model=model.profile.name, error=name, delay_s=delay_s))
+
+    # -- the budget ----------------------------------------------------------------------------------------------
+
+    async def _within_budget(self, model: ChatModel, request: ModelRequest, key: str) -> ModelResponse:
+        ledger = self._place.ledger
+        if ledger is None:
+            return await self._invoke(model, request)
+        call = partial(self._invoke, model, request)
+        place = self._place
+        return await spend(ledger, request, model.profile, call, key=key, host=place.host, path=place.path)
+
+    # -- the call ------------------------------------------------------------------------------------------------
+
+    async def _invoke(self, model: ChatModel, request: ModelRequest) -> ModelResponse:
+        emit = self._emit
+        response: Any = None
+        if emit is None:
+            response = await model.invoke(request)
+        else:
+            items: Any = model.stream(request)
+            try:
+                async for item in items:
+                    response = item
+                    emit(item)
+            finally:
+                if hasattr(items, "aclose"):
+                    await items.aclose()
+        if not isinstance(response, AgentReply):
+            raise BadResponseError(
+                f"Model {model.profile.name!r} gave {type(response).__name__} as its response.",
+                fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
+                model=model.profile.name,
+            )
+        if response.usage is None or response.usage.calls:
+            return response
+        return replace(response, usage=response.usage + Usage(calls=1))
+
+
+def _passes(policy: RetryPolicy, error: HarnessError) -> bool:
+    if policy.retry_on is None and isinstance(error, BadResponseError):
+        return True  # what was no answer may be one the next time
+    return _retrying.wants_retry(policy, error)

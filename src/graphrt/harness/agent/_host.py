@@ -1,0 +1,150 @@
+"""What an agent asks of its surroundings: to remember what was done, to ask a person, to show what happens.
+
+Inside a graph the task that the agent works for is the host, so that nothing is paid or done twice after a pause or a
+crash. Alone an agent is its own host, and remembers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from graphrt.errors import InputError
+from graphrt.harness.tools.protocol import EffectClass
+
+if TYPE_CHECKING:
+    from graphrt.harness.budget import Amounts
+    from graphrt.harness.ledger import Ledger
+    from graphrt.harness.protocol import ModelResponse
+
+__all__ = ["HERE", "Alone", "Host", "Place", "Question"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a person is asked before something is done."""
+
+    key: str
+    """Names it within the task: the same at every execution."""
+    payload: Any
+    answer_type: Any = None
+
+
+class Host(Protocol):
+    """The surroundings of agents that work for one task."""
+
+    deps: Any
+    node: str | None
+    thread: str | None
+    key: str
+    """For the outside world: the same at every execution of the task."""
+    ledger: Ledger | None
+    """Of the run or the task; None without a budget."""
+    emit: Callable[[Any], None] | None
+    """Shows an item; None if nobody watches."""
+
+    def custom(self, item: Any) -> None:
+        """Show an item of the user's own."""
+        ...
+
+    def begin(self) -> str:
+        """What the keys of one more run of an agent begin with: the same at every execution of the task."""
+        ...
+
+    async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
+        """What a model said, asked by *call* unless it is known, and whether it was; used once it is remembered."""
+        ...
+
+    async def hold(self, key: str, want: Amounts) -> None:
+        """Remember, before the call *key* is made, that it may take *want*."""
+        ...
+
+    def let_go(self, key: str) -> None:
+        """The call *key* took nothing."""
+        ...
+
+    async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass) -> Any:
+        """What *call* came to, plain data; it runs once, as `Context.effect` says."""
+        ...
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """The answers of a person; the task pauses until all are there."""
+        ...
+
+
+class Alone:
+    """The host of an agent outside of any graph."""
+
+    def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
+        self.deps: Any = deps
+        self.node: str | None = None
+        self.thread: str | None = None
+        self.key: str = ""
+        self.ledger: Ledger | None = None
+        self.emit: Callable[[Any], None] | None = emit
+
+    def custom(self, item: Any) -> None:
+        """Show it with the others."""
+        if self.emit is not None:
+            self.emit(item)
+
+    def begin(self) -> str:
+        """Nothing is remembered, so that keys need not differ."""
+        return ""
+
+    async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:  # noqa: ARG002
+        """Ask."""
+        return await call(), False
+
+    async def hold(self, key: str, want: Amounts) -> None:
+        """The ledger knows."""
+
+    def let_go(self, key: str) -> None:
+        """The ledger knows."""
+
+    async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass) -> Any:  # noqa: ARG002
+        """Do it."""
+        return await call()
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """There is nobody to ask.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError(
+            f"An agent outside of a graph has to ask a person: {questions[0].payload!r}.",
+            code="nobody-to-ask",
+            fix="Give the agent approve=, or run it in a node of a graph with a store: there it becomes an interrupt.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run of an agent stands among the others."""
+
+    host: Host
+    depth: int
+    """Agents above it."""
+    path: str
+    """Begins the keys of what it does: the same at every execution."""
+    names: tuple[str, ...]
+    """Of the agents above it and itself."""
+    most_depth: int
+    """The least of the depths that those above allow."""
+    ledger: Ledger | None
+    emit: Callable[[Any], None] | None
+
+
+def more(host: Host, path: str, ledger: Ledger, want: Amounts, asked: int) -> Any:
+    """A person's answer to the *asked*th question for more of the budget of *ledger*: how much more there is."""
+    payload = {"problem": "budget exceeded", "budget": ledger.of, "wants": want._asdict()}
+    key = f"{path}budget/{ledger.of}/{asked}"
+    (answer,) = host.ask([Question(key=key, payload=payload, answer_type=int | dict[str, Any])])
+    return answer
+
+
+HERE: Final[ContextVar[Place | Host | None]] = ContextVar("graphrt_agent_place", default=None)
+"""The agent that is running here, or the host of the first one."""

@@ -1,0 +1,371 @@
+"""The Agent: what it is made of, and how one run of it begins and ends. The loop itself is `loop`'s."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Unpack, final
+
+from graphrt.errors import AgentLimitError, InputError
+from graphrt.harness.agent._calling import Caller
+from graphrt.harness.agent._host import HERE, Alone, Host, Place
+from graphrt.harness.agent._loop import Loop
+from graphrt.harness.agent._showing import shown
+from graphrt.harness.agent._tooling import Approve, OnBadCall, Tooling
+from graphrt.harness.agent.happenings import AgentItem, EventSink, SubAgentItem
+from graphrt.harness.agent.limits import AgentLimits
+from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model
+from graphrt.harness.budget import Budget
+from graphrt.harness.ledger import Ledger
+from graphrt.harness.messages import Message, Prompt, SystemMessage
+from graphrt.harness.protocol import AgentReply, ChatModel
+from graphrt.harness.request import ModelRequest, OutputSpec, RunOptions
+from graphrt.harness.tools.registry import AnyTool, ToolRegistry
+from graphrt.limits import RetryPolicy
+
+if TYPE_CHECKING:
+    from graphrt.harness.agent._output import OutputForm
+    from graphrt.harness.agent.cache import ResponseCache
+
+__all__ = ["Agent"]
+
+_log: Final = logging.getLogger("graphrt.harness")
+_RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2, wait_max_s=30.0)
+
+
+@final
+class Agent:
+    """The standard harness: asks a model, does the tool calls that it asks for, and goes on until it has answered.
+
+    An agent holds nothing of a run: it may be used from several tasks, event loops and worker threads at once. In a
+    graph it is the run's harness (`harness=agent`) or is bound to a node (`ctx.bind(agent)`): then model calls and tool
+    calls that ended are never made again after a pause or a crash, questions become interrupts, and what happens
+    appears on the graph's stream and in its accounts.
+
+    Args:
+        model: The model, or the name of one for `LiteLLMModel`.
+        tools: What the model may ask for: tools, or typed functions.
+        system: Instructions.
+        name: Of the agent, in events and errors.
+        output: The type that the answer has to be; `AgentReply.output` is a value of it.
+        limits: Bounds of a run.
+        retry: When a failed model call is repeated: by default 4 attempts for what may pass, never sooner than the
+            provider asks for.
+        fallbacks: Models that are asked in turn where the one before has failed for good.
+        cache: Responses that are known already.
+        middleware: Layers around model calls and tool calls, outermost first.
+        budget: Of a run of this agent, those that it calls included.
+        unknown_tool: What becomes of a call of a tool that was not offered: "return" tells the model, "raise" raises.
+        invalid_arguments: What becomes of arguments that do not fit: as above.
+        approve: Decides about calls that need approval; without it they are questions to a person, in a graph.
+        max_tokens: Bound of one answer, in tokens.
+        temperature: Passed to the model.
+        options: What only this provider understands.
+        sinks: Get what the agent does, in order.
+
+    Raises:
+        InputError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel | str,
+        *,
+        tools: Iterable[AnyTool] = (),
+        system: str | None = None,
+        name: str = "agent",
+        output: Any = None,
+        limits: AgentLimits | None = None,
+        retry: RetryPolicy = _RETRY,
+        fallbacks: Sequence[ChatModel | str] = (),
+        cache: ResponseCache | None = None,
+        middleware: Sequence[Middleware] = (),
+        budget: Budget | None = None,
+        unknown_tool: OnBadCall = "return",
+        invalid_arguments: OnBadCall = "return",
+        approve: Approve | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        options: Mapping[str, Any] | None = None,
+        sinks: Sequence[EventSink] = (),
+    ) -> None:
+        self.models: Final[tuple[ChatModel, ...]] = (_model(model), *map(_model, fallbacks))
+        """The model, and those that are asked when it fails."""
+        self.tools: Final = ToolRegistry(tools)
+        self.name: Final = _named(name)
+        self.limits: Final = limits if limits is not None else AgentLimits()
+        self._system = system
+        self._output = _form(output)
+        self._retry = _checked_retry(retry)
+        self._cache = cache
+        self._layers = tuple(middleware)
+        self._budget = budget
+        self._unknown = _one_of("unknown_tool", unknown_tool)
+        self._bad_arguments = _one_of("invalid_arguments", invalid_arguments)
+        self._approve = approve
+        self._defaults: RunOptions = {
+            "system": system,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "options": options,
+        }
+        self._sinks = tuple(sinks)
+        ModelRequest.build("check", self._defaults)
+
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentReply:
+        """Answer *prompt*.
+
+        Args:
+            prompt: A text, or a conversation to go on with.
+            deps: What tools reach as `ToolContext.deps`; in a graph those of the run.
+            transcript: Gets every message as it is said, so that it is there however the run ends.
+            **options: See `RunOptions`; `tools` are those that this run may use, by their specs or names.
+
+        Raises:
+            InputError: An argument is wrong.
+            AgentLimitError: A limit was reached.
+            BudgetExceededError: A budget was.
+            HarnessError: A model call, or a tool that may fail the run, failed.
+        """
+        return await self._go(prompt, options, self._host(deps), transcript)
+
+    async def stream(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncGenerator[AgentItem, None]:
+        """Answer *prompt* and show how: deltas of texts and tool calls, what happens, and the AgentReply last.
+
+        If the reader stops or is cancelled, so is the run.
+
+        Raises:
+            InputError, LimitError, HarnessError: As `run`.
+        """
+        if HERE.get() is not None:
+            raise InputError(
+                "Agent.stream() was called inside another agent, or in the harness of a node.",
+                fix="Use run(): what it does appears on the stream of the outermost agent, or of the graph.",
+            )
+
+        def go(show: Callable[[Any], None]) -> Coroutine[Any, Any, AgentReply]:
+            return self._go(prompt, options, Alone(deps=deps, emit=show), transcript)
+
+        async with aclosing(shown(go)) as items:
+            async for item in items:
+                yield item
+
+    def as_tool(
+        self, name: str | None = None, *, description: str, approval: bool = False, timeout_s: float | None = None
+    ) -> AnyTool:
+        """This agent as a tool of another one: it is asked a question, and its answer is told.
+
+        Args:
+            name: Of the tool; by default the agent's.
+            description: Tells the model what it is good for.
+            approval: Whether a person has to agree to each call.
+            timeout_s: Seconds that an answer may take.
+        """
+        from graphrt.harness.agent.below import AgentTool
+
+        return AgentTool(self, name or self.name, description, approval=approval, timeout_s=timeout_s)
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name!r}, model={self.models[0].profile.name!r}, tools={list(self.tools.names)})"
+
+    # -- one run -------------------------------------------------------------------------------------------------
+
+    def _host(self, deps: Any) -> Host:
+        here = HERE.get()
+        if isinstance(here, Place):
+            return here.host
+        return here if here is not None else Alone(deps=deps)
+
+    async def __graphrt_drive__(self, host: Host, prompt: Any, options: RunOptions) -> AgentReply:
+        """Run for *host*: how a graph drives an agent."""
+        return await self._go(prompt, options, host, None)
+
+    async def _go(self, prompt: Any, options: RunOptions, host: Host, transcript: list[Message] | None) -> AgentReply:
+        place = self._place(host)
+        tools = self._offered(options)
+        request = self._request(prompt, options, tools)
+        caller = Caller(self.models, place, retry=self._retry, cache=self._cache, emit=place.emit)
+        form = _form(options.get("output")) or self._output
+        request = _with_form(request, form, self.models[0])
+        tooling = Tooling(
+            tools,
+            place,
+            layers=self._layers,
+            unknown=self._unknown,
+            bad_arguments=self._bad_arguments,
+            approve=self._approve,
+            emit=place.emit,
+        )
+        ask: ModelCall = around_model(self._layers, caller.ask) if self._layers else caller.ask
+        said: list[Message] = transcript if transcript is not None else []
+        for layer in self._layers:
+            request = replace(request, messages=tuple(await layer.before_run(request.messages)))
+        loop = Loop(ask, tooling, request, limits=self.limits, form=form, transcript=said, name=self.name)
+        token = HERE.set(place)
+        try:
+            reply = await self._in_time(loop)
+        except Exception as error:
+            with suppress(AttributeError, TypeError):  # what was said is not lost with the run
+                error.messages = tuple(said)  # type: ignore[attr-defined]
+            raise
+        finally:
+            HERE.reset(token)
+        for layer in reversed(self._layers):
+            reply = await layer.after_run(reply)
+        return reply
+
+    async def _in_time(self, loop: Loop) -> AgentReply:
+        seconds = self.limits.seconds
+        if seconds is None:
+            return await loop.run()
+        scope = asyncio.timeout(seconds)
+        try:
+            async with scope:
+                return await loop.run()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+        return loop.stopped("seconds")
+
+    def _place(self, host: Host) -> Place:
+        above = HERE.get()
+        inside = above if isinstance(above, Place) else None
+        depth = 0 if inside is None else inside.depth + 1
+        most = self.limits.depth if inside is None else min(inside.most_depth, depth + self.limits.depth)
+        if inside is not None and depth > inside.most_depth:
+            raise AgentLimitError(
+                f"Agent {self.name!r} is called {depth} levels deep.",
+                where=" > ".join((*inside.names, self.name)),
+                known=f"depth={inside.most_depth}",
+                fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
+                limit=inside.most_depth,
+            )
+        names = (*(inside.names if inside is not None else ()), self.name)
+        parent = inside.ledger if inside is not None else host.ledger
+        show = self._emit(inside.emit if inside is not None else host.emit, below=names[1:])
+        ledger = parent
+        if self._budget is not None:
+            ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
+        path = inside.path if inside is not None else host.begin()
+        return Place(host=host, depth=depth, path=path, names=names, most_depth=most, ledger=ledger, emit=show)
+
+    def _emit(self, show: Callable[[Any], None] | None, *, below: tuple[str, ...]) -> Callable[[Any], None] | None:
+        """Where items of this agent go: to the stream, with its name if it is not the outermost, and to its sinks."""
+        sinks, name = self._sinks, below[-1] if below else ""
+        if show is None and not sinks:
+            return None
+
+        def emit(item: Any) -> None:
+            for sink in sinks:
+                try:
+                    sink(item)
+                except Exception:  # noqa: BLE001 - one that watches must not break what it watches
+                    _log.exception("a sink of agent %r failed", self.name)
+            if show is not None:
+                if not name:
+                    show(item)
+                elif isinstance(item, SubAgentItem):
+                    show(SubAgentItem(agent=f"{name}/{item.agent}", item=item.item))
+                else:
+                    show(SubAgentItem(agent=name, item=item))
+
+        return emit
+
+    # -- what is asked -------------------------------------------------------------------------------------------
+
+    def _offered(self, options: RunOptions) -> ToolRegistry:
+        wanted: Any = options.get("tools")
+        if wanted is None:
+            return self.tools
+        return self.tools.only([one if isinstance(one, str) else _name_of(one) for one in wanted])
+
+    def _request(self, prompt: Any, options: RunOptions, tools: ToolRegistry) -> ModelRequest:
+        given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
+        given["tools"] = tools.specs
+        begun = not isinstance(prompt, str) and any(isinstance(said, SystemMessage) for said in prompt)
+        defaults: Any = {**self._defaults, "system": None} if begun else self._defaults
+        return ModelRequest.build(prompt, given, defaults=defaults)  # type: ignore[arg-type]  # checked there
+
+
+def _name_of(tool: Any) -> str:
+    """The name of a tool that is given as its spec, as a tool or as the function that became one."""
+    spec = getattr(tool, "spec", tool)
+    name: str = getattr(spec, "name", None) or getattr(tool, "__name__", "") or repr(tool)
+    return name
+
+
+def _with_form(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> ModelRequest:
+    if form is None:
+        return request
+    spec, told = form.asked(model.profile)
+    if spec is not None:
+        return replace(request, output=spec)
+    first, *rest = request.messages
+    if isinstance(first, SystemMessage):
+        return replace(request, messages=(SystemMessage(text=f"{first.text}\n\n{told}"), *rest))
+    return replace(request, messages=(SystemMessage(text=told), *request.messages))
+
+
+def _form(wanted: Any) -> OutputForm | None:
+    from graphrt.harness.agent._output import OutputForm
+
+    if wanted is None or isinstance(wanted, OutputForm):
+        return wanted
+    if isinstance(wanted, OutputSpec):
+        raise InputError("An Agent takes a type as its output, not an OutputSpec.", fix="Give a pydantic model.")
+    return OutputForm(wanted)
+
+
+def _model(given: Any) -> ChatModel:
+    if isinstance(given, str):
+        from graphrt.harness.litellm_model import LiteLLMModel
+
+        return LiteLLMModel(given)
+    missing = [name for name in ("invoke", "stream", "profile") if not hasattr(given, name)]
+    if missing:
+        raise InputError(
+            f"An agent's model is {type(given).__name__}, which has no {', '.join(missing)}.",
+            code="no-model",
+            fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
+            value=given,
+        )
+    model: ChatModel = given
+    return model
+
+
+def _named(name: Any) -> str:
+    if not isinstance(name, str) or not name or "/" in name:
+        raise InputError(f"The name of an agent must be a text without '/', not {name!r}.", value=name)
+    return name
+
+
+def _one_of(option: str, value: Any) -> Any:
+    if value not in ("return", "raise"):
+        raise InputError(f"{option} must be 'return' or 'raise', not {value!r}.", value=value)
+    return value
+
+
+def _checked_retry(policy: RetryPolicy) -> RetryPolicy:
+    problems = list(policy.problems())
+    if problems:
+        raise InputError(f"The retry policy of an agent is wrong: {'; '.join(problems)}.", value=policy)
+    return policy

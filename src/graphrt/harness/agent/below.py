@@ -1,0 +1,159 @@
+"""What an agent may call besides plain tools: another agent, or a graph; and a graph that is spoken to as an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
+
+from graphrt.errors import InputError, ToolArgumentsError
+from graphrt.harness.messages import Prompt, ToolSpec
+from graphrt.harness.protocol import AgentReply
+from graphrt.harness.request import RunOptions
+from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
+
+if TYPE_CHECKING:
+    from graphrt.harness.agent.agent import Agent
+
+__all__ = ["GraphHarness", "GraphTool"]
+
+_QUESTION: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"question": {"type": "string", "description": "All that it has to know, in full sentences."}},
+    "required": ["question"],
+    "additionalProperties": False,
+}
+
+
+@final
+class AgentTool:
+    """An agent as a tool of another one: see `Agent.as_tool`."""
+
+    def __init__(
+        self, agent: Agent, name: str, description: str, *, approval: bool = False, timeout_s: float | None = None
+    ) -> None:
+        self.agent: Final = agent
+        self.spec: Final = ToolSpec(name=name, description=description, parameters=_QUESTION)
+        self.policy: Final = ToolPolicy(effect="idempotent", approval=approval, timeout_s=timeout_s)
+
+    def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """One question, a text."""
+        if set(arguments) != {"question"} or not isinstance(arguments["question"], str):
+            raise ToolArgumentsError("Give exactly one argument, `question`, a text.", tool=self.spec.name)
+        return arguments
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
+        """Ask the agent."""
+        reply = await self.agent.run(arguments["question"], deps=context.deps)
+        return ToolResult(text=reply.text, value=reply.output if reply.output is not None else reply.text)
+
+    def __repr__(self) -> str:
+        return f"AgentTool({self.spec.name!r}, {self.agent!r})"
+
+
+class Runs(Protocol):
+    """What is used of a compiled graph."""
+
+    name: str
+
+    async def arun(self, input: Any, /, **options: Any) -> Any:
+        """Run it once."""
+        ...
+
+
+@final
+class GraphTool:
+    """A graph as a tool: the model gives its input, and is told its output.
+
+    Args:
+        graph: A compiled graph.
+        description: Tells the model what it is good for.
+        input: The type of the arguments; by default the graph's state.
+        output: Makes of the final state what the model is told; by default the whole state.
+        name: Of the tool; by default the graph's.
+        options: Of `graph.arun`, for instance `harness=` and `limits=`.
+    """
+
+    def __init__(
+        self,
+        graph: Runs,
+        *,
+        description: str,
+        input: Any = None,
+        output: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+        policy: ToolPolicy | None = None,
+        **options: Any,
+    ) -> None:
+        from pydantic import TypeAdapter
+
+        wanted = input if input is not None else _state_of(graph)
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(wanted)
+            schema = self._adapter.json_schema()
+        except Exception as error:  # pydantic has many ways to say so
+            raise InputError(
+                f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
+                code="tool-schema",
+                fix="Give input=, a type that a model can fill in.",
+            ) from error
+        self._graph = graph
+        self._output = output
+        self._options = options
+        self.spec: Final = ToolSpec(name=name or graph.name, description=description, parameters=schema)
+        self.policy: Final = policy if policy is not None else ToolPolicy()
+
+    def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """The graph's input, checked."""
+        from pydantic import ValidationError
+
+        try:
+            self._adapter.validate_python(dict(arguments))
+        except ValidationError as error:
+            told = "; ".join(
+                f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)
+            )
+            raise ToolArgumentsError(told, tool=self.spec.name) from None
+        return arguments
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
+        """Run the graph."""
+        options = {"deps": context.deps, **self._options}
+        result = await self._graph.arun(dict(arguments), **options)
+        return result.state if self._output is None else self._output(result.state)
+
+
+@final
+class GraphHarness:
+    """A graph that is spoken to as a harness: a prompt becomes its input, its output the reply.
+
+    Args:
+        graph: A compiled graph.
+        input: Makes the graph's input of the prompt.
+        output: Makes the reply's text of the final state.
+        options: Of `graph.arun`.
+    """
+
+    def __init__(
+        self, graph: Runs, *, input: Callable[[Prompt], Any], output: Callable[[Any], str], **options: Any
+    ) -> None:
+        self._graph = graph
+        self._input = input
+        self._output = output
+        self._options = options
+
+    async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
+        """Run the graph once.
+
+        Raises:
+            InputError: Options were given; a graph has none.
+        """
+        if any(value is not None for value in options.values()):
+            raise InputError("A graph as a harness takes no options.", known=", ".join(options))
+        result = await self._graph.arun(self._input(prompt), **self._options)
+        return AgentReply(
+            text=self._output(result.state), usage=result.usage, model=self._graph.name, output=result.state
+        )
+
+
+def _state_of(graph: Any) -> Any:
+    return graph.__graphrt_plan__.state.cls

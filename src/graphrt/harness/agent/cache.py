@@ -1,0 +1,93 @@
+"""Responses kept by what was asked, for any number of agents; the same question at the same time is asked once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from threading import Lock
+
+from graphrt.errors import InputError
+from graphrt.events import Usage
+from graphrt.harness.protocol import ModelResponse
+
+__all__ = ["ResponseCache"]
+
+
+class ResponseCache:
+    """Keeps responses in memory, the least used ones go first. Safe in several tasks, event loops and worker threads.
+
+    A response from here is free: its usage is zero, and no budget is asked. Failures are never kept.
+
+    Args:
+        max_entries: How many responses are kept, 1 or more.
+
+    Raises:
+        InputError: *max_entries* is no such number.
+    """
+
+    def __init__(self, max_entries: int = 1_024) -> None:
+        if isinstance(max_entries, bool) or not max_entries >= 1:
+            raise InputError(f"max_entries must be a number, 1 or more, not {max_entries!r}.")
+        self._most = max_entries
+        self._lock = Lock()
+        self._known: OrderedDict[str, ModelResponse] = OrderedDict()
+        self._flying: dict[str, Future[ModelResponse]] = {}
+
+    async def get(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
+        """The response of *key*, from *call* if it is not known; and whether it was."""
+        while True:
+            with self._lock:
+                known = self._known.get(key)
+                if known is not None:
+                    self._known.move_to_end(key)
+                    return _free(known), True
+                flying = self._flying.get(key)
+                mine: Future[ModelResponse] | None = None
+                if flying is None:
+                    mine = self._flying[key] = Future()
+            if mine is not None or flying is None:
+                return await self._fly(key, mine or Future(), call), False
+            try:
+                return _free(await asyncio.shield(asyncio.wrap_future(flying))), True
+            except asyncio.CancelledError:
+                if not flying.cancelled():
+                    raise  # the caller was cancelled, not the one that asks
+            except Exception:  # noqa: BLE001, S110 - whoever asked has the error; this one asks again
+                pass
+
+    async def _fly(
+        self, key: str, mine: Future[ModelResponse], call: Callable[[], Awaitable[ModelResponse]]
+    ) -> ModelResponse:
+        try:
+            response = await call()
+        except BaseException as error:
+            with self._lock:
+                del self._flying[key]
+            if isinstance(error, Exception):
+                mine.set_exception(error)
+                mine.exception()  # seen: nobody may be waiting
+            else:
+                mine.cancel()
+            raise
+        with self._lock:
+            del self._flying[key]
+            self._known[key] = response
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        mine.set_result(response)
+        return response
+
+    def clear(self) -> None:
+        """Forget all responses."""
+        with self._lock:
+            self._known.clear()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _free(response: ModelResponse) -> ModelResponse:
+    return replace(response, usage=Usage())

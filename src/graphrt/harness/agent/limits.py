@@ -1,0 +1,54 @@
+"""Bounds of one run of an agent. A value; the loop applies it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from graphrt.errors import InputError
+from graphrt.limits import limit_problem
+
+__all__ = ["AgentLimits"]
+
+OnLimit: TypeAlias = Literal["raise", "stop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLimits:
+    """Bounds of one run of an agent; agents that it calls have their own.
+
+    Args:
+        model_calls: Model calls, repairs included, repeated attempts not. 1 or more.
+        tool_calls: Calls of tools, 0 or more.
+        depth: Levels of agents that call agents; 0 allows none.
+        seconds: Of wall time. None: as long as it takes.
+        on_limit: "raise" raises AgentLimitError; "stop" ends with what there is and names the limit in
+            `AgentReply.stopped`.
+
+    Raises:
+        InputError: A limit is no number, or too small.
+    """
+
+    model_calls: int = 25
+    tool_calls: int = 50
+    depth: int = 8
+    seconds: float | None = None
+    on_limit: OnLimit = "raise"
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise InputError(f"AgentLimits cannot be made: {'; '.join(problems)}.", code="bad-limit")
+
+    def _problems(self) -> Iterator[str]:
+        found = (
+            limit_problem("model_calls", self.model_calls, optional=False, least=1),
+            limit_problem("tool_calls", self.tool_calls, optional=False),
+            limit_problem("depth", self.depth, optional=False),
+            limit_problem("seconds", self.seconds, optional=True, seconds=True),
+        )
+        yield from (problem for problem in found if problem)
+        on_limit: Any = self.on_limit
+        if on_limit not in ("raise", "stop"):
+            yield f"on_limit must be 'raise' or 'stop', not {on_limit!r}"
