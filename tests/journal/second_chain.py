@@ -62,19 +62,35 @@ class Thread(NamedTuple):
     """The id of the thread that the chain began with."""
     names: list[str]
     rows: list[Row]
+    pruned: int = 0
+    """Number of the last entry that is gone."""
+    saved: dict[str, str] | None = None
+    """What the snapshot after it keeps of the chain."""
 
 
 def thread_in(path: Path, thread: str) -> Thread:
     """The thread's rows, read with a connection of its own."""
     with contextlib.closing(sqlite3.connect(path)) as db:
-        [(no,)] = db.execute("SELECT no FROM thread WHERE id = ?", (thread,)).fetchall()
+        [(no, first)] = db.execute("SELECT no, first FROM thread WHERE id = ?", (thread,)).fetchall()
         [(meta,)] = db.execute("SELECT body FROM part WHERE no = ? AND kind = 0", (no,)).fetchall()
         records = db.execute(
             "SELECT key, count, body, seal FROM record WHERE key > ? AND key < ? ORDER BY key",
             (no * SPAN, (no + 1) * SPAN),
         ).fetchall()
+        snapshots = db.execute(
+            "SELECT body FROM part WHERE no = ? AND kind = 1 AND name = ?", (no, first - 1)
+        ).fetchall()
     told = json.loads(meta)
-    return Thread(told["chained"], told["names"], [row(key - no * SPAN, *rest) for key, *rest in records])
+    rows = [row(key - no * SPAN, *rest) for key, *rest in records]
+    saved = saved_in(snapshots[0][0]) if snapshots else None
+    return Thread(told["chained"], told["names"], rows, first - 1 if first > 1 else 0, saved)
+
+
+def saved_in(snapshot: bytes) -> dict[str, str]:
+    """The chain so far, as a snapshot keeps it: the last field of its one event."""
+    [[_, _, *form]] = json.loads(snapshot.split(b"\n")[0])[5]
+    digests: dict[str, str] = form[-1]
+    return digests
 
 
 def row(seq: int, count: int, body: bytes, seal: bytes) -> Row:
@@ -110,37 +126,31 @@ def folded(structure: Any) -> Iterator[tuple[int, int]]:
             yield from pairs(update or [])
 
 
-def rolled(before: bytes, line: bytes) -> bytes:
-    return sha(b"graphrt/field/v1\x00", before, line)
+def rolled(before: bytes, commitment: bytes) -> bytes:
+    return sha(b"graphrt/field/v1\x00", before, commitment)
 
 
 class Chain:
-    """The chain so far. Of a line that was taken out two hashes stay: its commitment, and what its field came to with it."""
+    """The chain so far. Of a line that was taken out one hash stays: its commitment.
 
-    def __init__(self, chained: str, names: Iterable[str]) -> None:
-        self.prev = sha(b"graphrt/journal/v1\x00", chained.encode())
+    It begins with the thread; of a thread whose first entries are gone, with what the snapshot before the rest keeps.
+    """
+
+    def __init__(self, chained: str, names: Iterable[str], saved: Mapping[str, str] | None = None) -> None:
+        self.digests = {name: bytes.fromhex(digest) for name, digest in (saved or {}).items()}
+        self.prev = self.digests.pop("\x00", b"") or sha(b"graphrt/journal/v1\x00", chained.encode())
         self.names = list(names)
-        self.digests: dict[str, bytes] = {}
-        self.after: dict[int, bytes] = {}
-        """What its field came to with each line of the last row."""
 
-    def header(
-        self,
-        row: Row,
-        commitments_kept: Mapping[int, bytes] | None = None,
-        digests_kept: Mapping[int, bytes] | None = None,
-    ) -> Header:
+    def header(self, row: Row, commitments_kept: Mapping[int, bytes] | None = None) -> Header:
         """The header of *row*, computed from what is there; the chain then stands after it."""
-        kept, digests = commitments_kept or {}, digests_kept or {}
-        self.after = {}
+        kept = commitments_kept or {}
         first = row.lines[0]
         assert first is not None
         structure = json.loads(first)
-        for number, at in folded(structure):
-            name, line = self.names[number], row.lines[at]
-            self.after[at] = digests[at] if line is None else rolled(self.digests.get(name, b""), line)
-            self.digests[name] = self.after[at]
         commitments = [kept[at] if one is None else one for at, one in enumerate(row.commitments())]
+        for number, at in folded(structure):
+            name = self.names[number]
+            self.digests[name] = rolled(self.digests.get(name, b""), commitments[at])
         state = b"".join(name.encode() + b"\x00" + digest for name, digest in sorted(self.digests.items()))
         made = Header(1, row.seq, row.count, round(structure[1] * 1_000_000), self.prev, sha(*commitments), sha(state))
         self.prev = made.leaf()
@@ -149,7 +159,7 @@ class Chain:
 
 def verify(thread: Thread) -> int:
     """How many records are what was sealed, from the first on."""
-    chain, seq = Chain(thread.chained, thread.names), 0
+    chain, seq = Chain(thread.chained, thread.names, thread.saved), thread.pruned
     for done, row in enumerate(thread.rows):
         if row.seq - row.count != seq or chain.header(row).packed() != row.header:
             return done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import pytest
 from tests.journal.event_forms import CODEC
@@ -23,6 +23,7 @@ from graphrt.stores import MemoryStore
 from graphrt.stores.protocol import Record
 
 SEED = 7
+Written: TypeAlias = list[tuple[str, int]]
 ATS = [1.5, 2.25, 2.25, -3.000001, 1e9, 1_750_000_000.123456]
 
 
@@ -59,9 +60,8 @@ def records(seed: int | None = SEED, thread: str = "t") -> list[Record]:
     for at, logged in zip(ATS, batches(), strict=True):
         body = Body(CODEC, names)
         payload = encode(body, Batch(at, "r", 0, logged))
-        chain.extend(body.written)
         seq += len(logged)
-        made.append(Record(seq, len(logged), payload, chain.seal(seq, len(logged), at, body.lines, seed)))
+        made.append(Record(seq, len(logged), payload, chain.seal(seq, len(logged), at, body.lines, body.written, seed)))
     return made
 
 
@@ -71,8 +71,7 @@ def accepted(found: Sequence[Record], thread: str = "t") -> int:
     for done, record in enumerate(found):
         try:
             batch, body = reader.body(record.body)
-            chain.extend(body.written)
-            chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
+            chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
         except StoreError as error:
             if error.code != "store-damaged":
                 raise
@@ -112,23 +111,28 @@ def test_every_changed_byte_of_a_line_is_noticed() -> None:
         assert at == 0 or len(written) == 2
         for line, text in enumerate(lines):
             for changed in flips(text):
-                chain = standing(at)
+                chain, wrote = standing(at)
                 with pytest.raises(StoreError):
                     chain.check(
-                        record.seq, record.count, ATS[at], [*lines[:line], changed, *lines[line + 1 :]], record.seal
+                        record.seq,
+                        record.count,
+                        ATS[at],
+                        [*lines[:line], changed, *lines[line + 1 :]],
+                        wrote,
+                        record.seal,
                     )
-        standing(at).check(record.seq, record.count, ATS[at], lines, record.seal)
+        chain, wrote = standing(at)
+        chain.check(record.seq, record.count, ATS[at], lines, wrote, record.seal)
 
 
-def standing(at: int) -> Chain:
-    """The chain as it stands before the check of record *at*, whose writes it has taken in."""
+def standing(at: int) -> tuple[Chain, Written]:
+    """The chain as it stands before the record *at*, and what that one writes."""
     chain, reader = Chain("t"), Reader(MemoryStore(), "t", CODEC)
-    for record in records()[: at + 1]:
+    *before, last = records()[: at + 1]
+    for record in before:
         batch, body = reader.body(record.body)
-        chain.extend(body.written)
-        if record.seq != records()[at].seq:
-            chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
-    return chain
+        chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
+    return chain, reader.body(last.body)[1].written
 
 
 @pytest.mark.parametrize("change", ["seq", "count", "at", "lines swapped", "line less", "line more"])
@@ -149,8 +153,9 @@ def test_what_the_header_says_has_to_fit(change: str) -> None:
             lines = lines[:-1]
         case _:
             lines = [*lines, b"1"]
+    chain, wrote = standing(2)
     with pytest.raises(StoreError) as caught:
-        standing(2).check(seq, count, at, lines, record.seal)
+        chain.check(seq, count, at, lines, wrote, record.seal)
     assert caught.value.seq == seq
 
 
@@ -158,11 +163,18 @@ def test_field_that_was_folded_differently_is_noticed() -> None:
     """The state is sealed, not only the lines: a write under another name, in another order, or twice is found."""
     record = records()[2]
     *lines, _ = record.body.split(b"\n")
-    for written in ([("notes", lines[2])], [("other", lines[1])], [("n", lines[2])]):
-        chain = standing(2)
-        chain.extend(written)
+    other: list[Written] = [
+        [("n", 1), ("notes", 2)],
+        [("other", 1), ("n", 2)],
+        [("notes", 1), ("n", 2), ("n", 2)],
+        [("notes", 1)],
+        [("notes", 0), ("n", 2)],
+    ]
+    for written in other:
+        chain, wrote = standing(2)
+        assert wrote == [("notes", 1), ("n", 2)]
         with pytest.raises(StoreError):
-            chain.check(record.seq, record.count, ATS[2], lines, record.seal)
+            chain.check(record.seq, record.count, ATS[2], lines, written, record.seal)
 
 
 def test_record_that_is_swapped_or_dropped_or_repeated_is_noticed() -> None:
@@ -206,8 +218,7 @@ def test_chain_goes_on_from_what_a_snapshot_kept() -> None:
                 assert set(saved) - {LEAF} == set(chain.digests)
                 chain = Chain("t", saved)
             batch, body = reader.body(record.body)
-            chain.extend(body.written)
-            chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
+            chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
 
 
 def test_header_has_no_value_of_the_user_and_the_length_that_is_promised() -> None:

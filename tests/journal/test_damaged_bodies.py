@@ -260,6 +260,35 @@ def test_structure_that_is_none_is_named(structure: bytes, code: str) -> None:
     assert "Fix:" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("entry", "right", "wrong"),
+    [
+        ("[8,0,[1,0,0],[[%d,1]]]", 0, (-1, 1)),
+        ("[8,0,[1,0,0],[[0,%d]]]", 1, (0, -1, -2, 3)),
+        ("[14,0,[0,%d]]", 1, (0, -1, -2, 3)),
+        ("[14,0,[%d,1]]", 0, (-1, 1)),
+        ('[7,0,[1,0,0],"key",%d]', 1, (0, -1, -2, 3)),
+        ('[9,0,[1,0,0],"E",%d]', 1, (0, -1, -2, 3)),
+        ('[9,0,[1,0,0],"E",1,0,%d]', 2, (0, -1, -2, 3)),
+        ("[12,0,1,null,null,[0,%d]]", 1, (0, -1, -2, 3)),
+        ("[12,0,1,null,null,null,[0,%d]]", 2, (0, -1, -2, 3)),
+    ],
+)
+def test_names_and_lines_are_counted_from_the_first_and_never_back(
+    entry: str, right: int, wrong: tuple[int, ...]
+) -> None:
+    """Line 0 is the structure, and no value."""
+    error = CODEC.dump_error(ValueError("no"))
+
+    def body(number: int) -> bytes:
+        structure = b'[1,1.5,"r",0,["n"],[%b]]' % (entry % number).encode()
+        return mended(b"\n".join([structure, b'"x"', error]))
+
+    assert read(body(right)).logged
+    for number in wrong:
+        damaged(body(number))
+
+
 @pytest.mark.parametrize("kept", [{}, {"other": b"1"}])
 def test_large_value_that_is_gone_is_noticed(kept: dict[str, bytes]) -> None:
     body = Body(CODEC, Names())

@@ -9,19 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.journal import second_chain, voyage
 from tests.journal.second_chain import Chain, Row, Thread, folded, thread_in, verify
 
 from graphrt import Runtime
 from graphrt.stores import open_store
 
-THREADS = ("done", "edited", "forked", "copied", "long")
+THREADS = ("done", "edited", "forked", "copied", "long", "pruned", "pruned-copy")
+BEGAN = {"copied": "done", "pruned": "long", "pruned-copy": "long"}
 RUNS = 5
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with threads of all kinds: nested graphs, edits, a fork, a copy, large values, many runs."""
+    """A file with threads of all kinds: nested graphs, edits, a fork, copies, large values, many runs, less history."""
     path: Path = tmp_path_factory.mktemp("chain") / "runs.db"
     numbers, ids = itertools.count(1_750_000_000), itertools.count(1)
     options: dict[str, Any] = {"clock": lambda: next(numbers) + 0.123456789, "ids": lambda: f"run-{next(ids)}"}
@@ -39,6 +42,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
             runtime.run({"count": number}, thread="long")
     with open_store(f"sqlite:///{path}") as store:
         store.copy("done", "copied", at=1.0)
+        store.copy("long", "pruned", at=1.0)
+    with Runtime(voyage.graph(), store=f"sqlite:///{path}", **options) as runtime:
+        assert runtime.prune("pruned", before=60) > 20
+    with open_store(f"sqlite:///{path}") as store:
+        store.copy("pruned", "pruned-copy", at=1.0)
     return path
 
 
@@ -57,10 +65,11 @@ def test_every_record_is_verified(path: Path, thread: str) -> None:
 
     assert len(found.rows) >= 4
     assert verify(found) == len(found.rows)
-    assert found.chained == {"copied": "done", "forked": "forked"}.get(thread, thread)
+    assert found.chained == BEGAN.get(thread, thread)
+    assert (found.pruned > 0) == (thread in ("pruned", "pruned-copy"))
 
 
-@pytest.mark.parametrize("thread", ["done", "edited"])
+@pytest.mark.parametrize("thread", ["done", "edited", "pruned"])
 def test_every_change_of_a_row_is_noticed_where_it_stands(path: Path, thread: str) -> None:
     found = thread_in(path, thread)
     choose = random.Random(7)
@@ -89,33 +98,34 @@ def test_rows_of_another_thread_do_not_fit(path: Path) -> None:
     assert verify(done._replace(rows=[done.rows[0], *long.rows[1:]])) == 1
 
 
-@pytest.mark.parametrize("thread", ["done", "edited", "forked"])
-def test_header_is_recomputed_with_any_one_line_taken_out(path: Path, thread: str) -> None:
-    """Two hashes of the line stay, its commitment and what its field came to: neither line nor salt is needed."""
+@pytest.mark.parametrize("thread", THREADS)
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_every_header_is_recomputed_with_any_lines_taken_out(path: Path, thread: str, data: st.DataObject) -> None:
+    """Of a line that is gone with its salt its commitment stays, and nothing else is needed."""
     found = thread_in(path, thread)
-    taken = 0
-    for at, one in enumerate(found.rows):
-        whole = after(found, at)
-        for line in range(1, len(one.lines)):
-            hollow = one._replace(lines=without(one.lines, line), salts=without(one.salts, line))
-            commitment = one.commitments()[line]
-            assert commitment is not None
-            chain = Chain(found.chained, found.names)
-            for other, before in enumerate(found.rows):
-                made = chain.header(before) if other != at else chain.header(hollow, {line: commitment}, whole)
-                assert made.packed() == before.header
-            taken += 1
-    assert taken > 5
+    places = [(at, line) for at, one in enumerate(found.rows) for line in range(1, len(one.lines))]
+    gone = data.draw(st.sets(st.sampled_from(places), min_size=1) | st.just(set(places)))
+    hollow, kept = redacted(found, gone)
+
+    assert len(places) > 5
+    assert sum(one.lines.count(None) for one in hollow.rows) == len(gone)
+    chain = Chain(hollow.chained, hollow.names, hollow.saved)
+    for at, one in enumerate(hollow.rows):
+        assert chain.header(one, kept[at]).packed() == one.header
 
 
-def test_lines_of_many_records_may_be_taken_out_at_once(path: Path) -> None:
-    found = thread_in(path, "long")
-    chain = Chain(found.chained, found.names)
-    for at, one in enumerate(found.rows):
-        nothing = (None,) * (len(one.lines) - 1)
-        hollow = one._replace(lines=(one.lines[0], *nothing), salts=(one.salts[0], *nothing))
-        kept = {line: made for line, made in enumerate(one.commitments()) if made is not None}
-        assert chain.header(hollow, kept, after(found, at)).packed() == one.header
+def test_wrong_commitment_of_a_line_that_was_taken_out_does_not_fit(path: Path) -> None:
+    found = thread_in(path, "done")
+    [place, *_] = folded_places(found)
+    hollow, kept = redacted(found, {place})
+    at, line = place
+    chain = Chain(hollow.chained, hollow.names)
+    for index, one in enumerate(hollow.rows[: at + 1]):
+        made = chain.header(one, {line: bytes(32)} if index == at else kept[index])
+
+    assert made.body != found.rows[at].header[53:85]
+    assert made.state != found.rows[at].header[85:]
 
 
 def test_line_with_another_salt_does_not_fit(path: Path) -> None:
@@ -131,6 +141,19 @@ def test_salts_hide_equal_lines(path: Path) -> None:
     assert len(set(commitments)) == len(commitments)
 
 
+@pytest.mark.parametrize("thread", ["pruned", "pruned-copy"])
+def test_what_the_snapshot_keeps_of_the_chain_has_to_fit(path: Path, thread: str) -> None:
+    """Snapshots have no seal, but the first header after one tells whether its digests are those of the chain."""
+    found = thread_in(path, thread)
+    assert found.saved is not None
+    for name, digest in found.saved.items():
+        saved = found.saved | {name: digest[:-1] + ("0" if digest[-1] != "0" else "1")}
+        assert verify(found._replace(saved=saved)) == 0
+
+    assert verify(found._replace(saved=None)) == 0
+    assert verify(found._replace(pruned=found.pruned + 1)) == 0
+
+
 def test_every_kind_of_write_to_a_field_is_among_them(path: Path) -> None:
     codes = set()
     for thread in THREADS:
@@ -141,12 +164,21 @@ def test_every_kind_of_write_to_a_field_is_among_them(path: Path) -> None:
     assert codes >= {1, 8, 14, 16}
 
 
-def after(found: Thread, at: int) -> dict[int, bytes]:
-    """What its field came to with each line of the row *at*."""
-    chain = Chain(found.chained, found.names)
-    for one in found.rows[: at + 1]:
-        chain.header(one)
-    return chain.after
+def redacted(found: Thread, gone: set[tuple[int, int]]) -> tuple[Thread, list[dict[int, bytes]]]:
+    """The thread without those lines and their salts, and the commitments that stay, by row."""
+    rows, kept = list(found.rows), [dict[int, bytes]() for _ in found.rows]
+    for at, line in gone:
+        commitment = found.rows[at].commitments()[line]
+        assert commitment is not None
+        kept[at][line] = commitment
+        rows[at] = rows[at]._replace(lines=without(rows[at].lines, line), salts=without(rows[at].salts, line))
+    return found._replace(rows=rows), kept
+
+
+def folded_places(found: Thread) -> list[tuple[int, int]]:
+    """Row and line of every value that was folded into a field."""
+    structures = [second_chain.json.loads(one.lines[0] or b"") for one in found.rows]
+    return [(at, line) for at, structure in enumerate(structures) for _, line in folded(structure)]
 
 
 def with_row(found: Thread, at: int, new: Row) -> Thread:

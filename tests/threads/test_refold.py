@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -107,6 +109,9 @@ DAMAGE = {
     "version": (b"[1,", b"[9,"),
     "time": (b"[1,1", b"[1,x1"),
     "time of nothing": (b"[1,", b"[1,,"),
+    "time that a header cannot hold": (b"[1,", b"[1,99999999"),
+    "time that no float can hold": (b"[1,", b"[1,%b" % (b"9" * 400)),
+    "time without end": (b"[1,", b"[1,1e400,"),
     "run": (b',"', b',7"'),
     "cause": (b",3,[],", b",5,[],"),
     "node": (b",0,[2,0,", b",0,[2,0,4"),
@@ -159,25 +164,39 @@ def test_forms_that_the_module_foresees_are_those_that_are_written() -> None:
     assert not module._STRUCTURE.fullmatch(b'[1,2.5,"r",3,[],[[8,0,[4,0,6]],[12,0,5]]]')
 
 
-def test_changed_time_is_found_by_replay_and_a_changed_value_by_looking(tmp_path: Path) -> None:
-    """What is folded is checked at every load, the rest when everything is read again."""
-    made = varied()
-    for old, new, at_once in ((b"[1,1", b"[1,2", False), (b'["n21"]', b'["n22"]', True)):
-        path = tmp_path / f"{at_once}.db"
-        written(path, made, runs=1, chain=True)
-        db = sqlite3.connect(path)
-        with db:
-            rows = db.execute("SELECT key, body FROM record ORDER BY key").fetchall()
-            key, body = [row for row in rows if row[1].count(b"\n") == 4 and old in row[1]][-1]
-            text = body[:-9].replace(old, new, 1)
-            db.execute("UPDATE record SET body = ? WHERE key = ?", (b"%b\n%08x" % (text, crc32(text)), key))
-        db.close()
-        told = f"Entry {key % SPAN} of the journal is not what was written: its seal does not fit"
-        with Runtime(made, store=SqliteStore(path)) as runtime:
-            if at_once:
-                with pytest.raises(StoreError, match=told):
-                    runtime.state("t")
-            else:
-                assert runtime.state("t").values.count == 26
+def changed_time(text: bytes) -> bytes:
+    return text.replace(b"[1,1", b"[1,2", 1)
+
+
+def changed_value(text: bytes) -> bytes:
+    return text.replace(b'["n21"]', b'["n22"]', 1)
+
+
+def changed_names(text: bytes) -> bytes:
+    """As if fewer fields had been written: nothing is folded otherwise."""
+    return re.sub(rb"(\[12,0,\d+,\[\d+),[\d,]+\]", rb"\1]", text)
+
+
+@pytest.mark.parametrize(("change", "at_once"), [(changed_time, True), (changed_value, True), (changed_names, False)])
+def test_changed_values_and_times_are_found_by_looking_and_names_by_replay(
+    tmp_path: Path, change: Callable[[bytes], bytes], at_once: bool
+) -> None:
+    """What is folded, and when, is checked at every load; the rest when everything is read again."""
+    made, path = varied(), tmp_path / "runs.db"
+    written(path, made, runs=1, chain=True)
+    db = sqlite3.connect(path)
+    with db:
+        rows = db.execute("SELECT key, body FROM record ORDER BY key").fetchall()
+        key, body = [row for row in rows if row[1].count(b"\n") == 4 and change(row[1]) != row[1]][-1]
+        text = change(body[:-9])
+        db.execute("UPDATE record SET body = ? WHERE key = ?", (b"%b\n%08x" % (text, crc32(text)), key))
+    db.close()
+    told = f"Entry {key % SPAN} of the journal is not what was written: its seal does not fit"
+    with Runtime(made, store=SqliteStore(path)) as runtime:
+        if at_once:
             with pytest.raises(StoreError, match=told):
-                runtime.replay("t")
+                runtime.state("t")
+        else:
+            assert runtime.state("t").values.count == 26
+        with pytest.raises(StoreError, match=told):
+            runtime.replay("t")

@@ -30,6 +30,8 @@ STATUS: Final[Mapping[Any, Status]] = {
     RunCancelled: "cancelled",
 }
 """The status of a thread after an event of a run."""
+LATEST_S: Final = 9.2e12
+"""A time that is further from the epoch than this, 290,000 years, may not be told in whole microseconds of 64 bits."""
 _TUPLE: Final[Any] = tuple
 _CAUSES: Final = (RunStarted, RunResumed, SuperstepCommitted)
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Fresh: TypeAlias = "tuple[int, NodePlan, Stamped | None, NodePlan | None]"
 """What the fast path tells of a superstep: its number, the node, its update, and the node that is due after it."""
-Shape: TypeAlias = tuple[bytes, bytes]
-"""What stands after the number of the superstep: where the task is told of, and where the commit is."""
+Shape: TypeAlias = tuple[bytes, bytes, tuple[tuple[str, int], ...]]
+"""What stands after the number of the superstep, where the task is told of and where the commit is; fields and lines."""
 
 _STRUCTURE: Final = b"[%d,%%b,%%b,%%d,[],[[%d,0,[%%d%%b%%d%%b" % (VERSION, CODES[events.TaskSucceeded])
 _COMMIT: Final = b"],[%d,0," % CODES[events.SuperstepCommitted]
@@ -72,20 +72,15 @@ class Briefs:
 
     def make(self, shape: Shape, told: Fresh, seq: int, at: float, cause: int) -> tuple[bytes, bytes]:
         """The body and the seal of the commit of the entries up to *seq*."""
-        task, commit = shape
+        task, commit, written = shape
         superstep, _, update, _ = told
         if not self._run:
             self._run = to_json(self._run_id())
         structure = _STRUCTURE % (to_json(at), self._run, cause, superstep, task, superstep, commit)
         chain = self._chain
-        if update:
-            lines = [structure, *update.lines.values()]
-            if chain is not None:
-                chain.extend(update.lines.items())
-        else:
-            lines = [structure]
+        lines = [structure, *update.lines.values()] if update else [structure]
         text = b"\n".join(lines)
-        seal = chain.seal(seq, 2, at, lines, self._seed) if chain is not None else b""
+        seal = chain.seal(seq, 2, at, lines, written, self._seed) if chain is not None else b""
         return b"%b\n%08x" % (text, crc32(text)), seal
 
     def logged(self, told: Fresh) -> Sequence[Logged]:
@@ -112,4 +107,4 @@ class Briefs:
             commit = b",%b,[%d]]]]" % (fields, numbers[target.name])
         else:
             commit = b",%b]]]" % fields if wrote else b"]]]"
-        return task + _COMMIT, commit
+        return task + _COMMIT, commit, tuple(zip(written, placed[1::2], strict=True))

@@ -8,8 +8,9 @@ chain still holds. The layout is fixed, so that there is one way only to write a
 
 `prev` is SHA-256 of 0x00 and the header before (RFC 6962, a leaf); of the first one it stands for the thread.
 `body` is SHA-256 over the commitments of the lines, each SHA-256 of a label, 16 bytes of salt, and the line.
-`state` is SHA-256 over the fields' rolling digests, by name. A field's digest is a chain over all that was folded into
-it: it is extended, never computed anew, however large the field has grown.
+`state` is SHA-256 over the fields' rolling digests, by name. A field's digest is a chain over the commitments of the
+lines that were folded into it: it is extended, never computed anew, however large the field has grown. Of a line nothing
+but its commitment goes into a header: without the salt none of these hashes tells whether a guess of the line is right.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256, shake_256
 from os import urandom
-from struct import Struct
+from struct import Struct, error
 from typing import Final, final
 
-from graphrt.errors import StoreError
+from graphrt._journal.batch import LATEST_S
+from graphrt.errors import InputError, StoreError
 
 HEADER: Final = Struct(">BQIq32s32s32s")
 SALT_BYTES: Final = 16
 VERSION: Final = 1
+_HEAD: Final = Struct(">BQIq")
+"""What of a header can be told without a hash."""
 _GENESIS: Final = b"graphrt/journal/v1\x00"
 _COMMIT: Final = b"graphrt/commit/v1\x00"
 _FIELD: Final = b"graphrt/field/v1\x00"
@@ -49,39 +53,56 @@ class Chain:
         """What a snapshot keeps of the chain."""
         return {LEAF: self.leaf.hex(), **{name: value.hex() for name, value in sorted(self.digests.items())}}
 
-    def extend(self, written: Iterable[tuple[str, bytes]]) -> None:
-        """Take in what was folded into fields."""
-        digests = self.digests
-        for name, line in written:
-            before = digests[name] if name in digests else b""  # noqa: SIM401 - a call less, for each field
-            digests[name] = sha256(_FIELD + before + line).digest()
-
-    def seal(self, seq: int, count: int, at: float, lines: Sequence[bytes], seed: int | None) -> bytes:
+    def seal(
+        self,
+        seq: int,
+        count: int,
+        at: float,
+        lines: Sequence[bytes],
+        written: Iterable[tuple[str, int]],
+        seed: int | None,
+    ) -> bytes:
         """The seal of a commit, which is added to the chain.
 
         Args:
             at: Seconds since the epoch.
+            written: Fields of the state and the numbers of the lines that were folded into them, in order.
             seed: Makes the same salts in every run; None draws them.
+
+        Raises:
+            InputError: *at* is no time that a header can hold; the chain is as it was.
         """
+        try:
+            head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
+        except (error, TypeError, ValueError, OverflowError) as cause:
+            raise InputError(
+                f"The clock told {at!r}, which is no time that can be sealed.",
+                known=f"times are seconds since the epoch, at most {LATEST_S:.0f} before or after it",
+                fix="Give Runtime a clock that tells seconds, as time.time does.",
+                seq=seq,
+            ) from cause
         size = SALT_BYTES * len(lines)
         salts = urandom(size) if seed is None else _salts(seed, seq, size)
-        header = self._header(seq, count, at, lines, salts)
+        header = self._header(head, lines, written, salts)
         self.leaf = sha256(b"\x00" + header).digest()
         return header + salts
 
-    def skip(self, written: Mapping[str, Sequence[bytes]], seq: int, seal: bytes) -> bool:
-        """Stand after a stored commit of the entry *seq*, having taken in all that was written since, by field.
+    def skip(self, written: Mapping[str, tuple[Sequence[bytes], Sequence[bytes]]], seq: int, seal: bytes) -> bool:
+        """Stand after a stored commit of the entry *seq*, having taken in all that was written since.
 
         Each value that was folded is checked by it, and nothing else: that is `check`'s, and takes a multiple of the time.
+
+        Args:
+            written: Field to the lines that were folded into it, and the salt of each.
 
         Returns:
             False if what was written does not come to what was sealed; nothing is changed then.
         """
         before = dict(self.digests)
-        for name, lines in written.items():
+        for name, (lines, salts) in written.items():
             digest = before.get(name, b"")
-            for line in lines:
-                digest = sha256(_FIELD + digest + line).digest()
+            for line, salt in zip(lines, salts, strict=True):
+                digest = sha256(_FIELD + digest + sha256(_COMMIT + salt + line).digest()).digest()
             self.digests[name] = digest
         header = seal[: HEADER.size]
         if len(header) == HEADER.size:
@@ -92,15 +113,19 @@ class Chain:
         self.digests = before
         return False
 
-    def _header(self, seq: int, count: int, at: float, lines: Sequence[bytes], salts: bytes) -> bytes:
+    def _header(self, head: bytes, lines: Sequence[bytes], written: Iterable[tuple[str, int]], salts: bytes) -> bytes:
         # Loops, not comprehensions: this is done for every commit, and for every record that is read.
-        commits = b""
+        commits: list[bytes] = []
         begin = 0
         for line in lines:
             end = begin + SALT_BYTES
-            commits += sha256(_COMMIT + salts[begin:end] + line).digest()
+            commits.append(sha256(_COMMIT + salts[begin:end] + line).digest())
             begin = end
-        return HEADER.pack(VERSION, seq, count, round(at * 1e6), self.leaf, sha256(commits).digest(), self._fields())
+        digests = self.digests
+        for name, number in written:
+            before = digests[name] if name in digests else b""  # noqa: SIM401 - a call less, for each field
+            digests[name] = sha256(_FIELD + before + commits[number]).digest()
+        return head + self.leaf + sha256(b"".join(commits)).digest() + self._fields()
 
     def _fields(self) -> bytes:
         """The digest of the fields' digests."""
@@ -113,14 +138,20 @@ class Chain:
             state += label + digests[name]
         return sha256(state).digest()
 
-    def check(self, seq: int, count: int, at: float, lines: Sequence[bytes], seal: bytes) -> None:
-        """Take in a stored commit, if it is what was sealed.
+    def check(
+        self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
+    ) -> None:
+        """Take in a stored commit, if it is what was sealed; for *written* see `seal`.
 
         Raises:
             StoreError: It was changed, or stands where it does not belong.
         """
         header, salts = seal[: HEADER.size], seal[HEADER.size :]
-        if len(salts) != SALT_BYTES * len(lines) or header != self._header(seq, count, at, lines, salts):
+        try:
+            head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
+        except (error, ValueError, OverflowError):  # no header can say this
+            head = b""
+        if len(salts) != SALT_BYTES * len(lines) or header != self._header(head, lines, written, salts):
             raise StoreError(
                 f"Entry {seq} of the journal is not what was written: its seal does not fit.",
                 code="store-damaged",
@@ -129,6 +160,27 @@ class Chain:
                 seq=seq,
             )
         self.leaf = sha256(b"\x00" + header).digest()
+
+    @staticmethod
+    def size(lines: int) -> int:
+        """How many bytes the seal of a commit of so many lines has."""
+        return HEADER.size + SALT_BYTES * lines
+
+    @staticmethod
+    def salt(line: int) -> slice:
+        """Where in a seal the salt of the line number *line* stands."""
+        return slice(Chain.size(line), Chain.size(line + 1))
+
+    @staticmethod
+    def heads(seals: Iterable[bytes]) -> list[bytes]:
+        """What of each seal can be told without a hash: version, entry, count and time."""
+        return [seal[: _HEAD.size] for seal in seals]
+
+    @staticmethod
+    def told(seqs: Iterable[int], count: int, times: Iterable[float]) -> list[bytes]:
+        """The same of commits of *count* entries each, from their last entries and their times, `LATEST_S` at most."""
+        pack = _HEAD.pack
+        return [pack(VERSION, seq, count, round(at * 1e6)) for seq, at in zip(seqs, times, strict=True)]
 
 
 def _salts(seed: int, seq: int, size: int) -> bytes:

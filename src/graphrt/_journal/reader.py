@@ -193,8 +193,7 @@ class Fold:
             batch, body = self.reader.body(payload)
             take = as_is
             if self.chain is not None:
-                self.chain.extend(body.written)
-                self.chain.check(record.seq, record.count, batch.at, body.lines, record.seal)
+                self.chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
             self.tail += len(payload) + len(record.seal)
         else:
             batch = self.reader._kept(payload)

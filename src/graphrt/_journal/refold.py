@@ -20,6 +20,7 @@ from graphrt._codec.codec import is_plain
 from graphrt._codec.refusal import MAX_DEPTH
 from graphrt._engine.outcome import MARKERS
 from graphrt._engine.standing import NO_ITEMS, due_again
+from graphrt._journal.batch import LATEST_S
 from graphrt._journal.forms import CODES
 from graphrt._journal.wire import VERSION
 from graphrt._plan.fields import ADD, APPEND, CALL, LAST
@@ -54,8 +55,10 @@ class Shape(NamedTuple):
     node: str
     place: int
     """Index of the node."""
-    fields: tuple[tuple[str, int], ...]
-    """Name and kind of fold of what was written, line by line."""
+    fields: tuple[tuple[str, int, slice], ...]
+    """Name, kind of fold and place of the salt in the seal, of what was written, line by line."""
+    sealed: int
+    """Length of the seal."""
     names: frozenset[str]
     boxed: tuple[str, ...]
     """Fields that may hold a container after it, but for lists that were appended to."""
@@ -66,15 +69,15 @@ class Shape(NamedTuple):
 class _Run:
     """Records that follow one another, whose structure was compared; their values are still to be read."""
 
-    __slots__ = ("due", "fields", "last", "shapes", "size", "times", "visits")
+    __slots__ = ("due", "fields", "last", "shapes", "size", "times")
 
     def __init__(self) -> None:
         self.times: list[bytes] = []
         """When each was, as it stands there."""
         self.shapes: list[Shape] = []
         """Of each."""
-        self.fields: dict[str, tuple[int, list[bytes]]] = {}
-        """Kind of fold of a field, and what was written to it."""
+        self.fields: dict[str, tuple[int, list[bytes], list[bytes]]] = {}
+        """Kind of fold of a field, what was written to it, and the salts of that where the thread is chained."""
         self.due: list[Due] = []
         """What is due after the last one."""
         self.last: int = 0
@@ -90,7 +93,8 @@ class _Run:
 def refold(fold: Fold, records: Sequence[Record], at: int) -> int:
     """Fold *records* from index *at* on while they are such supersteps; returns the index of the first that is not.
 
-    Of a chained thread the rolling digests are compared with the last header: whatever was folded is what was written.
+    Of a chained thread the rolling digests are compared with the last header, and of each header what needs no hash:
+    whatever was folded is what was written, and when. If something differs, half of the records are tried, and so on.
     Every seal is checked where the general way folds, as `replay` does; it is also the one to say which does not fit.
     """
     engine = fold.engine
@@ -103,14 +107,16 @@ def refold(fold: Fold, records: Sequence[Record], at: int) -> int:
         if not count:
             return at
         try:
+            _check_heads(fold, run, records[at : at + count])
             made = _values(fold, run)
         except _MisfitError as misfit:  # those before it are as they should be
             end = at + misfit.at
             continue
         if fold.chain is not None:
-            written = {name: lines for name, (_, lines) in run.fields.items()}
+            written = {name: (lines, salts) for name, (_, lines, salts) in run.fields.items()}
             if not fold.chain.skip(written, run.last, records[at + count - 1].seal):
-                return at
+                end = at + count // 2
+                continue
         _take(fold, run, made)
         return at + count
     return at
@@ -121,7 +127,7 @@ def _foreseen(fold: Fold, records: Sequence[Record], at: int, end: int) -> _Run:
     found = _Run()
     engine = fold.engine
     due, seq, superstep = engine.due, fold.seq, engine.superstep
-    cause, run = fold.cause, to_json(fold.run)
+    cause, run, chained = fold.cause, to_json(fold.run), fold.chain is not None
     shapes: dict[str, Shape] = {}
     times, order, fields = found.times, found.shapes, found.fields
     node = due[0].node.name
@@ -143,12 +149,15 @@ def _foreseen(fold: Fold, records: Sequence[Record], at: int, end: int) -> _Run:
             if shape is None:
                 break
             shapes[node] = shape
-        if len(lines) != len(shape.fields) + 1:
+        if len(lines) != len(shape.fields) + 1 or (chained and len(seal) != shape.sealed):
             break
-        for line, (name, kind) in enumerate(shape.fields, 1):
+        for line, (name, kind, salt) in enumerate(shape.fields, 1):
             if name not in fields:
-                fields[name] = (kind, [])
-            fields[name][1].append(lines[line])
+                fields[name] = (kind, [], [])
+            _, written, salts = fields[name]
+            written.append(lines[line])
+            if chained:
+                salts.append(seal[salt])
         times.append(head[1])
         order.append(shape)
         found.size += len(body) + len(seal)
@@ -183,6 +192,27 @@ class _MisfitError(Exception):
         self.at = at
 
 
+def _check_heads(fold: Fold, run: _Run, records: Sequence[Record]) -> None:
+    """Compare what the records and their headers say without a hash.
+
+    Raises:
+        _MisfitError: They differ, or a time is none.
+    """
+    times: list[float] = _all_of(run.times, _NUMBERS)
+    if not times or max(times) > LATEST_S or min(times) < -LATEST_S:
+        raise _MisfitError(next(n for n, time in enumerate(run.times) if not _is_time(time)))
+    if fold.chain is not None:
+        told = fold.chain.told(range(run.last - 2 * len(times) + 2, run.last + 1, 2), 2, times)
+        found = fold.chain.heads([record.seal for record in records])
+        if found != told:
+            raise _MisfitError(next(n for n, head in enumerate(found) if head != told[n]))
+
+
+def _is_time(line: bytes) -> bool:
+    read = _all_of([line], _NUMBERS)
+    return bool(read) and abs(read[0]) <= LATEST_S
+
+
 def _values(fold: Fold, run: _Run) -> dict[str, list[Any]]:
     """What was written to each field, all of it that counts. Nothing of the engine is changed.
 
@@ -190,10 +220,8 @@ def _values(fold: Fold, run: _Run) -> dict[str, list[Any]]:
         _MisfitError: One of them is for the general way.
     """
     values, load, fetch = fold.engine.values, fold.reader.codec.load, fold.reader.fetch
-    if not _all_of(run.times, _NUMBERS):
-        raise _MisfitError(next(n for n, time in enumerate(run.times) if not _all_of([time], _NUMBERS)))
     made: dict[str, list[Any]] = {}
-    for name, (kind, lines) in run.fields.items():
+    for name, (kind, lines, _) in run.fields.items():
         fits = _FITTING.get(kind)
         if fits is not None and values[name].__class__ not in fits:
             raise _MisfitError(run.record(name, 0))
@@ -270,11 +298,27 @@ def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
     names = [known[at] for at in placed[::2]]
     if placed[1::2] != list(range(1, len(names) + 1)) or len(set(names)) != len(names) or len(told) > 2:
         return None
-    kinds = [(name, fields[name].kind if name in fields and name in engine.values else CALL) for name in names]
-    if any(kind == CALL for _, kind in kinds):
+    chain, length = fold.chain, len(names) + 1
+    cuts = [chain.salt(line) for line in range(1, length)] if chain is not None else [slice(0)] * len(names)
+    kinds = [fields[name].kind if name in fields and name in engine.values else CALL for name in names]
+    if CALL in kinds:
         return None
-    boxed = tuple(name for name, kind in kinds if kind == LAST and (fields[name].boxed or name in engine.sizes))
+    boxed = tuple(
+        name
+        for name, kind in zip(names, kinds, strict=True)
+        if kind == LAST and (fields[name].boxed or name in engine.sizes)
+    )
     due: list[int] = told[1] if len(told) == 2 else []
     after = due_again(engine, [known[at] for at in due], NO_ITEMS, NO_ITEMS)
     node = known[number]
-    return Shape(task, commit, node, engine.plan.by_name[node].index, tuple(kinds), frozenset(names), boxed, after)
+    return Shape(
+        task,
+        commit,
+        node,
+        engine.plan.by_name[node].index,
+        tuple(zip(names, kinds, cuts, strict=True)),
+        chain.size(length) if chain is not None else 0,
+        frozenset(names),
+        boxed,
+        after,
+    )

@@ -43,8 +43,8 @@ class Body:
         self.blobs: dict[str, bytes] = {}
         self.path: str = ""
         self.fetch: Callable[[str], bytes] | None = None
-        self.written: list[tuple[str, bytes]] = []
-        """What the body folds into fields of the state, in order: name, and encoded value."""
+        self.written: list[tuple[str, int]] = []
+        """What the body folds into fields of the state, in order: name, and number of the line."""
 
     def put(self, value: Any) -> int:
         """Write *value* on a line of its own; returns the line's number."""
@@ -57,6 +57,8 @@ class Body:
 
     def get(self, at: int) -> Any:
         """The value on line *at*."""
+        if at <= 0:
+            raise IndexError
         return self.codec.load(self.lines[at], self.fetch)
 
     def put_fields(self, values: Mapping[str, Any]) -> list[int]:
@@ -66,10 +68,11 @@ class Body:
         placed: list[int] = []
         for name, line in made.lines.items():
             placed.append(self.names.put(name))
+            at = len(self.lines)
             self.lines.append(line)
-            placed.append(len(self.lines) - 1)
+            placed.append(at)
             if not self.path:
-                self.written.append((name, line))
+                self.written.append((name, at))
         return placed
 
     def get_fields(self, placed: Sequence[int]) -> dict[str, Any]:
@@ -78,10 +81,12 @@ class Body:
         found: dict[str, Any] = {}
         each = iter(placed)
         for number, at in zip(each, each, strict=True):
-            name, line = names[number], lines[at]
-            found[name] = load(line, fetch)
+            if number < 0 or at <= 0:
+                raise IndexError
+            name = names[number]
+            found[name] = load(lines[at], fetch)
             if not self.path:
-                self.written.append((name, line))
+                self.written.append((name, at))
         return found
 
     def put_error(self, error: BaseException) -> int:
@@ -90,6 +95,8 @@ class Body:
 
     def get_error(self, at: int) -> BaseException:
         """What was raised, or what stands for it."""
+        if at <= 0:
+            raise IndexError
         return self.codec.load_error(self.lines[at])
 
 

@@ -28,6 +28,7 @@ from graphrt._journal.wire import Body, encode, encode_state
 from graphrt._plan.fields import own
 from graphrt._plan.owning import SCALARS
 from graphrt._plan.tables import NodePlan
+from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.stores.protocol import Commit, Record, Saved, Status
 
@@ -197,12 +198,7 @@ class Journal:
                 self._commits.flush()
 
     def _store(
-        self,
-        batch: Batch,
-        staged: Sequence[tuple[str, list[Logged]]],
-        *,
-        release: bool,
-        status: Status | None,
+        self, batch: Batch, staged: Sequence[tuple[str, list[Logged]]], *, release: bool, status: Status | None
     ) -> None:
         assert self._commits is not None  # noqa: S101 - the caller looked
         seq, count = self.seq + len(batch.logged), len(batch.logged)
@@ -220,8 +216,11 @@ class Journal:
             payload = encode(body, batch)
             blobs = body.blobs
             if self._chain is not None:
-                self._chain.extend(body.written)
-                seal = self._chain.seal(seq, count, batch.at, body.lines, self._salts_seed)
+                try:
+                    seal = self._chain.seal(seq, count, batch.at, body.lines, body.written, self._salts_seed)
+                except InputError:
+                    self._names.forget(known)  # as `encode` does: this body was never written
+                    raise
             self._tail += len(payload) + len(seal)
         stage: list[tuple[str, Any]] = []
         for key, logged in staged:

@@ -1,0 +1,91 @@
+"""A time that no header can hold is refused where it is written, by the name of the clock, and is damage where it is read."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, Runtime
+from graphrt._journal import meta
+from graphrt._journal.batch import LATEST_S
+from graphrt._journal.chain import HEADER, Chain
+from graphrt.errors import InputError, StoreError
+
+LINES = [b"[1]", b"2"]
+WRITTEN = [("n", 1)]
+NO_TIMES: list[Any] = [1e13, -1e13, 1e300, -1e308, math.nan, math.inf, -math.inf, 10**400, None, "1"]
+
+
+class State(TypedDict, total=False):
+    n: int
+
+
+def graph() -> Any:
+    g = GraphBuilder(State, name="clocked")
+    g.add_node("first", lambda _: {"n": 1})
+    g.add_node("second", lambda state: {"n": state["n"] + 1})
+    g.add_edge(START, "first").add_edge("first", "second").add_edge("second", END)
+    return g.compile()
+
+
+@pytest.mark.parametrize("at", NO_TIMES)
+def test_time_that_no_header_holds_is_not_sealed(at: Any) -> None:
+    chain = Chain("t")
+    chain.seal(1, 1, 1.5, LINES, WRITTEN, 7)
+    before = chain.saved()
+    with pytest.raises(InputError) as caught:
+        chain.seal(2, 1, at, LINES, WRITTEN, 7)
+
+    assert caught.value.code == "input"
+    assert "The clock told" in str(caught.value)
+    assert chain.saved() == before
+
+
+@pytest.mark.parametrize("at", [at for at in NO_TIMES if isinstance(at, float)])
+def test_time_that_no_header_holds_is_damage(at: float) -> None:
+    seal = Chain("t").seal(1, 1, 1.5, LINES, WRITTEN, 7)
+    with pytest.raises(StoreError) as caught:
+        Chain("t").check(1, 1, at, LINES, WRITTEN, seal)
+    assert (caught.value.code, caught.value.seq) == ("store-damaged", 1)
+
+
+@pytest.mark.parametrize(("seq", "count"), [(-1, 1), (1 << 64, 1), (1, -1), (1, 1 << 32)])
+def test_number_that_no_header_holds_is_damage(seq: int, count: int) -> None:
+    seal = Chain("t").seal(1, 1, 1.5, LINES, WRITTEN, 7)
+    with pytest.raises(StoreError) as caught:
+        Chain("t").check(seq, count, 1.5, LINES, WRITTEN, seal)
+    assert caught.value.code == "store-damaged"
+
+
+@pytest.mark.parametrize("at", [LATEST_S, -LATEST_S, 0, -0.5, 1.75e9])
+def test_other_times_are_sealed_to_the_microsecond(at: float) -> None:
+    seal = Chain("t").seal(1, 1, at, LINES, WRITTEN, 7)
+
+    assert HEADER.unpack(seal[: HEADER.size])[3] == round(at * 1e6)
+    Chain("t").check(1, 1, at, LINES, WRITTEN, seal)
+
+
+@pytest.mark.parametrize("sinks", [[], [lambda _entry: None]], ids=["straight", "events"])
+@pytest.mark.parametrize("then", [1e13, 1.75e9], ids=["for good", "once"])
+@pytest.mark.parametrize("good", range(1, 4))
+def test_run_whose_clock_goes_wrong_fails_with_the_clocks_name_and_goes_on_when_it_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int, then: float, sinks: Any
+) -> None:
+    """What was written before is there; names that were only in what was not written are not taken for known."""
+    monkeypatch.setattr(meta, "PRELOADED_NAMES", 0)
+    path, left = f"sqlite:///{tmp_path / 'runs.db'}", iter([*[1.75e9] * good, 1e13])
+    with (
+        Runtime(graph(), store=path, clock=lambda: next(left, then), sinks=sinks, durability="sync") as runtime,
+        pytest.raises(InputError, match=r"The clock told 10000000000000\.0"),
+    ):
+        runtime.run({"n": 0}, thread="t")
+    with Runtime(graph(), store=path) as runtime:
+        if runtime.threads()[0].seq == 0:
+            runtime.run({"n": 0}, thread="t")
+        elif runtime.state("t").status != "completed":
+            runtime.retry("t")
+
+        assert runtime.state("t").values == runtime.replay("t").values == {"n": 2}
