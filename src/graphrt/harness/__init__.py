@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     )
     from graphrt.harness.request import OutputSpec
     from graphrt.harness.scripted import FunctionModel, ScriptedModel
+    from graphrt.harness.template import Template
     from graphrt.harness.tools.from_model import ModelTool, tool_from_model
     from graphrt.harness.tools.function import FunctionTool, tool
     from graphrt.harness.tools.injected import Injected
@@ -110,6 +111,7 @@ __all__ = [
     "StreamingHarness",
     "SubAgentItem",
     "SystemMessage",
+    "Template",
     "TextDelta",
     "TokenTracker",
     "Tool",
@@ -162,6 +164,7 @@ _HOMES: Final = {
     **dict.fromkeys(_PROTOCOL.split(), "graphrt.harness.protocol"),
     **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),
     **dict.fromkeys(("FunctionModel", "ScriptedModel"), "graphrt.harness.scripted"),
+    "Template": "graphrt.harness.template",
     "Cassette": "graphrt.harness.cassette",
     **dict.fromkeys(("FunctionTool", "tool"), "graphrt.harness.tools.function"),
     **dict.fromkeys(("ModelTool", "tool_from_model"), "graphrt.harness.tools.from_model"),

@@ -1,0 +1,127 @@
+"""Values as text for a prompt: plain ones as they are, containers as JSON, and nothing by its `repr`.
+
+Pure functions over values; templates and fields are not known here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from types import NoneType
+from typing import Any, Final, TypeGuard
+from uuid import UUID
+
+from pydantic import BaseModel
+
+_DEEPEST: Final = 50
+
+
+class NoTextError(Exception):
+    """A value has no plain text form: `path` inside it, and what is there."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(path, what)
+        self.path = path
+        self.what = what
+
+
+def plain_text(value: Any) -> str:
+    """*value* as a prompt shows it.
+
+    Raises:
+        NoTextError: It, or something in it, has no text form that people would write.
+    """
+    data = _data(value, "", 0)
+    if isinstance(data, str):
+        return data
+    if isinstance(data, (bool, int, float)):
+        return _number(data)
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise NoTextError("", "a number that JSON does not have") from None
+
+
+def _number(value: float) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        raise NoTextError("", "an int of too many digits") from None
+
+
+def _data(value: Any, path: str, depth: int) -> Any:
+    """*value* as what JSON has."""
+    if depth > _DEEPEST:
+        raise NoTextError(path, "nested too deeply")
+    while isinstance(value, Enum):  # before its mixins: a member may be a str too
+        value = value.value
+    for kinds, plain in _LEAVES:
+        if isinstance(value, kinds):
+            return plain(value)
+    match value:
+        case BaseModel():
+            return _model(value, path)
+        case Mapping():
+            return _mapping(value, path, depth)
+        case list() | tuple() | deque():
+            return _items(value, path, depth)
+        case set() | frozenset():
+            return sorted(_items(value, path, depth), key=lambda item: json.dumps(item, sort_keys=True))
+        case _ if _is_value(value):
+            return _mapping({field.name: getattr(value, field.name) for field in fields(value)}, path, depth)
+        case _:
+            raise NoTextError(path, f"of type {type(value).__name__}")
+
+
+_LEAVES: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
+    ((bool, NoneType), lambda value: value),
+    (str, str.__str__),  # a subclass may show itself as something else
+    (int, int.__int__),
+    (float, float.__float__),
+    ((Decimal, UUID), str),
+    ((date, time), lambda value: value.isoformat()),
+)
+
+
+def _items(value: Any, path: str, depth: int) -> list[Any]:
+    return [_data(item, f"{path}[{n}]", depth + 1) for n, item in enumerate(value)]
+
+
+def _mapping(value: Any, path: str, depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, item in value.items():
+        key = _key(name, path)
+        if key in found:
+            raise NoTextError(path, f"a mapping with two keys that are {key!r} as text")
+        found[key] = _data(item, _at(path, key), depth + 1)
+    return found
+
+
+def _key(name: Any, path: str) -> str:
+    while isinstance(name, Enum):
+        name = name.value
+    if isinstance(name, str):
+        return str.__str__(name)
+    if isinstance(name, int):
+        return json.dumps(name) if isinstance(name, bool) else _number(int(name))
+    raise NoTextError(path, f"a mapping with a key of type {type(name).__name__}")
+
+
+def _model(value: BaseModel, path: str) -> Any:
+    try:
+        return value.model_dump(mode="json")
+    except (ValueError, RecursionError, TypeError) as error:  # pydantic's own is a ValueError
+        raise NoTextError(path, f"a {type(value).__name__} without a JSON form ({error})") from None
+
+
+def _is_value(value: object) -> TypeGuard[Any]:
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+def _at(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
