@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 from graphrt._drivers.shown import MessageItem
 from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
-from graphrt._journal.modes import Durability
-from graphrt._journal.versions import Verdict
+from graphrt._journal.durability import Durability
+from graphrt._journal.verdict import Verdict
 from graphrt._runs import opening
 from graphrt._runs.arguments import (
     MODES,
@@ -28,8 +28,7 @@ from graphrt._runs.arguments import (
 )
 from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.flight import system_clock
-from graphrt._runs.looking import Divergence
-from graphrt._runs.results import InterruptInfo, RunResult, Snapshot, ThreadInfo
+from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.verbs import ThreadVerbs
 from graphrt._runs.watching import WatchVerbs
 from graphrt.commands import UNSET

@@ -96,6 +96,7 @@ MODES = {
     "events": [
         "run-resumed",
         "interrupt-answered",
+        "effect-recorded",
         "task-succeeded",
         "superstep-committed",
         "task-succeeded",

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, final
 
+from graphrt._journal.durability import Durability
 from graphrt._journal.keeper import give_back
 from graphrt.stores.protocol import Claim, Commit, Record, Store
 
-Durability: TypeAlias = Literal["sync", "async", "exit"]
-DURABILITIES: Final = ("sync", "async", "exit")
 MOST_WAITING: Final = 256
 """Most entries that `async` may lose when its process dies."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from graphrt import events
 from graphrt._journal.reader import Reader
+from graphrt._journal.verdict import Verdict
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import InputError, StoreError, names
@@ -22,29 +22,6 @@ class GraphLike(Protocol):
 
     @property
     def fingerprint(self) -> str: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What became of the question whether a thread may go on with a graph."""
-
-    thread: str
-    status: str
-    kind: Literal["identical", "compatible", "migrated", "incompatible"]
-    reasons: tuple[str, ...] = ()
-    """What changed, and for `incompatible` what stands in the way first."""
-    pending: tuple[str, ...] = ()
-    """Nodes that are due or open."""
-    source: str = ""
-    """Fingerprint of the thread's graph."""
-    target: str = ""
-    """Fingerprint of the graph at hand."""
-    migration: Migration | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether the thread may go on."""
-        return self.kind != "incompatible"
 
 
 def judge(

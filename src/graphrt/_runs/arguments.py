@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import typing_extensions as te
 
-from graphrt._journal.modes import DURABILITIES, Durability
+from graphrt._journal.durability import DURABILITIES, Durability
 from graphrt.errors import InputError, names
 from graphrt.events import Entry
 from graphrt.limits import Limits

@@ -21,7 +21,8 @@ from graphrt._journal.meta import read_meta
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names
 from graphrt._journal.reader import Fold, Reader
-from graphrt._journal.versions import Verdict, judge, pending
+from graphrt._journal.verdict import Verdict
+from graphrt._journal.versions import judge, pending
 from graphrt._journal.wire import Body, encode_state
 from graphrt._journal.writer import Journal
 from graphrt._plan.fields import own

@@ -12,11 +12,8 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.straight import tell
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
-from graphrt._journal.keeper import keeper_of
-from graphrt._journal.modes import Commits, Durability
-from graphrt._journal.names import Names
-from graphrt._journal.reader import Fold
-from graphrt._journal.writer import Journal
+from graphrt._journal.durability import Durability
+from graphrt._later import Later
 from graphrt._runs.results import RunResult
 from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
@@ -25,8 +22,14 @@ from graphrt.stores.protocol import Claim, Store
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
+    from graphrt._journal import keeper, modes, names, writer
     from graphrt._journal.chain import Chain
+    from graphrt._journal.reader import Fold
     from graphrt.harness.budget import Budget
+else:
+    keeper, modes, names, writer = (
+        Later(f"graphrt._journal.{name}") for name in ("keeper", "modes", "names", "writer")
+    )
 
 
 class Owner(Protocol):
@@ -90,7 +93,7 @@ class Run:
         self.watch: Watch = watch if watch is not None else _NOBODY
         engine.watch(tape=self.watch.steps or self.watch.updates)
         self.listening: bool = listen or claim is not None or bool(runtime.sinks)
-        self._journal: Journal | None = None
+        self._journal: writer.Journal | None = None
         if self.listening:
             self._open_journal(fold, listen=listen)
             if self._journal is not None:
@@ -102,7 +105,7 @@ class Run:
 
     def _open_journal(self, fold: Fold | None, *, listen: bool) -> None:
         runtime, engine, scope, claim = self.runtime, self.engine, self.scope, self.claim
-        journal = Journal(clock=runtime.clock, run_id=lambda: scope.run_id, sinks=runtime.sinks, watched=listen)
+        journal = writer.Journal(clock=runtime.clock, run_id=lambda: scope.run_id, sinks=runtime.sinks, watched=listen)
         engine.run_id = scope.run_id  # before it listens: nested graphs take it over
         scope.record, scope.show = journal.write, journal.show
         store = runtime.store
@@ -119,11 +122,11 @@ class Run:
 
                 chain = fold.chain if fold is not None else Chain(claim.thread)
             journal.keep(
-                Commits(store, claim, runtime.durability),
+                modes.Commits(store, claim, runtime.durability),
                 engine,
                 codec=codec,
                 chain=chain,
-                names=fold.reader.names if fold is not None else Names(),
+                names=fold.reader.names if fold is not None else names.Names(),
                 meta=meta,
                 tail=fold.tail if fold is not None else 0,
                 salts_seed=runtime.seed,
@@ -136,7 +139,7 @@ class Run:
             if not runtime.sinks and not listen and engine.tape is None:
                 engine.quick, scope.tell = journal.step if codec is None else tell, journal.tell
             if store.blocking:
-                keeper_of(store).add(claim)
+                keeper.keeper_of(store).add(claim)
         self._journal = journal
 
     def _chained(self, store: Store) -> bool:
@@ -187,7 +190,7 @@ class Run:
         claim, store = self.claim, self.runtime.store
         if claim is not None and store is not None:
             if store.blocking:
-                keeper_of(store).remove(claim)
+                keeper.keeper_of(store).remove(claim)
             active = self.runtime._active
             if active.get(claim.thread) is self.control:
                 del active[claim.thread]

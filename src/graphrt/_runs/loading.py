@@ -10,6 +10,7 @@ from graphrt._flows.restore import restore_open
 from graphrt._journal import adopting, versions
 from graphrt._journal.meta import read_meta
 from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.verdict import Verdict
 from graphrt._plan.fields import own
 from graphrt.errors import InputError, StoreError
 from graphrt.graph import CompiledGraph
@@ -89,7 +90,7 @@ def check_at(loaded: Loaded, at: int) -> None:
         )
 
 
-def begun(runtime: Reads, loaded: Loaded) -> tuple[Fold, versions.Verdict]:
+def begun(runtime: Reads, loaded: Loaded) -> tuple[Fold, Verdict]:
     """A fold of what was *loaded* that has folded nothing yet, and how the thread's graph was judged.
 
     Raises:

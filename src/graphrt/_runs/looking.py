@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final
 
 from graphrt import events
@@ -16,7 +16,7 @@ from graphrt._journal.reader import CHANGES, Fold, Reader
 from graphrt._runs.alike import alike
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import Reads, folded, from_the_first, load, loaded_at, the_store
-from graphrt._runs.results import Snapshot
+from graphrt._runs.results import Divergence, Snapshot
 from graphrt.errors import GraphrtError, InputError, ReplayDivergedError
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
@@ -218,16 +218,6 @@ def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> Repla
 
 
 # -- difference --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Divergence:
-    """Where two runs first differ: an entry of each, None where one has ended."""
-
-    left: Entry | None
-    right: Entry | None
-    fields: tuple[str, ...]
-    """What of the two events differs."""
 
 
 def diff(

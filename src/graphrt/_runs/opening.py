@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphrt import events
 from graphrt._codec import NotStorable
@@ -12,17 +12,22 @@ from graphrt._engine.edit import folded_in
 from graphrt._engine.engine import Engine
 from graphrt._engine.stored import stamp
 from graphrt._flows.run import Watch
-from graphrt._journal.keeper import give_back, take
-from graphrt._journal.reader import Fold
+from graphrt._later import Later
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
 from graphrt._runs.answers import answers_by_id, expired
 from graphrt._runs.flight import Owner, Run
-from graphrt._runs.loading import folded, the_store
 from graphrt.commands import UNSET, Replacement
 from graphrt.errors import InputError, names
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Store
+
+if TYPE_CHECKING:
+    from graphrt._journal import keeper
+    from graphrt._journal.reader import Fold
+    from graphrt._runs import loading
+else:
+    keeper, loading = Later("graphrt._journal.keeper"), Later("graphrt._runs.loading")
 
 
 def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, watch: Watch | None) -> Run:
@@ -50,7 +55,7 @@ def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, wa
         return _started(opened, values, values, fresh=True)
     thread_id = check_id(thread_id if thread_id is not None else runtime.ids())
     at = runtime.clock()  # read once for the thread that may be made here and for the first commit
-    claim = take(store, thread_id, create=True, lease_s=runtime.lease_s, at=at)
+    claim = keeper.take(store, thread_id, create=True, lease_s=runtime.lease_s, at=at)
     opened_run: Run | None = None
     try:
         if claim.head.seq == 0:
@@ -60,7 +65,7 @@ def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, wa
             started = _started(opened_run, values, values, fresh=True)
         else:
             _want(claim, "run", runtime, watch)
-            fold = folded(runtime, store.load(thread_id))
+            fold = loading.folded(runtime, store.load(thread_id))
             engine = fold.engine
             update = checked_update(engine, given)
             values = folded_in(engine, update, reset=True)
@@ -115,7 +120,7 @@ def on_either(
 def _give_up(store: Store, claim: Claim, opened: Run | None, error: BaseException) -> None:
     if opened is not None:
         opened.broke(error)
-    give_back(store, claim)
+    keeper.give_back(store, claim)
 
 
 def _started(opened: Run, values: dict[str, Any], given: Mapping[str, Any], *, fresh: bool) -> Run:
@@ -275,12 +280,12 @@ def continued(
         ConflictError: The thread is being driven.
         StoreError: The store failed, or the thread cannot be read.
     """
-    store = the_store(runtime)
+    store = loading.the_store(runtime)
     check_id(thread_id)
-    claim = take(store, thread_id, create=False, lease_s=runtime.lease_s, at=0.0)
+    claim = keeper.take(store, thread_id, create=False, lease_s=runtime.lease_s, at=0.0)
     opened: Run | None = None
     try:
-        fold = folded(runtime, store.load(thread_id))
+        fold = loading.folded(runtime, store.load(thread_id))
         engine = fold.engine
         late = expired(engine, runtime.clock) if verb == "retry" and claim.head.status == "interrupted" else []
         if not late:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 
 from graphrt import events
@@ -144,3 +145,13 @@ class ThreadInfo:
 
     def __repr__(self) -> str:
         return f"ThreadInfo({self.thread!r}, status={self.status!r}, seq={self.seq})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """Where two runs first differ: an entry of each, None where one has ended."""
+
+    left: events.Entry | None
+    right: events.Entry | None
+    fields: tuple[str, ...]
+    """What of the two events differs."""

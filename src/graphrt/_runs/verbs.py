@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from graphrt._flows.effects import Control
-from graphrt._journal.keeper import settle
-from graphrt._journal.versions import Verdict
-from graphrt._runs import editing, looking
+from graphrt._journal.verdict import Verdict
+from graphrt._later import Later
 from graphrt._runs.arguments import check_status, checked_edits
 from graphrt._runs.flight import Owner
-from graphrt._runs.loading import the_store
-from graphrt._runs.looking import Divergence
-from graphrt._runs.results import Snapshot, ThreadInfo
+from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Status, Store
+
+if TYPE_CHECKING:
+    from graphrt._journal import keeper
+    from graphrt._runs import editing, loading, looking
+else:
+    keeper = Later("graphrt._journal.keeper")
+    editing, loading, looking = (Later(f"graphrt._runs.{name}") for name in ("editing", "loading", "looking"))
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -188,7 +192,7 @@ class ThreadVerbs(Generic[S]):
             limit: At most so many.
         """
         check_status(status)
-        heads = the_store(self._owner()).heads(
+        heads = loading.the_store(self._owner()).heads(
             status=status, graph=graph, prefix=prefix, updated_before=updated_before, after=after, limit=limit
         )
         return tuple(ThreadInfo(head) for head in heads)
@@ -200,7 +204,7 @@ class ThreadVerbs(Generic[S]):
     def copy_thread(self, thread: str, to: str | None = None) -> str:
         """Copy the thread with its whole journal; returns the id of the copy, which is made if *to* is not given."""
         target = check_id(to if to is not None else self._owner().ids())
-        the_store(self._owner()).copy(check_id(thread), target, at=self.clock())
+        loading.the_store(self._owner()).copy(check_id(thread), target, at=self.clock())
         return target
 
     async def acopy_thread(self, thread: str, to: str | None = None) -> str:
@@ -209,8 +213,8 @@ class ThreadVerbs(Generic[S]):
 
     def delete_thread(self, thread: str) -> None:
         """Forget the thread and everything of it; a ConflictError if a run has it."""
-        store = the_store(self._owner())
-        settle(store, check_id(thread))
+        store = loading.the_store(self._owner())
+        keeper.settle(store, check_id(thread))
         store.delete(thread)
 
     async def adelete_thread(self, thread: str) -> None:

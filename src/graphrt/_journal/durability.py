@@ -1,0 +1,8 @@
+"""When a commit is stored (rule R11). Values; `modes` keeps them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+Durability: TypeAlias = Literal["sync", "async", "exit"]
+DURABILITIES: Final = ("sync", "async", "exit")
