@@ -191,6 +191,13 @@ def test_text_that_is_no_unicode_is_a_misfit() -> None:
     assert "Unicode" in told(search, {"query": "\ud800"})
 
 
+def test_arguments_without_end_are_a_misfit() -> None:
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = [deep]
+    assert "too deeply" in told(search, {"query": deep})
+
+
 def test_numbers_of_any_size_are_read_exactly() -> None:
     @tool
     def take(n: int) -> None: ...

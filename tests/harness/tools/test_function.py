@@ -133,6 +133,7 @@ def test_methods_partials_and_callable_objects_are_functions_too(context: Any) -
     def scale(by: int, n: int) -> int:
         return by * n
 
+    assert tool(functools.partial(scale, 2)).spec.description == ""
     price = tool(Shop().price)
     assert (price.spec.name, price.spec.description) == ("price", "What it costs.")
     assert call(price, {"item": "tea"}, context()).text == "tea: 3"

@@ -99,8 +99,8 @@ def validated(tool: str, adapter: TypeAdapter[T], arguments: Mapping[str, Any], 
     """
     try:
         text = pydantic_core.to_json(dict(arguments), inf_nan_mode="constants")
-    except (PydanticSerializationError, ValueError) as error:  # lone surrogates, mostly
-        raise misfit(tool, ["they are not valid JSON text in Unicode"]) from error
+    except (PydanticSerializationError, ValueError) as error:
+        raise misfit(tool, ["they are nested too deeply, or hold text that is no Unicode"]) from error
     try:
         return adapter.validate_json(text)
     except ValidationError as error:

@@ -26,6 +26,8 @@ _REASON_S: Final = 1.0
 """Longest wait for the reason of an end that is known already."""
 _STOP_S: Final = 10.0
 """A server that does not end by itself is killed by the SDK well before."""
+_INVALID_REQUEST: Final = -32600
+"""With status 404 it means that there is no such session."""
 _APPLICATION_ERRORS: Final = frozenset({-32602, -32601})
 """JSON-RPC errors that say nothing about the connection: invalid parameters, unknown method."""
 
@@ -87,8 +89,12 @@ class HttpTarget:
             if response.request.method == "POST":  # others, which servers may refuse, carry no call
                 notes.status = response.status_code if response.status_code >= 400 else None
 
-        timeout = http.Timeout(self.timeout_s, read=None)
-        client = http.AsyncClient(headers=dict(self.headers), timeout=timeout, event_hooks={"response": [note]})
+        client = await asyncio.to_thread(  # it reads the certificates of the machine, which takes a moment
+            http.AsyncClient,
+            headers=dict(self.headers),
+            timeout=http.Timeout(self.timeout_s, read=None),
+            event_hooks={"response": [note]},
+        )
         streamable = sdk("mcp.client.streamable_http")
         async with client, streamable.streamable_http_client(self.url, http_client=client) as (read, write):
             yield _Watched(read, notes), write
@@ -96,6 +102,10 @@ class HttpTarget:
 
 class LinkLostError(Exception):
     """The connection is gone, in the middle of a request or before it; the text says why."""
+
+
+class SessionForgottenError(Exception):
+    """An HTTP server no longer knows the session, mostly because it was started again: the request was not looked at."""
 
 
 class Link:
@@ -145,6 +155,7 @@ class Link:
         Raises:
             TimeoutError: It took too long; the server was told to stop.
             LinkLostError: The connection went away under it.
+            SessionForgottenError: The request may be made again on a new connection.
             Exception: What the SDK raises.
         """
         client = self._ready.result()
@@ -159,6 +170,8 @@ class Link:
                 raise LinkLostError(self._reason()) from None
             if error.code not in _APPLICATION_ERRORS and isinstance(self._target, HttpTarget):
                 self._retired = True  # a new session with the next request: this one may be unknown there by now
+                if error.code == _INVALID_REQUEST and self._notes.status == 404:
+                    raise SessionForgottenError from None
             raise
         finally:
             self._active -= 1

@@ -43,7 +43,8 @@ class McpTool:
         """Which server it is of."""
         schema: dict[str, Any] = dict(described.input_schema or {})
         schema.setdefault("type", "object")
-        schema.setdefault("properties", {})
+        if not isinstance(schema.get("properties"), dict):
+            schema["properties"] = {}
         self._spec: Final = ToolSpec(
             name=_name(prefix, self.remote_name), description=described.description or "", parameters=schema
         )
@@ -78,7 +79,9 @@ class McpTool:
         except Exception:  # noqa: BLE001 - a reference that leads nowhere: the server's schema is none
             return arguments
         if errors:
-            raise misfit(self._spec.name, list(_findings(errors, tuple(self._spec.parameters["properties"]))))
+            raise misfit(
+                self._spec.name, list(dict.fromkeys(_findings(errors, tuple(self._spec.parameters["properties"]))))
+            )
         return arguments
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
@@ -155,8 +158,7 @@ def _findings(errors: Iterable[Any], known: tuple[str, ...]) -> Iterable[str]:
         place = path(error.absolute_path)
         match error.validator:
             case "required":
-                missing = [name for name in error.validator_value if name not in error.instance]
-                for name in missing[:1] if len(missing) == 1 else missing:
+                for name in [name for name in error.validator_value if name not in error.instance]:
                     yield f"{path([*error.absolute_path, name])}: is missing"
             case "additionalProperties" if not place:
                 properties = error.schema.get("properties", {})
@@ -168,7 +170,8 @@ def _findings(errors: Iterable[Any], known: tuple[str, ...]) -> Iterable[str]:
             case "enum":
                 yield f"{place}: should be one of {clip(error.validator_value)} (given: {clip(error.instance)})"
             case _:
-                yield f"{place or 'the arguments'}: do not satisfy {error.validator} (given: {clip(error.instance)})"
+                rule = f"{error.validator} {clip(error.validator_value)}"
+                yield f"{place or 'all of them'}: should keep to {rule} (given: {clip(error.instance)})"
 
 
 def _types(value: Any) -> str:

@@ -106,6 +106,13 @@ def origin(fn: Callable[..., Any]) -> str:
     return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
 
 
+def docstring(fn: Callable[..., Any]) -> str | None:
+    """What is written about *fn*; a partial has only what its function has."""
+    if inspect.isroutine(fn):
+        return fn.__doc__
+    return _plain(fn).__doc__ or (None if isinstance(fn, partial) else type(fn).__doc__)
+
+
 def _plain(given: Any) -> Any:
     """The function that runs in the end: of a partial, a bound method, a callable object, a wrapped function."""
     fn: Any = given
@@ -161,7 +168,7 @@ def _unreadable(parameter: inspect.Parameter, error: Exception) -> str:
     if isinstance(error, NameError):
         return (
             f"{parameter.name}: its annotation {shown} names what is not there: {error}; import it outside of "
-            "TYPE_CHECKING, at the top of the module"
+            "TYPE_CHECKING, or put @tool above the function where that name is visible"
         )
     return f"{parameter.name}: its annotation {shown} cannot be read: {type(error).__name__}: {error}"
 

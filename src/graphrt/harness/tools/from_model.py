@@ -9,12 +9,12 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Concatenate, Final, Generic, TypeVar
 
 from graphrt.errors import InputError
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import Approval, OnError, check_description, check_name, make_policy
-from graphrt.harness.tools._signature import origin, read_signature, refuse
+from graphrt.harness.tools._signature import docstring, origin, read_signature, refuse
 from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy, ToolResult
 
 __all__ = ["ModelTool", "tool_from_model"]
@@ -34,7 +34,7 @@ class ModelTool(Generic[M]):
     def __init__(
         self,
         model: type[M],
-        fn: Callable[..., Any],
+        fn: Callable[Concatenate[M, ...], Any],
         *,
         name: str | None = None,
         description: str | None = None,
@@ -74,7 +74,7 @@ class ModelTool(Generic[M]):
         self._injections: Final = self._read(scope or {})
         told = read_docstring(vars(model).get("__doc__")) if description is None else None
         if told and _is_made_up(model, told.description):
-            told = read_docstring(fn.__doc__)
+            told = read_docstring(docstring(fn))
         self._spec: Final = ToolSpec(
             name=self._name,
             description=(told.description if told else description) or "",
@@ -149,7 +149,7 @@ class ModelTool(Generic[M]):
 
 def tool_from_model(
     model: type[M],
-    fn: Callable[..., Any],
+    fn: Callable[Concatenate[M, ...], Any],
     /,
     *,
     name: str | None = None,

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 from graphrt.errors import InputError
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import Approval, OnError, check_description, check_name, make_policy
-from graphrt.harness.tools._signature import Signature, origin, read_signature, refuse
+from graphrt.harness.tools._signature import Signature, docstring, origin, read_signature, refuse
 from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy, ToolResult
 
 __all__ = ["FunctionTool", "tool"]
@@ -88,7 +88,7 @@ class FunctionTool(Generic[P, R]):
     def spec(self) -> ToolSpec:
         """What the model is told."""
         if self._spec is None:  # read at first use: importing griffe takes a moment
-            self._spec = _spec(self._name, self._description, self.fn.__doc__, self._arguments.schema)
+            self._spec = _spec(self._name, self._description, docstring(self.fn), self._arguments.schema)
         return self._spec
 
     @property
@@ -186,10 +186,10 @@ def _name_of(fn: Any) -> str:
     return getattr(fn, "__name__", None) or type(fn).__name__
 
 
-def _spec(name: str, description: str | None, docstring: str | None, schema: Mapping[str, Any]) -> ToolSpec:
+def _spec(name: str, description: str | None, written: str | None, schema: Mapping[str, Any]) -> ToolSpec:
     from graphrt.harness.tools._docstring import read_docstring
 
-    told = read_docstring(docstring)
+    told = read_docstring(written)
     properties = {
         key: {**value, "description": told.parameters[key]}
         if told.parameters.get(key) and "description" not in value

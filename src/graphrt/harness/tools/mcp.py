@@ -332,7 +332,13 @@ class McpServer:
             raise self._not_open()
         link = await self._connected()
         try:
-            return await link.request(make, self._policy.timeout_s)
+            try:
+                return await link.request(make, self._policy.timeout_s)
+            except links.SessionForgottenError:
+                link = await self._connected()
+                return await link.request(make, self._policy.timeout_s)
+        except ToolError:
+            raise
         except TimeoutError:
             raise self._error(
                 f"MCP server {self._name} did not answer within {self._policy.timeout_s:g} s: {what}.",
