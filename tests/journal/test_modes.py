@@ -10,7 +10,8 @@ import pytest
 from tests.journal import recording
 from tests.journal.recording import WAIT_S, Store, Watched, claim, record
 
-from graphrt._journal.modes import DURABILITIES, MOST_WAITING, Commits
+from graphrt._journal.durability import DURABILITIES
+from graphrt._journal.modes import MOST_WAITING, Commits
 from graphrt._journal.writer import Journal
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Commit
