@@ -17,7 +17,7 @@ from graphrt.harness._deck import Deck
 from graphrt.harness._pieces import pieces as cut
 from graphrt.harness._recording import Piece, Recording, clean_failure, clean_reply, is_recordable
 from graphrt.harness._redaction import Redactor
-from graphrt.harness.protocol import AgentReply, StreamItem
+from graphrt.harness.protocol import AgentReply, StreamItem, TextDelta, ToolCallDelta
 from graphrt.harness.request import ModelRequest
 
 
@@ -34,9 +34,11 @@ class Exchange:
         harness: str = "",
     ) -> None:
         self._deck: Final = deck
-        self._redactor: Final = Redactor(hook)
+        self._redactor: Final = Redactor(hook, options=request.options)
         self._form: Final = canonical(request, self._redactor, model=model, harness=harness)
-        bare = canonical(request, Redactor(hook, environment=False), model=model, harness=harness)
+        bare = canonical(
+            request, Redactor(hook, environment=False, options=request.options), model=model, harness=harness
+        )
         self._found: Final = deck.ask(self._form, bare)
 
     async def answer(self, live: Callable[[], Awaitable[AgentReply]], output: TypeAdapter[Any] | None) -> AgentReply:
@@ -61,7 +63,7 @@ class Exchange:
         return _told(recording, output)
 
     async def stream(
-        self, live: Callable[[], AsyncIterator[StreamItem]], output: TypeAdapter[Any] | None
+        self, live: Callable[[], AsyncIterator[Any]], output: TypeAdapter[Any] | None
     ) -> AsyncGenerator[StreamItem, None]:
         """The same in pieces."""
         found = self._found
@@ -78,7 +80,8 @@ class Exchange:
                 if kept:
                     continue  # the reply is the last item; what a faulty harness says after it is not heard
                 if not isinstance(item, AgentReply):
-                    seen.append(item)
+                    if isinstance(item, (TextDelta, ToolCallDelta)):  # an agent tells more, which is not recorded
+                        seen.append(item)
                     yield item
                     continue
                 recording = clean_reply(self._form, item, seen, self._redactor)

@@ -6,19 +6,21 @@ Only values in, values out: nothing here knows a file, and what is no text is le
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from graphrt.errors import InputError
-from graphrt.harness._failures import _SECRET_NAME
 from graphrt.harness._json import is_mapping, is_sequence
+from graphrt.harness._secrets import _forms, _of_environment, credentials
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall
 from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
 
 MASK: Final = "[redacted]"
+_NO_OPTIONS: Final[Mapping[str, Any]] = {}
+_SHORTEST: Final = 8
+_DIGIT: Final = re.compile(r"\d")
 # Stricter than what is taken out of errors: a recorded reply must not lose `pk_customer` or "the bearer of news".
 _SHAPES: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai)(?:-(?=[\w*.-]*\d)[\w*.-]{12,}|_(?=[\w*.-]*\d)[\w*.-]{20,})|\bAIza[\w-]{16,}"
@@ -31,7 +33,7 @@ _SHAPES: Final = re.compile(
 )
 _IN_ADDRESS: Final = re.compile(r"(://)[^\s/@:\"']+:[^\s/@\"']+(@)")
 _NAMED: Final = re.compile(
-    r"""((?:api[-_ ]?key|passwd|password|access[-_ ]?token|client[-_ ]?secret)["']?\s*[:=]\s*["']?)"""
+    r"""([?&](?:key|(?:access_)?token|secret|sig|signature)=|(?:api[-_ ]?key|passwd|password|access[-_ ]?token|client[-_ ]?secret)["']?\s*[:=]\s*["']?)"""
     r"""(?=[^\s"',;&{}\[\]\\]*\d)[^\s"',;&{}\[\]\\]{6,}""",
     re.IGNORECASE,
 )
@@ -53,11 +55,22 @@ class Redactor:
     Args:
         hook: From a text to the text that may be written; called after the rest. It must give the same for the same.
         environment: Whether values of environment variables such as `OPENAI_API_KEY` are taken out too.
+        options: Of a call; the credentials among them are taken out of everything else.
     """
 
-    def __init__(self, hook: Callable[[str], str] | None = None, *, environment: bool = True) -> None:
+    def __init__(
+        self,
+        hook: Callable[[str], str] | None = None,
+        *,
+        environment: bool = True,
+        options: Mapping[str, Any] = _NO_OPTIONS,
+    ) -> None:
         self._hook: Final = hook
-        self._known: Final = sorted(_credentials() if environment else (), key=len, reverse=True)
+        given = _credentials(options)
+        # An option whose name only sounds like a credential's may have an ordinary word as its value.
+        known = {*(_of_environment() if environment else ()), *(one for one in given if _DIGIT.search(one))}
+        forms = {form for secret in known if len(secret) >= _SHORTEST for form in _forms(secret)}
+        self._known: Final = sorted(forms, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """*text* without secrets."""
@@ -138,5 +151,8 @@ def _rewritten(piece: TextDelta | ToolCallDelta, text: str) -> TextDelta | ToolC
     return replace(piece, text=text) if isinstance(piece, TextDelta) else replace(piece, arguments_text=text)
 
 
-def _credentials() -> set[str]:
-    return {value for name, value in os.environ.items() if _SECRET_NAME.search(name) and len(value) >= 8}
+def _credentials(options: Mapping[str, Any]) -> tuple[str, ...]:
+    try:
+        return credentials(api_key=None, api_base=None, options=options) if options else ()
+    except RecursionError:  # no data, and refused as such by whoever writes them down
+        return ()

@@ -86,7 +86,8 @@ class Cassette:
         """*harness*, with this cassette between it and its caller.
 
         Args:
-            harness: Who is asked live. May be left out in replay.
+            harness: Who is asked live. May be left out in replay, unless it has `defaults`, RunOptions of its own
+                that belong to what is asked.
             name: Tells several harnesses of one cassette apart, if they may be asked the same.
             output: The type of `reply.output`, if it is anything but JSON data; what a `TypeAdapter` takes.
 
@@ -188,7 +189,7 @@ class RecordedHarness:
         if deck is None:
             reply: AgentReply = await self._harness.run(prompt, **options)
             return reply
-        exchange = Exchange(deck, self._cassette._hook, ModelRequest.build(prompt, options), harness=self._name)
+        exchange = Exchange(deck, self._cassette._hook, self._request(prompt, options), harness=self._name)
         return await exchange.answer(lambda: self._harness.run(prompt, **options), self._output)
 
     async def stream(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AsyncGenerator[StreamItem, None]:
@@ -197,13 +198,22 @@ class RecordedHarness:
         if deck is None:
             items = self._live(prompt, options)
         else:
-            exchange = Exchange(deck, self._cassette._hook, ModelRequest.build(prompt, options), harness=self._name)
+            exchange = Exchange(deck, self._cassette._hook, self._request(prompt, options), harness=self._name)
             items = exchange.stream(lambda: self._live(prompt, options), self._output)
         try:
             async for item in items:
                 yield item
         finally:
             await close(items)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the live harness has, such as its profile; not its ways around the cassette."""
+        if name.startswith("_") or self._harness is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._harness, name)
+
+    def _request(self, prompt: Prompt, options: RunOptions) -> ModelRequest:
+        return ModelRequest.build(prompt, options, defaults=getattr(self._harness, "defaults", None))
 
     async def _live(self, prompt: Prompt, options: RunOptions) -> AsyncGenerator[StreamItem, None]:
         if hasattr(self._harness, "stream"):
