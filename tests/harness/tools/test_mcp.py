@@ -3,67 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import os
-import signal
-import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.tools.mcp_shop import HttpProgram, Shop, stdio, use, wait_for
 
 from graphrt.errors import InputError, ToolArgumentsError, ToolError
-from graphrt.harness.tools.mcp import McpServer, McpTool
-from graphrt.harness.tools.protocol import ToolContext, ToolResult
+from graphrt.harness.tools.mcp import McpServer
 from graphrt.harness.tools.registry import ToolRegistry
 
 pytestmark = [pytest.mark.needs("mcp"), pytest.mark.xdist_group("mcp")]
 
-PROGRAM = str(Path(__file__).with_name("mcp_server.py"))
 SECRET = "tok-5ecret-of-the-test"
-
-
-def wait_for(there: Callable[[], bool], *, for_s: float = 30.0) -> None:
-    end = time.monotonic() + for_s
-    while not there():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
-
-
-class HttpProgram:
-    """The test server over HTTP, which can be killed and started again on its port."""
-
-    def __init__(self, *flags: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.flags = flags
-        self.process: subprocess.Popen[bytes] | None = None
-        self.url = f"http://127.0.0.1:{self.port}/mcp"
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, PROGRAM, "http", str(self.port), *self.flags],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_for(self.answers)
-
-    def answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +30,6 @@ def http_program() -> Iterator[HttpProgram]:
     program.kill()
 
 
-def stdio(**options: Any) -> McpServer:
-    return McpServer.stdio(sys.executable, [PROGRAM, "stdio"], **options)
-
-
 @pytest.fixture(params=["stdio", "http"])
 def server(request: pytest.FixtureRequest) -> Callable[..., McpServer]:
     """Makes a server of either kind: `server(timeout_s=...)`."""
@@ -85,28 +37,6 @@ def server(request: pytest.FixtureRequest) -> Callable[..., McpServer]:
         return stdio
     program: HttpProgram = request.getfixturevalue("http_program")
     return lambda **options: McpServer.http(program.url, **options)
-
-
-class Shop:
-    """The tools of an open server by name, and a short way to call them."""
-
-    def __init__(self, tools: list[McpTool], context: ToolContext) -> None:
-        self.tools = {tool.spec.name: tool for tool in tools}
-        self.context = context
-
-    async def call(self, called: str, /, **arguments: Any) -> ToolResult:
-        tool = self.tools[called]
-        return await tool.call(tool.check(arguments), self.context)
-
-
-def use(server: McpServer, context: ToolContext, work: Callable[[Shop], Any]) -> Any:
-    """Run *work* with the tools of *server*, in an event loop of its own."""
-
-    async def main() -> Any:
-        async with server:
-            return await work(Shop(await server.tools(), context))
-
-    return asyncio.run(main())
 
 
 def test_tools_are_described_as_the_server_does(server: Any, context: Any) -> None:
@@ -217,104 +147,6 @@ def test_cancelled_call_reaches_the_server(server: Any, context: Any, tmp_path: 
         assert (await shop.call("add", a=1, b=1)).text == "2"
 
     use(server(), context(), work)
-
-
-def test_process_that_is_killed_in_the_middle_is_told_and_started_again(context: Any, tmp_path: Path) -> None:
-    async def work(shop: Shop) -> None:
-        first = int((await shop.call("process")).text)
-        call = asyncio.create_task(shop.call("slow", folder=str(tmp_path)))
-        await asyncio.to_thread(wait_for, (tmp_path / "began").exists)
-        os.kill(first, signal.SIGKILL)
-        with pytest.raises(ToolError) as caught:
-            await call
-        assert caught.value.code == "mcp-lost"
-        assert "Nobody knows whether it was done" in caught.value.what
-        second = int((await shop.call("process")).text)
-        assert second != first
-
-    use(stdio(), context(), work)
-
-
-def test_process_that_died_between_two_calls_is_started_again_without_a_word(context: Any) -> None:
-    async def work(shop: Shop) -> None:
-        first = int((await shop.call("process")).text)
-        os.kill(first, signal.SIGKILL)
-        await asyncio.to_thread(wait_for, lambda: not shop.tools["add"]._server._link.usable)  # type: ignore[attr-defined]
-        pids = {(await shop.call("process")).text for _ in range(2)}
-        both = await asyncio.gather(shop.call("process"), shop.call("process"))
-        assert len(pids | {result.text for result in both}) == 1
-        assert str(first) not in pids
-
-    use(stdio(), context(), work)
-
-
-def test_every_call_ends_while_the_process_dies_again_and_again(context: Any) -> None:
-    """A call has its own result, or the reason why there is none; none hangs, and none gets another one's."""
-
-    async def work(shop: Shop) -> None:
-        async def one(n: int) -> str:
-            await asyncio.sleep(n % 7 * 0.05)
-            try:
-                return (await shop.call("die") if n % 20 == 13 else await shop.call("add", a=n, b=0)).text
-            except ToolError as error:
-                return str(error.code)
-
-        async with asyncio.timeout(60):
-            for _ in range(3):
-                told = await asyncio.gather(*(one(n) for n in range(60)))
-                assert [text for n, text in enumerate(told) if text not in {str(n), "mcp-lost"}] == []
-                assert {told[n] for n in (13, 33, 53)} == {"mcp-lost"}
-            assert (await shop.call("add", a=1, b=1)).text == "2"
-
-    use(stdio(), context(), work)
-
-
-@pytest.mark.parametrize("flags", [(), ("json",)], ids=["sse", "json"])
-def test_http_server_that_is_killed_in_the_middle_is_told_and_found_again(
-    flags: tuple[str, ...], context: Any, tmp_path: Path
-) -> None:
-    program = HttpProgram(*flags)
-    program.start()
-
-    async def work(shop: Shop) -> None:
-        assert (await shop.call("add", a=1, b=1)).text == "2"
-        call = asyncio.create_task(shop.call("slow", folder=str(tmp_path)))
-        await asyncio.to_thread(wait_for, (tmp_path / "began").exists)
-        await asyncio.to_thread(program.kill)
-        with pytest.raises(ToolError) as caught:
-            await call
-        assert caught.value.code in {"mcp-lost", "mcp-refused"}
-        with pytest.raises(ToolError) as caught:
-            await shop.call("add", a=1, b=1)
-        assert caught.value.code in {"mcp-connect", "mcp-lost"}
-        await asyncio.to_thread(program.start)
-        assert (await shop.call("add", a=1, b=1)).text == "2"
-
-    try:
-        use(McpServer.http(program.url), context(), work)
-    finally:
-        program.kill()
-
-
-def test_http_server_that_forgot_its_sessions_is_greeted_again(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers of the handshake generation keep sessions, and refuse unknown ones before they look at the request."""
-    import mcp
-
-    monkeypatch.setattr(mcp, "Client", functools.partial(mcp.Client, mode="legacy"))
-    program = HttpProgram()
-    program.start()
-
-    async def work(shop: Shop) -> None:
-        first = (await shop.call("process")).text
-        await asyncio.to_thread(program.kill)
-        await asyncio.to_thread(program.start)
-        assert (await shop.call("process")).text != first
-        assert (await shop.call("add", a=1, b=1)).text == "2"
-
-    try:
-        use(McpServer.http(program.url), context(), work)
-    finally:
-        program.kill()
 
 
 def test_tools_of_a_server_that_is_not_open_say_so(context: Any) -> None:
