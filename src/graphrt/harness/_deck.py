@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,23 +56,20 @@ class Deck:
         for recording in () if anew else found or ():
             self._add(Place(key(recording.request), recording, encode(recording) if records else ""))
 
-    def ask(self, form: Mapping[str, Any], other: Mapping[str, Any]) -> Recording | Place:
+    def ask(self, form: Mapping[str, Any], other: Callable[[], Mapping[str, Any]]) -> Recording | Place:
         """The recording that answers this call, or, where calls are recorded, a place for its answer.
 
         Args:
             form: The canonical request.
-            other: The same as it is on a machine without credentials in its environment.
+            other: Makes it as it is on a machine without credentials in its environment.
 
         Raises:
             ScriptError: There is none, and none is recorded.
         """
         with self._lock:
-            for wanted in (key(form), key(other)):
-                nth = self._asked[wanted]
-                if nth < len(self._by_key[wanted]):
-                    self._asked[wanted] += 1
-                    place = self._by_key[wanted][nth]
-                    return place.recording or place
+            found = self._next(key(form)) or self._next(key(other()))
+            if found is not None:
+                return found
             if not self._records:
                 failure = self._miss(form)
                 self._failures.append(failure)
@@ -80,6 +77,14 @@ class Deck:
             place = self._add(Place(key(form)))
             self._asked[place.key] += 1
             return place
+
+    def _next(self, wanted: str) -> Recording | None:
+        """The recording that is next among the answers of one call; counts as asked for."""
+        nth = self._asked[wanted]
+        if nth >= len(self._by_key[wanted]):
+            return None
+        self._asked[wanted] += 1
+        return self._by_key[wanted][nth].recording
 
     def keep(self, place: Place, recording: Recording) -> None:
         """Fill *place*, and write the file.

@@ -5,7 +5,7 @@ The order of these steps lives here; which recording it is, and what it looks li
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -36,9 +36,11 @@ class Exchange:
         self._deck: Final = deck
         self._redactor: Final = Redactor(hook, options=request.options)
         self._form: Final = canonical(request, self._redactor, model=model, harness=harness)
-        bare = canonical(
-            request, Redactor(hook, environment=False, options=request.options), model=model, harness=harness
-        )
+
+        def bare() -> Mapping[str, Any]:
+            without = Redactor(hook, environment=False, options=request.options)
+            return canonical(request, without, model=model, harness=harness)
+
         self._found: Final = deck.ask(self._form, bare)
 
     async def answer(self, live: Callable[[], Awaitable[AgentReply]], output: TypeAdapter[Any] | None) -> AgentReply:
