@@ -125,7 +125,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self._owns_store = isinstance(store, str)
         self.store: Store | None = opened_store(store)
         self.harness = harness
-        self.budget = checked_budget(budget)
+        self.budget: Budget | None = checked_budget(budget)
         self.deps = deps
         self.sinks: tuple[Callable[[Entry], Any], ...] = tuple(sinks) if sinks else ()
         self.clock: Callable[[], float] = clock if clock is not None else system_clock
