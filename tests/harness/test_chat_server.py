@@ -139,3 +139,51 @@ def test_server_that_waits_for_nobody_stops_at_once() -> None:
 def test_address_of_a_server_that_is_not_running_is_an_input_error() -> None:
     with pytest.raises(InputError, match="not running"):
         _ = FakeChatServer().url
+
+
+# ------------------------------------------------------------------------------------------------- Anthropic's wire
+
+
+def post_messages(server: FakeChatServer, **body: Any) -> tuple[int, bytes]:
+    data = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi there"}], **body}).encode()
+    try:
+        with urlopen(Request(f"{server.anthropic_url}/v1/messages", data=data), timeout=10) as response:
+            return response.status, response.read()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def test_path_decides_on_the_wire_of_the_answer() -> None:
+    usage = Usage(input_tokens=10, output_tokens=4, cached_tokens=3)
+    call = ToolCall(id="c1", name="f", arguments={"q": 1})
+    answer = ChatAnswer(text="hello", thinking="hm", tool_calls=(call,), usage=usage)
+    with FakeChatServer([answer]) as server:
+        document = json.loads(post_messages(server)[1])
+
+    assert [block["type"] for block in document["content"]] == ["thinking", "text", "tool_use"]
+    assert document["content"][2]["input"] == {"q": 1}
+    assert document["stop_reason"] == "tool_use"
+    assert document["usage"]["input_tokens"] == 7, "what was read from the cache is counted apart"
+    assert document["usage"]["cache_read_input_tokens"] == 3
+
+
+def test_streamed_messages_are_named_events_from_start_to_stop() -> None:
+    with FakeChatServer([ChatAnswer(text="one two", pieces=2), ChatAnswer(text="x", unfinished=True)]) as server:
+        whole, unfinished = (post_messages(server, stream=True)[1].decode().split("\n\n")[:-1] for _ in range(2))
+
+    names = [event.split("\n")[0].removeprefix("event: ") for event in whole]
+    assert names == [
+        "message_start", "ping", "content_block_start", "content_block_delta", "content_block_delta",
+        "content_block_stop", "message_delta", "message_stop",
+    ]  # fmt: skip
+    assert "message_delta" not in "".join(unfinished)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(429, "rate_limit_error"), (529, "overloaded_error"), (418, "api_error")])
+def test_failure_of_messages_has_the_type_of_its_status(status: int, kind: str) -> None:
+    with FakeChatServer([ChatAnswer.failure(status, "no")]) as server:
+        got, data = post_messages(server)
+
+    assert got == status
+    assert json.loads(data)["error"] == {"type": kind, "message": "no"}

@@ -24,6 +24,7 @@ from graphrt.errors import (
     RefusalError,
     TransientModelError,
 )
+from graphrt.harness._bounds import ResponseTooLongError
 from graphrt.harness._secrets import LOOKS_SECRET, SECRET_NAME, redact
 
 _TEXT_CHARS: Final = 500
@@ -34,7 +35,11 @@ _TRANSPORT: Final = frozenset(
 """Names of base classes (httpx, openai, aiohttp, built in) that mean: the connection failed."""
 _STATUS: Final = frozenset({"HTTPStatusError", "APIStatusError", "ClientResponseError"})
 """Names of base classes (httpx, openai, aiohttp) that mean: the provider answered with a status."""
-_NO_ANSWER: Final = ("Empty or invalid response from LLM endpoint", "Unable to get json response")
+_NO_ANSWER: Final = (
+    "Empty or invalid response from LLM endpoint",
+    "Unable to get json response",
+    "provider returned 'choices' that is not a list",
+)
 _WRONG_ADDRESS: Final = frozenset({"InvalidURL", "UnsupportedProtocol", "LocalProtocolError"})
 """Names of base classes (httpx, aiohttp) that mean: this cannot be sent anywhere."""
 _READERS: Final = frozenset(
@@ -43,7 +48,9 @@ _READERS: Final = frozenset(
 """Functions of litellm that read what a provider answered: whatever fails in them, the answer was none."""
 _SECRET: Final = LOOKS_SECRET
 _SECRET_NAME: Final = SECRET_NAME
-_PREFIX: Final = re.compile(r"^(?:(?:litellm\.)?[A-Za-z]*(?:Error|Exception|Timeout)(?: Error)?(?:: | - ))+")
+_PREFIX: Final = re.compile(
+    r"^(?:(?:litellm\.)?[A-Za-z]*(?:Error|Exception|Timeout)(?: Error)?(?:: | - | (?=[A-Za-z]+Error - )))+"
+)
 _SUFFIX: Final = re.compile(
     r"\s*(?:Original exception:|Handle with `litellm|Traceback \(most recent call last\)|Received Model Group=).*",
     re.DOTALL,
@@ -54,7 +61,7 @@ _NO_KEY: Final = re.compile(
     r"\b(?:missing|no|must be set|please pass)\b.{0,40}\b(?:api[_ ]?key|credentials)", re.IGNORECASE
 )
 """What libraries say that look for a credential before they call."""
-_NO_PROVIDER: Final = "LLM Provider NOT provided"
+_NO_PROVIDER: Final = re.compile("LLM Provider NOT provided|GetLLMProvider Exception")
 _NO_MODEL: Final = re.compile(r"\bmodel\b.{0,80}\b(?:does not exist|not found)|^model: ", re.IGNORECASE)
 
 
@@ -82,8 +89,10 @@ def harness_error(
     status = _status(error, chain)
     kind, fix, code = _kind(error, chain, status)
     retry_after_s = _retry_after_s(chain, now) if kind in (RateLimitError, TransientModelError) else None
-    told = next((cause for cause in chain if type(cause) is ValueError), error) if status is None else error
-    what = _said(redact(str(told), secrets)) or type(error).__name__
+    plain = (cause for cause in chain if type(cause) in (ValueError, ResponseTooLongError))
+    told = next(plain, error) if status is None else error  # "Connection error", say others who wrap these
+    # Twice: what was escaped within an escaped text only shows when that has been read.
+    what = redact(_said(redact(str(told), secrets)), secrets) or type(error).__name__
     return kind(
         f"The model call failed{'' if status is None else f' with status {status}'}: {_clip(what)}",
         where=f"model {model!r}",
@@ -140,7 +149,7 @@ def _by_words(
         return ContextOverflowError, "shorten the conversation, or choose a model with a longer context", None
     if name == "ContentPolicyViolationError" or "content_filter" in codes:
         return RefusalError, "change the request; repeating it will not help", None
-    if _NO_PROVIDER in text:
+    if _NO_PROVIDER.search(text):
         return BadRequestError, 'write the model as "provider/model", such as "openai/gpt-4o-mini"', "unknown-model"
     if not answered and _NO_KEY.search(text):
         return AuthenticationError, "give api_key=, or set the provider's environment variable", "no-api-key"
@@ -200,7 +209,7 @@ def _is_answered(chain: list[BaseException]) -> bool:
 def _is_no_answer(chain: list[BaseException]) -> bool:
     """Whether something came that is no answer: it was unreadable, or litellm failed to make sense of it."""
     return (
-        any(isinstance(cause, (json.JSONDecodeError, UnicodeDecodeError)) for cause in chain)
+        any(isinstance(cause, (json.JSONDecodeError, UnicodeDecodeError, ResponseTooLongError)) for cause in chain)
         or any(phrase in str(cause) for cause in chain for phrase in _NO_ANSWER)
         or any(_is_builtin(cause) and not _READERS.isdisjoint(_passed(cause)) for cause in chain)
     )

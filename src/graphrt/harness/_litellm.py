@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,6 +17,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol, TypeVar
 
 from graphrt.errors import MissingExtraError
+from graphrt.harness import _bounds
 from graphrt.harness._bridge import LoopThread
 from graphrt.harness._quiet import QuietWarnings, quiet_import
 from graphrt.harness._secrets import RedactingFilter
@@ -50,8 +50,8 @@ quiet: Final = QuietWarnings(
     messages=(".*`ReadOnly` qualifier", ".*protected namespace"),  # pydantic, building litellm's models at first use
 )
 """Entered around every call, on the loop."""
-once: Final[ContextVar[bool]] = ContextVar("graphrt_once", default=False)
-"""Set while a call of ours runs: litellm must not send it a second time."""
+ours: Final[ContextVar[_bounds.Kind | None]] = ContextVar("graphrt_litellm_call", default=None)
+"""Set while a call of ours runs; what is changed in litellm holds for such calls only."""
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
 """How the names of the loggers begin that write about requests: with their headers and addresses, at DEBUG."""
 
@@ -86,7 +86,7 @@ def _import_quietly() -> LiteLLM:
     try:
         with quiet_import("LiteLLM"):
             module: Any = import_module("litellm")
-            _send_once()
+            _bounds.install(ours)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"LiteLLMModel needs a package that is not installed: {error.name}.",
@@ -100,24 +100,6 @@ def _import_quietly() -> LiteLLM:
         logging.getLogger(name).addFilter(RedactingFilter())
     atexit.register(close)  # after the import: runs before litellm's own, which come too late for our loop
     return litellm
-
-
-def _send_once() -> None:
-    """Keep litellm's HTTP client from sending a call of ours again when the connection breaks.
-
-    It does so once, whatever `max_retries` says; a provider may have charged for the first time. Calls that others
-    make through litellm go on as they did.
-    """
-    handler: Any = import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
-    again: Final[Any] = handler.single_connection_post_request
-
-    async def single_connection_post_request(self: Any, *args: Any, **arguments: Any) -> Any:
-        error = sys.exception()  # it is called where the first failure is handled
-        if once.get() and error is not None:
-            raise error
-        return await again(self, *args, **arguments)
-
-    handler.single_connection_post_request = single_connection_post_request
 
 
 def close() -> None:

@@ -145,8 +145,9 @@ def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """*secret* as it may stand in a text: as it is, in JSON, in a URL."""
+    """*secret* as it may stand in a text: as it is, in JSON, in JSON within JSON, in a URL."""
     if len(secret) >= _SHORTEST:
         yield secret
         yield json.dumps(secret)[1:-1]
+        yield json.dumps(json.dumps(secret)[1:-1])[1:-1]
         yield quote(secret, safe="")

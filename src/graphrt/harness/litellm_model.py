@@ -16,6 +16,7 @@ from typing import Any, Final
 from graphrt.errors import HarnessError, InputError, MissingExtraError, names
 from graphrt.events import Usage
 from graphrt.harness import _failures, _litellm, _secrets, _tables, _wire
+from graphrt.harness._bounds import Kind
 from graphrt.harness.protocol import ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest
 
@@ -124,7 +125,7 @@ class LiteLLMModel:
 
     async def _invoke(self, request: ModelRequest) -> ModelResponse:
         litellm = _litellm.load()
-        call = self._call(request)
+        call = self._call(request, "whole")
         try:
             with _litellm.quiet:
                 response = await call.in_time(litellm.acompletion(**self._arguments(request)))
@@ -140,7 +141,7 @@ class LiteLLMModel:
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
         litellm = _litellm.load()
-        call = self._call(request)
+        call = self._call(request, "stream")
         builder = _wire.ReplyBuilder(clean=call.clean)
         more: Final = {"stream": True, "stream_options": {"include_usage": True}}
         stream: Any = None
@@ -170,12 +171,12 @@ class LiteLLMModel:
                     await stream.aclose()
         raise failure
 
-    def _call(self, request: ModelRequest) -> _Call:
+    def _call(self, request: ModelRequest, kind: Kind) -> _Call:
         secrets = self._secrets
         if request.options:
             secrets += _secrets.credentials(api_key=None, api_base=None, options=request.options)
         _secrets.remember(secrets)
-        _litellm.once.set(True)
+        _litellm.ours.set(kind)
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         _check_seconds(timeout_s)
         return _Call(request.model or self._name, timeout_s, secrets)

@@ -147,7 +147,6 @@ class FakeChatServer:
     def _wait(self, seconds: float, connection: socket) -> None:
         """Wait, but not for a client that has gone."""
         if seconds > 0 and select([connection], [], [], seconds)[0] and not connection.recv(1, MSG_PEEK):
-            self._left.set()
             raise ConnectionAbortedError("the client has gone")
 
 
@@ -185,10 +184,14 @@ def _handler_of(owner: FakeChatServer) -> type[BaseHTTPRequestHandler]:
         wbufsize = -1
 
         def do_POST(self) -> None:
-            _serve(owner, self)
+            try:
+                _serve(owner, self)
+            except ConnectionError:  # also found while writing
+                owner._left.set()  # pyright: ignore[reportPrivateUsage]  # one module, two halves of one server
+                raise
 
         def do_GET(self) -> None:
-            _serve(owner, self)
+            self.do_POST()
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -1,0 +1,297 @@
+"""LiteLLMModel and servers that misbehave, over real HTTP: the right error, in silence, and the next call works."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from tests.harness.wires import EVENTS, WAYS, WIRES, ask, model_for, request
+
+from graphrt.errors import (
+    AuthenticationError,
+    BadRequestError,
+    BadResponseError,
+    ContextOverflowError,
+    HarnessError,
+    RateLimitError,
+    RefusalError,
+    TransientModelError,
+)
+from graphrt.harness import ToolCall, ToolSpec
+from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
+
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
+HUGE = 50_000_000
+HTML = {"Content-Type": "text/html"}
+OVERLOADED = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def silence(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing is printed or logged at WARNING, and nothing is left to the garbage collector to complain about."""
+    yield
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR", "CRITICAL")] == []
+
+
+def failure_of(wire: str, way: str, answer: ChatAnswer, **arguments: Any) -> HarnessError:
+    """The error that *answer* leads to, after which the same model has to give the next answer."""
+    with FakeChatServer([answer, "fine again"]) as server:
+        model = model_for(wire, server, **arguments)
+
+        async def go() -> HarnessError:
+            with pytest.raises(HarnessError) as caught:
+                await ask(model, way, request())
+            assert len(server.requests) == 1, "the request was sent again"
+            assert (await ask(model, way, request())).text == "fine again"
+            return caught.value
+
+        return asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, BadRequestError),
+        (401, AuthenticationError),
+        (403, AuthenticationError),
+        (404, BadRequestError),
+        (408, TransientModelError),
+        (413, ContextOverflowError),
+        (422, BadRequestError),
+        (429, RateLimitError),
+        (500, TransientModelError),
+        (502, TransientModelError),
+        (503, TransientModelError),
+        (529, TransientModelError),
+    ],
+)
+def test_status_decides_on_the_class(wire: str, way: str, status: int, kind: type[HarnessError]) -> None:
+    error = failure_of(wire, way, ChatAnswer.failure(status, "so it is"))
+
+    assert type(error) is kind
+    assert error.status_code == status
+    assert error.what == f"The model call failed with status {status}: so it is"
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+def test_wish_to_wait_is_read_in_seconds(wire: str, way: str, status: int) -> None:
+    assert failure_of(wire, way, ChatAnswer.failure(status, retry_after=7)).retry_after_s == 7.0
+
+
+def test_wish_to_wait_is_read_as_a_date(wire: str, way: str) -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+
+    error = failure_of(wire, way, ChatAnswer.failure(429, retry_after=later))
+
+    assert error.retry_after_s is not None
+    assert 3000 < error.retry_after_s <= 3600
+
+
+def test_conversation_that_is_too_long_is_a_context_overflow(wire: str, way: str) -> None:
+    told = "prompt is too long: 210000 tokens > 200000 maximum"
+
+    error = failure_of(wire, way, ChatAnswer.failure(400, told, code="context_length_exceeded"))
+
+    assert type(error) is ContextOverflowError
+
+
+def test_model_that_the_provider_does_not_have_has_a_code_of_its_own(wire: str, way: str) -> None:
+    told = "The model `fake` does not exist" if wire == "openai" else "model: fake"
+
+    error = failure_of(wire, way, ChatAnswer.failure(404, told, code="model_not_found"))
+
+    assert (type(error), error.code) == (BadRequestError, "unknown-model")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ChatAnswer.malformed(),
+        ChatAnswer.html(),
+        ChatAnswer.no_choices(),
+        ChatAnswer(raw=b""),
+        ChatAnswer(raw=b"null"),
+        ChatAnswer(raw=b"[1, 2]"),
+        ChatAnswer(raw=b'"text"'),
+        ChatAnswer(raw=b'{"ok": true}'),
+        ChatAnswer(raw=b"all is well", headers={"Content-Type": "text/plain"}),
+        ChatAnswer(raw=b"\xff\xfe\x00{", headers={"Content-Type": "application/json; charset=utf-99"}),
+        ChatAnswer(raw=b"data: {not json\n\n", headers=EVENTS),
+        ChatAnswer(raw=b"\x00" * 1000, headers={"Content-Type": "application/octet-stream"}),
+    ],
+    ids=lambda answer: repr(answer.raw[:20]),
+)
+def test_status_200_with_something_that_is_no_answer_is_a_bad_response(wire: str, way: str, answer: ChatAnswer) -> None:
+    error = failure_of(wire, way, answer)
+
+    assert type(error) is BadResponseError
+    assert error.status_code is None
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_page_of_a_proxy_is_read_by_its_status(wire: str, way: str, status: int) -> None:
+    error = failure_of(wire, way, ChatAnswer(status=status, raw=b"<html>bad gateway</html>", headers=HTML))
+
+    assert (type(error), error.status_code) == (TransientModelError, status)
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_connection_that_is_cut_is_transient_and_not_tried_again(wire: str, way: str, after: int) -> None:
+    error = failure_of(wire, way, ChatAnswer.drop(after=after))
+
+    assert (type(error), error.status_code) == (TransientModelError, None)
+
+
+def test_stream_that_is_cut_in_the_middle_of_an_event_is_transient(wire: str) -> None:
+    whole = b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"ind'
+    answer = ChatAnswer(raw=whole * 2, pieces=2, drop_after=1, headers=EVENTS)
+
+    assert type(failure_of(wire, "stream", answer)) is TransientModelError
+
+
+def test_stream_without_its_end_mark_has_no_known_reason_to_finish(wire: str) -> None:
+    with FakeChatServer([ChatAnswer(text="one two", unfinished=True)]) as server:
+        reply = asyncio.run(ask(model_for(wire, server), "stream", request()))
+
+    assert (reply.text, reply.finish_reason) == ("one two", "unknown")
+
+
+def test_failure_told_within_a_stream_is_transient(wire: str) -> None:
+    error = failure_of(wire, "stream", ChatAnswer(raw=OVERLOADED, headers=EVENTS))
+
+    assert type(error) is TransientModelError
+    assert "Overloaded" in str(error)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ChatAnswer(text="late", delay_s=60),
+        ChatAnswer(raw=b'{"a": "' + b"x" * 1000, gap_s=0.1, pieces=1000),
+        ChatAnswer(raw=b"data: " + b"x" * 1000, gap_s=0.1, pieces=1000, headers=EVENTS),
+        ChatAnswer(raw=b": still here\n\n" * 1000, gap_s=0.1, pieces=1000, headers=EVENTS),
+    ],
+    ids=["late", "bytes", "bytes of an event", "comments"],
+)
+def test_slow_bytes_end_with_the_time_that_the_call_has(wire: str, way: str, answer: ChatAnswer) -> None:
+    error = failure_of(wire, way, answer, timeout_s=0.7)
+
+    assert (type(error), error.code) == (TransientModelError, "model-timeout")
+
+
+def test_request_has_a_time_of_its_own(wire: str, way: str) -> None:
+    with FakeChatServer([ChatAnswer(text="late", delay_s=60)]) as server, pytest.raises(TransientModelError) as caught:
+        asyncio.run(ask(model_for(wire, server, timeout_s=600), way, request(timeout_s=0.3)))
+
+    assert "0.3 s" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ChatAnswer(raw=b"x" * HUGE),
+        ChatAnswer(raw=b'{"choices": "' + b"x" * HUGE + b'"}'),
+        ChatAnswer(raw=b"data: " + b"x" * HUGE, headers=EVENTS),
+    ],
+    ids=["garbage", "json", "event"],
+)
+def test_huge_body_is_not_read_to_its_end(wire: str, way: str, answer: ChatAnswer) -> None:
+    error = failure_of(wire, way, answer, timeout_s=60)
+
+    assert type(error) is BadResponseError
+    assert len(str(error)) < 1000
+
+
+def test_endless_comments_do_not_keep_a_stream_from_its_timeout(wire: str) -> None:
+    error = failure_of(wire, "stream", ChatAnswer(raw=b"\n" * HUGE, headers=EVENTS), timeout_s=0.5)
+
+    assert error.code in ("model-timeout", "bad-response")
+
+
+def test_failure_with_a_huge_text_is_clipped(wire: str, way: str) -> None:
+    error = failure_of(wire, way, ChatAnswer.failure(500, "x" * 2_000_000), timeout_s=60)
+
+    assert type(error) is TransientModelError
+    assert len(str(error)) < 1000
+
+
+def test_refusal_without_a_word_is_an_error(wire: str) -> None:
+    answer = ChatAnswer(refusal="I would rather not.")
+
+    assert type(failure_of(wire, "invoke", answer)) is RefusalError
+
+
+def test_filter_that_held_the_whole_answer_back_is_a_refusal(wire: str, way: str) -> None:
+    assert type(failure_of(wire, way, ChatAnswer(finish_reason="content_filter"))) is RefusalError
+
+
+# ------------------------------------------------------------------------------------- odd, and good enough to be read
+
+
+def test_two_calls_of_one_id_are_told_apart(wire: str, way: str) -> None:
+    call = ToolCall(id="same", name="search", arguments={"q": "cats"})
+    with FakeChatServer(
+        [ChatAnswer(tool_calls=(call, replace(call, arguments={"q": "dogs"}, arguments_text="")))]
+    ) as s:
+        reply = asyncio.run(ask(model_for(wire, s), way, request(tools=[ToolSpec(name="search")])))
+
+    assert [call.id for call in reply.tool_calls] == ["same", "same_1"]
+    assert [call.arguments["q"] for call in reply.tool_calls] == ["cats", "dogs"]
+
+
+def test_arguments_that_are_no_json_are_flagged(wire: str, way: str) -> None:
+    broken = ToolCall(id="c1", name="search", arguments_text='{"q": ')
+    with FakeChatServer([ChatAnswer(tool_calls=(broken,))]) as server:
+        reply = asyncio.run(ask(model_for(wire, server), way, request(tools=[ToolSpec(name="search")])))
+
+    assert reply.tool_calls[0].error
+    assert reply.tool_calls[0].arguments == {}
+
+
+def test_reason_that_nobody_knows_does_no_harm(wire: str, way: str) -> None:
+    with FakeChatServer([ChatAnswer(text="done", finish_reason="moon_phase")]) as server:
+        reply = asyncio.run(ask(model_for(wire, server), way, request()))
+
+    assert reply.text == "done"
+
+
+def unescaped(line: bytes) -> bytes:
+    """A line of a stream with its letters as they are, not as escapes of JSON."""
+    if not line.startswith(b"data: {"):
+        return line
+    return b"data: " + json.dumps(json.loads(line[6:]), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_letters_that_are_cut_between_bytes_arrive_whole(wire: str, size: int) -> None:
+    text = "naïve 日本語 🍵"
+    events = {"openai": _openai_wire.events, "anthropic": _anthropic_wire.events}[wire]
+    asked = ChatRequest(method="POST", path="/", headers={}, body={})
+    lines = b"".join(events(ChatAnswer(text=text, pieces=2), asked)).split(b"\n")
+    body = b": hello\n\n" + b"\n".join(map(unescaped, lines))
+    pieces = -(-len(body) // size)
+
+    with FakeChatServer([ChatAnswer(raw=body, pieces=pieces, gap_s=0.00001, headers=EVENTS)]) as server:
+        reply = asyncio.run(ask(model_for(wire, server, timeout_s=30), "stream", request()))
+
+    assert (reply.text, reply.finish_reason) == (text, "stop")

@@ -1,0 +1,190 @@
+"""Credentials, planted wherever a call can carry one, appear in nothing that LiteLLMModel makes or lets out."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import pickle
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.harness.wires import WAYS, WIRES, address, ask, request
+
+from graphrt.errors import HarnessError
+from graphrt.harness import LiteLLMHarness, LiteLLMModel, StreamItem
+from graphrt.harness._secrets import credentials, redact
+from graphrt.testing import ChatAnswer, FakeChatServer
+
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
+KEY = "plain-key-without-a-form-0001"
+IN_QUERY = "query-key-secret-0002"
+HEADER = "header-secret-0003"
+BEARER = "bearer-secret-0004"
+OPTION = "option-secret-0005"
+NESTED = "nested-secret-0006"
+PER_CALL = "per-call-secret-0007"
+PER_CALL_HEADER = "per-call-header-0008"
+ENVIRONMENT = "environment-secret-0009"
+SHAPED = "sk-shaped-secret-0010"
+QUOTED = 'quoted"secret\\0011'
+PASSWORD = "password-secret-0012"
+SECRETS = (
+    KEY, IN_QUERY, HEADER, BEARER, OPTION, NESTED, PER_CALL, PER_CALL_HEADER, ENVIRONMENT, SHAPED, QUOTED, PASSWORD
+)  # fmt: skip
+OPTIONS = {
+    "extra_headers": {"X-Gate": HEADER, "Proxy-Authorization": f"Bearer {BEARER}", "X-Quoted-Key": QUOTED},
+    "aws_secret_access_key": OPTION,
+    "metadata": {"inner": [{"token": NESTED}]},
+}
+ASKED = request(options={"client_secret": PER_CALL, "headers": {"X-Call": PER_CALL_HEADER}})
+ECHO = f"you sent {json.dumps(SECRETS)} and {' '.join(SECRETS)}, http://user:{PASSWORD}@host/?key={IN_QUERY}"
+ANSWERS = {
+    "auth": ChatAnswer.failure(401, ECHO),
+    "bad request": ChatAnswer.failure(400, ECHO, code="content_filter"),
+    "rate": ChatAnswer.failure(429, ECHO),
+    "server": ChatAnswer.failure(500, ECHO),
+    "text": ChatAnswer(raw=ECHO.encode()),
+    "no answer": ChatAnswer(raw=json.dumps({"model": ECHO, "choices": []}).encode()),
+    "stream": ChatAnswer(raw=b"data: " + json.dumps({"error": {"message": ECHO, "code": 500}}).encode() + b"\n\n"),
+    "drop": ChatAnswer.drop(after=2),
+    "late": ChatAnswer(text="late", delay_s=30),
+    "fine": ChatAnswer(text="fine"),
+}
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """Everything that any logger says, at DEBUG."""
+    text, root = io.StringIO(), logging.getLogger()
+    handler, level = logging.StreamHandler(text), root.level
+    handler.setFormatter(logging.Formatter("%(name)s %(message)s"))
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield text
+    root.setLevel(level)
+    root.removeHandler(handler)
+
+
+def model_at(address: str, wire: str) -> LiteLLMModel:
+    """A model with an address that has a key in it: its own on the one wire, in an option on the other."""
+    query = f"?key={IN_QUERY}"
+    here, there = (query, "") if wire == "openai" else ("", query)
+    options = {**OPTIONS, "callback_url": f"http://host/{there}"}
+    return LiteLLMModel(f"{wire}/fake", api_key=KEY, api_base=address + here, timeout_s=0.5, options=options)
+
+
+def hits(*sinks: object) -> list[str]:
+    shown = "\n".join(str(sink) for sink in sinks)
+    forms = {form for secret in SECRETS for form in (secret, json.dumps(secret)[1:-1])}
+    return sorted(form for form in forms if form in shown)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_no_sink_shows_a_credential(
+    wire: str, way: str, kind: str, log: io.StringIO, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SOME_OTHER_API_KEY", ENVIRONMENT)
+    monkeypatch.setenv("SOME_SERVICE_URL", f"https://user:{PASSWORD}@host/x")
+    items: list[StreamItem] = []
+    sinks: list[Any] = []
+    with FakeChatServer([ANSWERS[kind]], strict=False) as server:
+        model = model_at(address(wire, server), wire)
+        try:
+            items.append(asyncio.run(ask(model, way, ASKED, items)))
+        except HarnessError as error:
+            sinks += [error, repr(error), error.__dict__, *traceback.format_exception(error), repr(error.__context__)]
+            sinks += [pickle.loads(pickle.dumps(error))]
+    sinks += [model, repr(model), repr(model.profile), items, log.getvalue(), *capfd.readouterr()]
+
+    for line in "\n".join(map(str, sinks)).splitlines():
+        assert hits(line) == [], line[:2000]
+    assert kind == "fine" or sinks[0] is not model, "the answer was to fail"
+
+
+def test_credentials_in_an_address_are_not_shown_when_it_is_refused(log: io.StringIO, wire: str) -> None:
+    base = f"http://user:{PASSWORD}@127.0.0.1:9"
+    model = LiteLLMModel(f"{wire}/fake", api_key=KEY, api_base=base, timeout_s=5)
+
+    with pytest.raises(HarnessError) as caught:
+        asyncio.run(model.invoke(request()))
+
+    assert hits(*traceback.format_exception(caught.value), repr(model), log.getvalue()) == []
+
+
+def test_background_loop_does_not_log_what_an_exception_says(log: io.StringIO) -> None:
+    from graphrt.harness._bridge import _note
+
+    loop = asyncio.new_event_loop()
+    _note(loop, {"message": "Task exception was never retrieved", "exception": ValueError(KEY)})
+    loop.close()
+
+    assert "ValueError" in log.getvalue()
+    assert hits(log.getvalue()) == []
+
+
+def test_harness_and_model_do_not_show_their_arguments() -> None:
+    base = f"http://user:{PASSWORD}@host/?key={IN_QUERY}"
+    shown = [
+        repr(made("openai/fake", api_key=KEY, api_base=base, options=OPTIONS))
+        for made in (LiteLLMModel, LiteLLMHarness)
+    ]
+
+    assert hits(*shown) == []
+
+
+# ------------------------------------------------------------------------------------------------------- as functions
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("http://me:pass@host/x", "http://[redacted]@host/x"),
+        ("GET /x?key=abcdef&b=1", "GET /x?key=[redacted]&b=1"),
+        ("Authorization: Bearer abc.def", "Authorization: [redacted]"),
+        ("key sk-proj-1234567890 is wrong", "key [redacted] is wrong"),
+        ("AIzaSyA-1234567890abc", "[redacted]"),
+        ("the task is to skip", "the task is to skip"),
+        ("a token of thanks", "a token of thanks"),
+    ],
+)
+def test_what_looks_like_a_credential_is_taken_out(text: str, clean: str) -> None:
+    assert redact(text) == clean
+
+
+def test_credential_on_the_edge_of_a_long_text_is_not_shown_in_part() -> None:
+    for start in range(19_980, 20_001):
+        assert KEY[:4] not in redact("x" * start + KEY, (KEY,))
+
+
+def test_credential_is_found_as_json_and_as_part_of_an_address() -> None:
+    secret = 'a"b/c d'
+
+    shown = redact('{"k": "a\\"b/c d"} ?x=a%22b%2Fc%20d', (secret,))
+
+    assert shown == '{"k": "[redacted]"} ?x=[redacted]'
+
+
+def test_credentials_are_those_with_the_name_of_one() -> None:
+    found = credentials(
+        api_key="k-1234", api_base="http://u:pw%21x@h/?key=q-1234&api-version=2024",
+        options={"temperature": 1, "extra_headers": {"X-A": "h-1234", "Content-Type": "json"}, "seed": "plain"},
+    )  # fmt: skip
+
+    assert set(found) == {"k-1234", "pw!x", "q-1234", "h-1234", "dTpwdyF4"}
+
+
+def test_url_that_is_none_has_no_credentials() -> None:
+    with suppress(ValueError):
+        assert credentials(api_key=None, api_base="http://[broken", options={}) == ()

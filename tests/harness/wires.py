@@ -1,0 +1,40 @@
+"""One fake server, asked over both wire formats: what the tests of LiteLLMModel share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphrt.harness import AgentReply, LiteLLMModel, StreamItem
+from graphrt.harness.messages import Prompt
+from graphrt.harness.request import ModelRequest
+from graphrt.testing import FakeChatServer
+
+WIRES = ("openai", "anthropic")
+WAYS = ("invoke", "stream")
+KEY = "sk-a-very-secret-key-0123456789"
+EVENTS = {"Content-Type": "text/event-stream"}
+
+
+def address(wire: str, server: FakeChatServer) -> str:
+    return server.url if wire == "openai" else server.anthropic_url
+
+
+def model_for(wire: str, server: FakeChatServer, name: str = "fake", **arguments: Any) -> LiteLLMModel:
+    given = {"api_base": address(wire, server), "api_key": KEY, "timeout_s": 10, **arguments}
+    return LiteLLMModel(f"{wire}/{name}", **given)
+
+
+def request(prompt: Prompt = "hi", **options: Any) -> ModelRequest:
+    return ModelRequest.build(prompt, options)
+
+
+async def ask(model: LiteLLMModel, way: str, asked: ModelRequest, into: list[StreamItem] | None = None) -> AgentReply:
+    """The reply, by either method; deltas are put *into* a list."""
+    if way == "invoke":
+        return await model.invoke(asked)
+    items: list[StreamItem] = [] if into is None else into
+    async for item in model.stream(asked):
+        items.append(item)  # noqa: PERF401 - what came before a failure counts
+    last = items[-1]
+    assert isinstance(last, AgentReply)
+    return last
