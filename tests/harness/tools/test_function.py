@@ -6,6 +6,8 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -119,6 +121,50 @@ def test_stop_iteration_of_a_function_does_not_hang_the_caller(context: Any) -> 
 
     with pytest.raises(RuntimeError, match="StopIteration"):
         call(runs_out, {}, context())
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_tool_that_ends_the_program_only_fails(kind: str, context: Any) -> None:
+    def leave() -> None:
+        sys.exit(3)
+
+    async def leave_later() -> None:
+        sys.exit(3)
+
+    with pytest.raises(RuntimeError, match=r"sys\.exit\(3\)"):
+        call(tool(leave if kind == "sync" else leave_later), {}, context())
+
+
+HANGS = """
+import asyncio, time
+from graphrt.harness import ToolCall, ToolContext, tool
+
+@tool
+def hang() -> None:
+    time.sleep(3600)
+
+@tool
+def quick() -> str:
+    return "done"
+
+async def main():
+    context = ToolContext(call=ToolCall(id="1", name="hang"))
+    async def one():
+        try:
+            async with asyncio.timeout(0.2):
+                await hang.call({}, context)
+        except TimeoutError:
+            return "given up"
+    print(set(await asyncio.gather(*(one() for _ in range(50)))), (await quick.call({}, context)).text)
+
+asyncio.run(main())
+"""
+
+
+def test_functions_that_hang_keep_neither_others_nor_the_end_of_the_program_waiting() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=True)
+
+    assert (done.stdout, done.stderr) == ("{'given up'} done\n", "")
 
 
 def test_methods_partials_and_callable_objects_are_functions_too(context: Any) -> None:

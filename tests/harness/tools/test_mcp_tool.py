@@ -77,7 +77,7 @@ def test_schema_that_says_nothing_becomes_an_empty_object(schema: Any) -> None:
     assert made(input_schema=schema).spec.parameters == {"type": "object", "properties": {}}
 
 
-@pytest.mark.needs("jsonschema")
+@pytest.mark.needs("mcp")
 def test_misfits_are_told_as_for_functions() -> None:
     schema = {
         "properties": {
@@ -102,7 +102,7 @@ def test_misfits_are_told_as_for_functions() -> None:
     assert told(tool, {"query": "a", "filters": [{}]}) == ["filters[0].name: is missing", "filters[0].most: is missing"]
 
 
-@pytest.mark.needs("jsonschema")
+@pytest.mark.needs("mcp")
 @pytest.mark.parametrize(
     "schema",
     [

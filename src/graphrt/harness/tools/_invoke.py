@@ -6,12 +6,16 @@ Nothing is checked here, and nothing that the function raises is changed.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from graphrt.errors import ToolError
 from graphrt.harness.tools._signature import EMPTY, Injection
+from graphrt.harness.tools._threads import in_a_worker_thread
 from graphrt.harness.tools.protocol import ToolContext
 
 
@@ -49,18 +53,54 @@ def _missing(tool: str, injection: Injection, why: str) -> ToolError:
 
 
 async def invoke(fn: Callable[..., Any], positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """Call *fn*; a sync one runs in a worker thread that sees the caller's context variables."""
-    if _is_async(fn):
-        return await fn(*positional, **named)
+    """Call *fn*; a sync one runs in a worker thread that sees the caller's context variables.
 
-    def call() -> Any:
+    Raises:
+        RuntimeError: It raised StopIteration, or tried to end the program.
+        BaseException: Whatever else it raises.
+    """
+    try:
+        if _is_async(fn):
+            return await fn(*positional, **named)
+        result = await _in_a_thread(partial(fn, *positional, **named))
+        return await result if inspect.isawaitable(result) else result
+    except SystemExit as error:
+        raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
+
+
+async def _in_a_thread(call: Callable[[], Any]) -> Any:
+    """Wait for *call* in a worker thread.
+
+    Not `asyncio.to_thread`: its threads are few, so that tools that hang would keep others from running, and
+    `asyncio.run` waits for them at its end, though everybody else has given the tool up.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if outcome.done():
+            return  # nobody waits any more
+        if error is None:
+            outcome.set_result(result)
+        else:
+            outcome.set_exception(error)
+
+    def work() -> None:
+        result: Any = None
+        failure: BaseException | None = None
         try:
-            return fn(*positional, **named)
-        except StopIteration as error:  # no future can carry it: who waits would wait forever
-            raise RuntimeError("the tool raised StopIteration") from error
+            result = context.run(call)
+        except StopIteration as error:  # no future can carry it
+            failure = RuntimeError("the tool raised StopIteration")
+            failure.__cause__ = error
+        except BaseException as error:  # noqa: BLE001 - raised where the call is awaited
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, failure)
 
-    result = await asyncio.to_thread(call)
-    return await result if inspect.isawaitable(result) else result
+    in_a_worker_thread(work)
+    return await outcome
 
 
 def yields(fn: Callable[..., Any]) -> bool:
