@@ -89,3 +89,23 @@ def test_run_whose_clock_goes_wrong_fails_with_the_clocks_name_and_goes_on_when_
             runtime.retry("t")
 
         assert runtime.state("t").values == runtime.replay("t").values == {"n": 2}
+
+
+@pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize("chain", [True, False])
+@pytest.mark.parametrize("good", [0, 1, 2])
+def test_clock_that_tells_no_time_stores_nothing_that_cannot_be_read(
+    odd: float, chain: bool, good: int, tmp_path: Path
+) -> None:
+    times = iter([1.5] * good + [odd] * 100)
+    with (
+        Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db", chain=chain, clock=lambda: next(times)) as runtime,
+        pytest.raises(InputError, match="The clock told"),
+    ):
+        runtime.run({}, thread="t")
+    with Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
+        left = [info.thread for info in runtime.threads()]
+        assert left in ([], ["t"])
+        for thread in left:
+            runtime.history(thread)
+            assert runtime.retry(thread).state == {"n": 2}

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from graphrt._engine.log import Logged
+from graphrt.errors import InputError
 from graphrt.events import (
     Entry,
     RunCancelled,
@@ -67,6 +68,15 @@ class Line(NamedTuple):
 
 new_line: Final[Callable[[tuple[Any, ...]], Line]] = partial(_TUPLE.__new__, Line)
 """Makes a line of its fields in order: done for every superstep, so without the detour of a call with arguments."""
+
+
+def no_time(at: object) -> InputError:
+    """The error for a clock that told *at*."""
+    return InputError(
+        f"The clock told {at!r}, which is no time that can be stored.",
+        known="nothing was stored",
+        fix="Give Runtime a clock that tells seconds since the epoch, as time.time does.",
+    )
 
 
 def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:

@@ -13,7 +13,7 @@ from zlib import crc32
 from pydantic_core import to_json
 
 from graphrt import events
-from graphrt._journal.batch import Line
+from graphrt._journal.batch import Line, no_time
 from graphrt._journal.forms import CODES
 from graphrt._journal.names import Names
 from graphrt._journal.objects import Told
@@ -76,6 +76,8 @@ class Briefs:
         superstep, _, update, _ = told
         if not self._run:
             self._run = to_json(self._run_id())
+        if at - at:  # it is infinite or no number
+            raise no_time(at)
         structure = _STRUCTURE % (to_json(at), self._run, cause, superstep, task, superstep, commit)
         chain = self._chain
         lines = [structure, *update.lines.values()] if update else [structure]

@@ -17,7 +17,7 @@ from pydantic_core import from_json, to_json
 from graphrt import events
 from graphrt._engine.log import Logged
 from graphrt._engine.stored import Stamped, stamp
-from graphrt._journal.batch import Batch
+from graphrt._journal.batch import Batch, no_time
 from graphrt._journal.forms import BY_CODE, CODES, FORMS, WITH_NODE, Form
 from graphrt._journal.names import Names
 from graphrt.errors import GraphrtError, StoreError
@@ -105,7 +105,10 @@ def encode(body: Body, batch: Batch) -> bytes:
 
     Raises:
         NotStorable: A value cannot be stored exactly.
+        InputError: The batch's time is none.
     """
+    if not isfinite(batch.at):
+        raise no_time(batch.at)
     known = len(body.names.known)
     try:
         entries = [_encoded(body, path, event) for path, event in batch.logged]

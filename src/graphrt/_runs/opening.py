@@ -23,11 +23,12 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Store
 
 if TYPE_CHECKING:
-    from graphrt._journal import keeper
+    from graphrt._journal import batch, keeper
     from graphrt._journal.reader import Fold
     from graphrt._runs import loading
 else:
-    keeper, loading = Later("graphrt._journal.keeper"), Later("graphrt._runs.loading")
+    batch, keeper = Later("graphrt._journal.batch"), Later("graphrt._journal.keeper")
+    loading = Later("graphrt._runs.loading")
 
 
 def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, watch: Watch | None) -> Run:
@@ -55,6 +56,8 @@ def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, wa
         return _started(opened, values, values, fresh=True)
     thread_id = check_id(thread_id if thread_id is not None else runtime.ids())
     at = runtime.clock()  # read once for the thread that may be made here and for the first commit
+    if at - at:  # it is infinite or no number
+        raise batch.no_time(at)
     claim = keeper.take(store, thread_id, create=True, lease_s=runtime.lease_s, at=at)
     opened_run: Run | None = None
     try:
