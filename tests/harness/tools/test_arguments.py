@@ -111,6 +111,19 @@ def test_defaults_stay_the_functions_own() -> None:
     assert "required" not in take.spec.parameters
 
 
+def test_parameter_whose_default_is_none_takes_none() -> None:
+    @tool
+    def take(
+        when: dt.date = None,  # type: ignore[assignment]  # noqa: RUF013 - as people write it
+        n: Annotated[int, Field(description="how many")] = None,  # type: ignore[assignment]  # noqa: RUF013
+        either: int | None = None,
+    ) -> None: ...
+
+    assert take.check({"when": None, "n": None, "either": None}) == {"when": None, "n": None, "either": None}
+    assert take.check({"when": "2026-01-02"}) == {"when": dt.date(2026, 1, 2)}
+    assert told(take, {"n": "x"}).count("\n- n: ") == 1
+
+
 @pytest.mark.parametrize("name", ["schema", "copy", "model_config", "json", "_x", "self_", "p0", "class_", "größe"])
 def test_any_name_will_do_for_a_parameter(name: str) -> None:
     namespace: dict[str, Any] = {}
@@ -168,6 +181,13 @@ def test_misfit_names_no_classes_of_the_program() -> None:
 
     assert "filters[0]: should be an object (given: 3)" in text
     assert "Filter" not in text
+
+
+def test_unknown_keys_inside_are_told_where_their_class_refuses_them() -> None:
+    @tool
+    def take(span: Span) -> None: ...
+
+    assert "- span.begin: is not a known key" in told(take, {"span": {"start": "2026-01-02", "begin": 1}})
 
 
 def test_misfit_of_a_validator_says_what_it_says() -> None:

@@ -6,7 +6,7 @@ pydantic's work is done here, at the first tool that is made; no function is cal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Optional, TypeVar, get_args
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
@@ -69,13 +69,18 @@ def unmakeable(parameters: Iterable[Parameter]) -> list[str]:
         try:
             Arguments([parameter])
         except Exception as error:  # noqa: BLE001 - types of the program may raise anything here
-            shown = getattr(parameter.annotation, "__name__", None) or str(parameter.annotation)
+            shown = _shown(parameter.annotation)
             why = (str(error).splitlines() or [type(error).__name__])[0].split(". ", 1)[0].strip(" .")
             problems.append(
                 f"{parameter.name}: no JSON schema can be made of {shown} ({why}); take something that JSON has, "
                 "a pydantic model or a dataclass, or mark it as Annotated[..., Injected(...)]"
             )
     return problems
+
+
+def _shown(annotation: Any) -> str:
+    plain = isinstance(annotation, type) and not get_args(annotation)
+    return annotation.__name__ if plain else str(annotation).replace("typing.", "")
 
 
 def json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
@@ -125,9 +130,21 @@ def _model(parameters: tuple[Parameter, ...]) -> type[BaseModel]:
         elif parameter.default is EMPTY:
             fields[f"p{n}"] = Annotated[parameter.annotation, mine]
         else:
-            fields[f"p{n}"] = (Annotated[parameter.annotation, mine], parameter.default)
+            annotation = parameter.annotation
+            if parameter.default is None and not _takes_none(annotation):
+                # `when: date = None`: the function takes None, whatever it says, and models send it.
+                annotation = Optional[annotation]  # noqa: UP045 - an annotation need not be a type, which `|` asks for
+            fields[f"p{n}"] = (Annotated[annotation, mine], parameter.default)
     made: type[BaseModel] = create_model("Arguments", __config__=_CONFIG, **fields)
     return made
+
+
+def _takes_none(annotation: Any) -> bool:
+    try:
+        TypeAdapter(annotation).validate_python(None)
+    except ValidationError:
+        return False
+    return True
 
 
 def _is_field(default: object) -> bool:

@@ -35,7 +35,7 @@ def from_pydantic(errors: Iterable[Mapping[str, Any]], arguments: Any, known: Se
         place, parent = _place(error["loc"], arguments, missing=kind == "missing")
         if kind == "missing":
             said = "is missing"
-        elif kind == "extra_forbidden":
+        elif kind in {"extra_forbidden", "unexpected_keyword_argument"}:
             name = str(error["loc"][-1])
             said = unknown(name, known) if parent is arguments else "is not a known key"
         else:
