@@ -21,6 +21,7 @@ from graphrt._runs.arguments import (
     checked,
     checked_budget,
     checked_durability,
+    checked_harness,
     checked_lease,
     checked_migrations,
     new_id,
@@ -124,7 +125,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.migrations: tuple[Migration, ...] = checked_migrations(migrations)
         self._owns_store = isinstance(store, str)
         self.store: Store | None = opened_store(store)
-        self.harness = harness
+        self.harness: Any = checked_harness(harness)
         self.budget: Budget | None = checked_budget(budget)
         self.deps = deps
         self.sinks: tuple[Callable[[Entry], Any], ...] = tuple(sinks) if sinks else ()

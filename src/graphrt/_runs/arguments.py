@@ -135,6 +135,19 @@ def checked_lease(lease_s: Any) -> float:
     return float(lease_s)
 
 
+def checked_harness(harness: Any) -> Any:
+    """*harness*, if something can be asked of it."""
+    a_class = isinstance(harness, type)
+    if harness is not None and (a_class or not callable(getattr(harness, "run", None))):
+        raise InputError(
+            f"harness= must be a harness, not {f'the class {harness.__name__}' if a_class else f'a {type(harness).__name__}'}.",
+            code="bad-harness",
+            known="a class is no harness: its instances are" if a_class else "it has no run()",
+            fix='Pass an Agent, LiteLLMHarness("provider/model"), MockHarness([...]), or any object with an async run().',
+        )
+    return harness
+
+
 def checked_budget(budget: Any) -> Budget | None:
     """*budget*, if it is one."""
     if budget is not None and not hasattr(budget, "on_exceeded"):
