@@ -18,8 +18,8 @@ from graphrt.harness import (
     ToolSpec,
     UserMessage,
 )
-from graphrt.harness._canonical import NAMES
-from graphrt.harness._stored import _ReplyForm
+from graphrt.harness._cassettes.canonical import NAMES
+from graphrt.harness._cassettes.stored import _ReplyForm
 from graphrt.harness.cassette import Cassette, CassetteMode
 from graphrt.harness.protocol import ChatModel, ModelProfile
 from graphrt.harness.request import ModelRequest

@@ -14,10 +14,10 @@ from typing import Any, Final, Literal, Self, TypeAlias, Unpack, final, get_args
 from pydantic import TypeAdapter
 
 from graphrt.errors import InputError, names
-from graphrt.harness._deck import Deck
-from graphrt.harness._exchange import Exchange, close
+from graphrt.harness._cassettes.deck import Deck
+from graphrt.harness._cassettes.exchange import Exchange, close
+from graphrt.harness._cassettes.tape import Tape
 from graphrt.harness._pieces import pieces as cut
-from graphrt.harness._tape import Tape
 from graphrt.harness.messages import Prompt
 from graphrt.harness.protocol import AgentHarness, AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest, RunOptions

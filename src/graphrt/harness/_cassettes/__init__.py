@@ -1,0 +1,1 @@
+"""What cassettes are made of: requests made canonical, recordings, their file, and what a miss shows."""
