@@ -52,6 +52,8 @@ quiet: Final = QuietWarnings(
 """Entered around every call, on the loop."""
 ours: Final[ContextVar[_bounds.Kind | None]] = ContextVar("graphrt_litellm_call", default=None)
 """Set while a call of ours runs; what is changed in litellm holds for such calls only."""
+unmapped: Final[ContextVar[list[str] | None]] = ContextVar("graphrt_unmapped", default=None)
+"""While a call of ours runs: the reasons to finish that litellm did not know, and called "stop" with a warning."""
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
 """How the names of the loggers begin that write about requests: with their headers and addresses, at DEBUG."""
 
@@ -98,8 +100,17 @@ def _import_quietly() -> LiteLLM:
     litellm.disable_hf_tokenizer_download = True
     for name in [name for name in logging.Logger.manager.loggerDict if name.startswith(_LOGGERS)]:
         logging.getLogger(name).addFilter(RedactingFilter())
+    logging.getLogger("LiteLLM").addFilter(_take_unmapped)
     atexit.register(close)  # after the import: runs before litellm's own, which come too late for our loop
     return litellm
+
+
+def _take_unmapped(record: logging.LogRecord) -> bool:
+    found = unmapped.get()
+    if found is None or "Unmapped finish_reason" not in str(record.msg):
+        return True
+    found.append(record.getMessage())
+    return False
 
 
 def close() -> None:

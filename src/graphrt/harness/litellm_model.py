@@ -17,7 +17,7 @@ from graphrt.errors import HarnessError, InputError, MissingExtraError, names
 from graphrt.events import Usage
 from graphrt.harness import _failures, _litellm, _secrets, _tables, _wire
 from graphrt.harness._bounds import Kind
-from graphrt.harness.protocol import ModelProfile, ModelResponse, StreamItem
+from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest
 
 __all__ = ["LiteLLMModel"]
@@ -130,7 +130,11 @@ class LiteLLMModel:
             with _litellm.quiet:
                 response = await call.in_time(litellm.acompletion(**self._arguments(request)))
                 reply = _wire.read_reply(response, clean=call.clean)
-                return replace(reply, usage=self._priced(reply.usage, lambda: _known_cost(response)))
+                return replace(
+                    reply,
+                    usage=self._priced(reply.usage, lambda: _known_cost(response)),
+                    finish_reason=call.reason(reply.finish_reason),
+                )
         except HarnessError:
             raise
         except TimeoutError:
@@ -157,7 +161,8 @@ class LiteLLMModel:
                 if not _provider_reported_usage(stream):
                     usage = None  # litellm fills a missing usage with an estimate
                 spent = self._priced(_wire.read_usage(usage), lambda: _price(litellm, call.model, usage))
-                yield builder.reply(usage=spent, finished=_provider_finished(stream))
+                reply = builder.reply(usage=spent, finished=_provider_finished(stream))
+                yield replace(reply, finish_reason=call.reason(reply.finish_reason))
             return
         except HarnessError:
             raise
@@ -179,7 +184,9 @@ class LiteLLMModel:
         _litellm.ours.set(kind)
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         _check_seconds(timeout_s)
-        return _Call(request.model or self._name, timeout_s, secrets)
+        call = _Call(request.model or self._name, timeout_s, secrets)
+        _litellm.unmapped.set(call.unmapped)
+        return call
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
         """What `litellm.acompletion` is called with; never kept in a variable, which a traceback could show."""
@@ -235,6 +242,10 @@ class _Call:
         self.model: Final = model
         self._timeout_s: Final = timeout_s
         self._secrets: Final = secrets
+        self.unmapped: Final[list[str]] = []
+
+    def reason(self, told: FinishReason) -> FinishReason:
+        return "unknown" if told == "stop" and self.unmapped else told
 
     async def in_time(self, work: Awaitable[Any]) -> Any:
         async with asyncio.timeout(self._timeout_s):
