@@ -85,7 +85,7 @@ SHOWN: list[tuple[Any, str]] = [
     (["a", 1, None, True], '["a", 1, null, true]'),
     (("a",), '["a"]'),
     (deque([1]), "[1]"),
-    ({"b", "a"}, '["a", "b"]'),
+    pytest.param({"b", "a"}, '["a", "b"]', id="a set of texts"),
     (frozenset({2, 1}), "[1, 2]"),
     ({"a": {"b": "ü"}}, '{"a": {"b": "ü"}}'),
     ({5: "x", Size.BIG: 2, True: 3}, '{"5": "x", "big": 2, "true": 3}'),
