@@ -18,6 +18,7 @@ from graphrt._engine.task import Spent
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Usage
 from graphrt.harness._plain import MODEL, is_plain, reply_from, reply_to, usage_from, usage_to
+from graphrt.harness.budget import MICRO
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class TaskHost:
         name = f"{HELD}{effects.get(FAILED, 0)}/{key}"
         if effects.get(name):
             effects[name] = effects[name][:-1]
+            self.account()
 
     async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind) -> Any:
         """What *call* came to, remembered."""
@@ -146,7 +148,7 @@ class TaskHost:
     def account(self) -> None:
         """Count what all calls of the task took, those of attempts that failed included."""
         extra = self._task.more()
-        extra.usage = used(extra.effects)
+        extra.usage = taken(extra.effects)
 
 
 def charged(task: Task, reply: Any) -> Any:
@@ -154,7 +156,7 @@ def charged(task: Task, reply: Any) -> Any:
     field = task.engine.fields.get(TOKEN_BUDGET)
     if field is None or not field.aggregates or task.engine.values.get(TOKEN_BUDGET).__class__ is not int:
         return reply
-    total = used(task.extra.effects) if task.extra is not None else None
+    total = taken(task.extra.effects) if task.extra is not None else None
     return reply if total is None or not total.total_tokens else Spent(reply, total.total_tokens)
 
 
@@ -169,13 +171,23 @@ def used(effects: dict[str, Any]) -> Usage | None:
     return total
 
 
-def lost(effects: dict[str, Any]) -> list[list[int]]:
-    """What calls among *effects* may have taken whose end nobody saw."""
+def taken(effects: dict[str, Any]) -> Usage | None:
+    """What `used` says, and all that calls may have taken whose end nobody saw (rule R11)."""
+    effects = dict(effects)  # another worker thread may add to them
+    total = used(effects)
+    for tokens, microusd, calls in _lost(effects):
+        one = Usage(input_tokens=tokens, cost_usd=microusd / MICRO if microusd else None, calls=calls)
+        total = one if total is None else total + one
+    return total
+
+
+def _lost(effects: dict[str, Any]) -> list[list[int]]:
     found: list[list[int]] = []
     for key, held in effects.items():
         if key.startswith(HELD):
-            known = f"{MODEL}{key.removeprefix(HELD)}" in effects
-            found += held[:-1] if known else held
+            name = f"{MODEL}{key.removeprefix(HELD)}"
+            ended = (name in effects) + sum(known.startswith(f"{name}/spent/") for known in effects)
+            found += held[: max(0, len(held) - ended)]
     return found
 
 

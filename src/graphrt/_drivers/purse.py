@@ -1,4 +1,7 @@
-"""The budgets of one run: its own, that of the field `token_budget`, and those of nodes; what was spent before counts."""
+"""The budgets of one run: its own, that of the field `token_budget`, and those of nodes; what was spent before counts.
+
+Inside a nested graph they stand below those of the task that it is the body of.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt._drivers.hosting import lost, used
-from graphrt.harness.budget import MICRO, Amounts, Budget
+from graphrt._drivers.hosting import taken
+from graphrt._engine.task import DONE, HANDLED
+from graphrt.harness.budget import Amounts, Budget, micro
 from graphrt.harness.ledger import Ledger
 from graphrt.reducers import TOKEN_BUDGET as FIELD
 
@@ -30,59 +34,88 @@ class Purse:
     def __init__(self, budget: Budget | None, engine: Engine, warn: Callable[[Any], None] | None) -> None:
         self._lock = Lock()
         self._warn = warn
+        self._root = engine
         self.run: Ledger | None = None
         if budget is not None:
             self.run = Ledger(budget, of="run", spent=_spent(engine), warn=warn)
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
+        """Of each graph, by its path: its open superstep, and what holds the calls of that."""
+        self._bodies: dict[str, tuple[Task, Ledger | None]] = {}
+        """Of each nested graph, by its path: the task that it is the body of, and what holds that."""
 
     def ledger(self, task: Task) -> Ledger | None:
         """What the calls of *task* are held to."""
         with self._lock:
-            ledger = self._of_field(task)
-        budget = task.node.policy.budget
+            return self._of_task(task)
+
+    def _of_task(self, task: Task) -> Ledger | None:
+        ledger, budget = self._of_superstep(task), task.node.policy.budget
         if budget is None:
             return ledger
-        effects = task.extra.effects if task.extra is not None else {}
-        return Ledger(budget, of=f"node {task.node.name!r}", parent=ledger, spent=_of_effects(effects), warn=self._warn)
+        return Ledger(budget, of=f"node {task.node.name!r}", parent=ledger, spent=_spent_by(task), warn=self._warn)
 
-    def _of_field(self, task: Task) -> Ledger | None:
-        """The ledger of the field in this superstep: the field has what was left at its beginning."""
+    def _of_superstep(self, task: Task) -> Ledger | None:
+        """The ledger of the open superstep: the field has what was left at its beginning."""
         engine = task.engine
-        left: Any = engine.values.get(FIELD)
-        if left.__class__ is not int:
-            return self.run
         at, ledger = self._fields.get(engine.path, (0, None))
-        if at != task.superstep or ledger is None:
+        if at == task.superstep:
+            return ledger
+        self._forget(engine.path)
+        ledger = self.run if engine is self._root or not engine.path else self._of_body(engine.path)
+        left: Any = engine.values.get(FIELD)
+        if left.__class__ is int:
             spent = Amounts()
             for other in engine.tasks:
-                if other.extra is not None:
-                    spent = spent.plus(_of_effects(other.extra.effects))
-            ledger = Ledger(
-                Budget(tokens=max(0, left)), of=f"field {FIELD!r}", parent=self.run, spent=spent, warn=self._warn
-            )
-            self._fields[engine.path] = (task.superstep, ledger)
+                spent = spent.plus(_spent_by(other))
+            budget = Budget(tokens=max(0, left))
+            ledger = Ledger(budget, of=f"field {FIELD!r}", parent=ledger, spent=spent, warn=self._warn)
+        self._fields[engine.path] = (task.superstep, ledger)
         return ledger
+
+    def _of_body(self, path: str) -> Ledger | None:
+        """What holds the task whose nested graph has *path*."""
+        engine = self._root
+        while True:
+            task = next((one for one in engine.tasks if path.startswith(f"{one.id}/")), None)
+            if task is None:
+                return self.run
+            if path == f"{task.id}/":
+                break
+            engine = task.more().child
+        known, ledger = self._bodies.get(path, (None, None))
+        if known is not task:
+            ledger = self._of_task(task)
+            self._bodies[path] = (task, ledger)
+        return ledger
+
+    def _forget(self, path: str) -> None:
+        """The superstep of the graph with *path* is over, and those of graphs nested in it are."""
+        for known in [known for known in self._fields if known.startswith(path) and known != path]:
+            del self._fields[known]
+            self._bodies.pop(known, None)
 
 
 def _spent(engine: Engine) -> Amounts:
     total = amounts(engine.usage)
     for task in engine.tasks:
-        if task.extra is not None:
-            total = total.plus(_of_effects(task.extra.effects))
-            if task.extra.child is not None:
-                total = total.plus(_spent(task.extra.child))
+        total = total.plus(_spent_by(task))
     return total
 
 
-def _of_effects(effects: dict[str, Any]) -> Amounts:
-    total = amounts(used(effects))
-    for one in lost(effects):
-        total = total.plus(Amounts(*one))
-    return total
+def _spent_by(task: Task) -> Amounts:
+    """What the calls of *task*, which is not committed, took."""
+    extra = task.extra
+    if extra is None:
+        return Amounts()
+    if task.node.child is None:
+        return amounts(taken(extra.effects))
+    if extra.child is None or task.status in (DONE, HANDLED):
+        return amounts(extra.usage)
+    return _spent(extra.child)
 
 
 def amounts(usage: Usage | None) -> Amounts:
     """*usage* in the units of budgets."""
     if usage is None:
         return Amounts()
-    return Amounts(usage.total_tokens, round((usage.cost_usd or 0.0) * MICRO), usage.calls)
+    return Amounts(usage.total_tokens, micro(usage.cost_usd or 0.0), usage.calls)

@@ -157,7 +157,9 @@ class Scope:
     def ledger_for(self, task: Task) -> Ledger | None:
         """What the model calls of *task* are held to; None without a budget."""
         if self.purse is None:
-            if self.budget is None and task.node.policy.budget is None and "token_budget" not in task.engine.values:
+            engine = task.engine
+            alone = self.budget is None and task.node.policy.budget is None and not engine.path
+            if alone and "token_budget" not in engine.values:
                 return None
             from graphrt._drivers.purse import Purse
 
@@ -165,7 +167,7 @@ class Scope:
                 if self.purse is None:
                     emit = self.emit
                     warn = None if emit is None else partial(emit, "messages")
-                    self.purse = Purse(self.budget, self.root or task.engine, warn)
+                    self.purse = Purse(self.budget, self.root or engine, warn)
         return self.purse.ledger(task)
 
     @property

@@ -329,7 +329,7 @@ class Engine:
                 self.count(task)
         if self.trail is not None:
             for task in tasks:
-                for update in task.updates if task.status == DONE else ():
+                for update in task.updates:
                     self.follow(update)
         if self.tape is not None:
             for task, undo in zip(tasks, folded.undo, strict=True):

@@ -16,6 +16,7 @@ from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.log import Logged
 from graphrt._engine.route import Due
+from graphrt._engine.spending import spending
 from graphrt._engine.standing import due_again, due_parts, join_standings, set_joins
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
@@ -129,9 +130,9 @@ def _succeeded(engine: Engine, event: events.TaskSucceeded, take: Take) -> None:
 def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
     task = _task(engine, event.task)
     task.more().failure = event.exception or Recalled(event.error, event.message)
-    task.updates, task.goto = (), None
     task.status = FAILED if event.handler is None else HANDLED
     _used(task, event.usage)
+    task.updates, task.goto = spending(engine, task) if task.status == HANDLED else (), None
 
 
 def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:

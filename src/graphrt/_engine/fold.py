@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
-from graphrt._engine.task import HANDLED, Task
+from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, APPEND, LAST, Field
 from graphrt._plan.state import Values, short
 from graphrt.commands import DELETE, Replacement
@@ -85,32 +85,31 @@ def fold(
     for task in tasks:
         undo: Undo = first_undo
         first_undo = {}
-        if task.status != HANDLED:
-            for update in task.updates:
-                for name in update:
-                    field, value = fields[name], update[name]
-                    marker = value is DELETE or value.__class__ is Replacement
-                    if name not in writers:
-                        writers[name] = task
-                    before = writers[name]
-                    if before is not task and (marker or not field.aggregates or name in exclusive):
-                        raise _conflict(field, before, task, tasks, where)
-                    if marker:
-                        exclusive.add(name)
-                    if record and (marker or name not in undo):
-                        _note_before(undo, field, values, out, grown, whole=marker)
-                    if marker:
-                        grown.pop(name, None)
-                        out[name] = field.default() if value is DELETE else value.value
-                    elif field.kind == LAST:
-                        out[name] = value
-                    elif field.kind == APPEND:
-                        if name in grown:
-                            grown[name] += value
-                        else:
-                            grown[name] = list(value)
+        for update in task.updates:
+            for name in update:
+                field, value = fields[name], update[name]
+                marker = value is DELETE or value.__class__ is Replacement
+                if name not in writers:
+                    writers[name] = task
+                before = writers[name]
+                if before is not task and (marker or not field.aggregates or name in exclusive):
+                    raise _conflict(field, before, task, tasks, where)
+                if marker:
+                    exclusive.add(name)
+                if record and (marker or name not in undo):
+                    _note_before(undo, field, values, out, grown, whole=marker)
+                if marker:
+                    grown.pop(name, None)
+                    out[name] = field.default() if value is DELETE else value.value
+                elif field.kind == LAST:
+                    out[name] = value
+                elif field.kind == APPEND:
+                    if name in grown:
+                        grown[name] += value
                     else:
-                        out[name] = _reduced(field, values, out, value, task, tasks, where)
+                        grown[name] = list(value)
+                else:
+                    out[name] = _reduced(field, values, out, value, task, tasks, where)
         if record:
             result.undo.append(undo)
     return result

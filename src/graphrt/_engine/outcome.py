@@ -13,6 +13,7 @@ from graphrt import _retrying as retry
 from graphrt._codec import NotStorable
 from graphrt._engine import log, pausing
 from graphrt._engine.route import Due
+from graphrt._engine.spending import spending
 from graphrt._engine.stored import check_storable, stamped
 from graphrt._engine.task import (
     DONE,
@@ -82,11 +83,12 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     elif kind is Nested:
         if _stamp(engine, task, reply.updates):
             _done(engine, task)
+            _spent(engine, task, spending(engine, task))
     elif kind is Interrupt:
         _returned(engine, task, reply)
     elif kind is Spent:
         report(engine, task, execution, reply.reply)
-        _spent(engine, task, reply.tokens)
+        _spent(engine, task, ({TOKEN_BUDGET: -reply.tokens},))
     else:
         _try(engine, task, reply)
     return True
@@ -96,11 +98,11 @@ MARKERS = frozenset({Sentinel, Replacement})
 """Classes of the markers that may stand in an update."""
 
 
-def _spent(engine: Engine, task: Task, tokens: int) -> None:
+def _spent(engine: Engine, task: Task, spending: tuple[dict[str, Any], ...]) -> None:
     """Lower the state's budget by what an ended task took, unless its node set the budget itself."""
     ended = task.status == DONE or (task.extra is not None and task.extra.ended)
     if ended and not any(TOKEN_BUDGET in update for update in task.updates):
-        task.updates = (*task.updates, stamped(engine, task, {TOKEN_BUDGET: -tokens}))
+        task.updates += tuple(stamped(engine, task, update) for update in spending)
 
 
 def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
@@ -276,9 +278,9 @@ def _fail(
             return
     extra.failure = error
     extra.at_boundary = at_boundary
-    task.updates = ()
     task.goto = None
     task.status = HANDLED if node.on_error is not None and not final else FAILED
+    task.updates = spending(task.engine, task) if task.status == HANDLED else ()
 
 
 def fail_all(tasks: Sequence[Task], error: BaseException) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphrt._engine.engine import Engine
+from graphrt._engine.spending import used
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import CANCELLED, INTERRUPTED, Watch, run
@@ -39,7 +40,10 @@ def nested(task: Task, control: Control) -> Flow:
         else:
             engine.limit(limits)
             engine.retry()
-        status = yield from run(engine, control, Watch(records=False))
+        try:
+            status = yield from run(engine, control, Watch(records=False))
+        finally:
+            extra.usage = used(engine)  # however it ended: what was paid is paid
     except DeadlineError as error:
         own_s = plan.limits.deadline_s
         if task.timeout_s is not None and (own_s is None or task.timeout_s <= own_s):
@@ -55,7 +59,6 @@ def nested(task: Task, control: Control) -> Flow:
         return STOPPED
     if status == INTERRUPTED:
         return Asked(engine.open_interrupts(), engine)
-    extra.usage = engine.usage
     try:
         return Nested(_output(task, parent, engine))
     except GraphrtError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from graphrt import events
 from graphrt._drivers.scope import Scope
 from graphrt._engine.engine import Engine
+from graphrt._engine.spending import used
 from graphrt._engine.straight import tell
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
@@ -158,12 +159,7 @@ class Run:
 
     def usage(self) -> events.Usage:
         """What the run's model calls used, those of an open superstep included."""
-        engine = self.engine
-        used = engine.usage or _NONE_USED
-        for task in engine.tasks:
-            if task.extra is not None and task.extra.usage is not None:
-                used = used + task.extra.usage
-        return used
+        return used(self.engine) or _NONE_USED
 
     def ended(self, status: Any) -> RunResult[Any]:
         """Close the run, which did not fail.

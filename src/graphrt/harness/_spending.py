@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
 from graphrt.errors import BudgetExceededError, InputError
 from graphrt.events import Usage
-from graphrt.harness.agent._host import Host, more
-from graphrt.harness.budget import MICRO, Amounts
-from graphrt.harness.ledger import HOLDING, Hold, Ledger
-from graphrt.harness.protocol import ModelProfile, ModelResponse
+from graphrt.harness.agent._host import Host, Question
+from graphrt.harness.budget import MICRO, Amounts, micro, number_problem
+from graphrt.harness.ledger import HOLDING, UNITS, Hold, Ledger
+from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
 from graphrt.harness.request import ModelRequest
 
 __all__ = ["most", "spend", "took"]
 
 _MESSAGE_TOKENS: Final = 8
 """What providers put around a message or a tool, at most."""
+_More: TypeAlias = int | float | dict[str, int | float]
+"""The form of an answer to the question for more."""
 
 
 async def spend(
@@ -30,21 +33,21 @@ async def spend(
     *,
     key: str,
     host: Host,
-    path: str = "",
+    path: str = "",  # noqa: ARG001 - the key begins with it
 ) -> ModelResponse:
     """Make *call* within the budget of *ledger* and those above it.
 
-    A call that fails or is cancelled is taken to have cost nothing.
+    A call that fails or is cancelled is taken to have cost nothing. What the provider does not report is filled in by
+    what is counted for it, so that everybody who reads the usage counts the same.
 
     Args:
-        key: Of what is asked; the host remembers under it what is held.
-        path: Begins the keys of questions for more.
+        key: Of what is asked; the host remembers under it what is held, and asks for more.
 
     Raises:
         BudgetExceededError: It does not fit, or there was no time left for it.
         InputError: What it may take has no bound.
     """
-    hold = await _reserve(ledger, most(request, profile, ledger), host, path)
+    hold = await _reserve(ledger, most(request, profile, ledger), host, key)
     token = HOLDING.set(True)
     try:
         await host.hold(key, hold.want)
@@ -62,8 +65,9 @@ async def spend(
                 fix="Raise the budget's seconds.",
                 limit=ledger.budget,
             ) from None
-        hold.commit(took(response.usage, hold.want, profile))
-        return response
+        used = took(response.usage, hold.want, profile)
+        hold.commit(used)
+        return _filled(response, used, request, profile, usd=ledger.bounds[1])
     except BaseException:
         host.let_go(key)
         raise
@@ -72,30 +76,40 @@ async def spend(
         HOLDING.reset(token)
 
 
-async def _reserve(ledger: Ledger, want: Amounts, host: Host, path: str) -> Hold:
-    asked = 0
+async def _reserve(ledger: Ledger, want: Amounts, host: Host, key: str) -> Hold:
+    asked, problem = 0, "budget exceeded"
     while True:
         try:
             return await ledger.reserve(want)
         except BudgetExceededError:
-            short = ledger.lacking(want)
-            if short is None or short.budget.on_exceeded != "interrupt":
+            lacking = ledger.lacking(want)
+            if lacking is None or lacking[0].budget.on_exceeded != "interrupt":
                 raise
+            short, unit = lacking
             asked += 1
-            _extend(short, more(host, path, short, want, asked))
+            payload = {"problem": problem, "budget": short.of, "short": unit, "wants": want._asdict()}
+            question = Question(key=f"{key}/budget/{short.of}/{unit}/{asked}", payload=payload, answer_type=_More)
+            (answer,) = host.ask([question])
+            more = answer if issubclass(type(answer), dict) else {unit: answer}
+            problem = _problem(more)
+            if problem:
+                continue
+            if not any(more.values()):
+                raise
+            short.extend(**more)
+            problem = "budget exceeded"
 
 
-def _extend(ledger: Ledger, answer: Any) -> None:
-    several = issubclass(type(answer), dict)
-    more: dict[str, Any] = answer if several else {"tokens": answer}
-    unknown = sorted(set(more) - {"tokens", "usd", "calls", "seconds"})
-    if unknown or any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in more.values()):
-        raise InputError(
-            f"An answer to an exceeded budget must say how much more there is, not {answer!r}.",
-            fix='Answer a number of tokens, or a mapping such as {"tokens": 1000, "usd": 0.5}.',
-            value=answer,
-        )
-    ledger.extend(**more)
+def _problem(more: dict[str, Any]) -> str:
+    """Why *more* does not say how much more there is; nothing if it does."""
+    for unit, value in more.items():
+        if unit not in UNITS:
+            return f"the answer has {unit!r}, and must say how much more of {', '.join(UNITS)}"
+        whole = unit in ("tokens", "calls")
+        problem = number_problem(value, whole=whole)
+        if problem:
+            return f"the answer must have {'a whole number' if whole else 'a number'} of {unit}, not {problem}"
+    return ""
 
 
 def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amounts:
@@ -110,7 +124,7 @@ def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amount
     tokens_count, usd_counts = ledger.bounds
     if not (tokens_count or usd_counts):
         return Amounts(calls=1)
-    answer = request.max_tokens if request.max_tokens is not None else profile.max_output_tokens
+    answer = _longest(request, profile)
     if answer is None:
         raise InputError(
             f"A call of model {profile.name!r} has no max_tokens, so the budget of {ledger.of} cannot hold it.",
@@ -128,13 +142,32 @@ def took(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Amounts:
     if usage is None or not usage.total_tokens:
         return held if usage is None or usage.calls else Amounts()
     if usage.cost_usd is not None:
-        microusd = round(usage.cost_usd * MICRO)
+        microusd = micro(usage.cost_usd)
     elif profile.input_usd_per_token is not None and profile.output_usd_per_token is not None:
         cost = usage.input_tokens * profile.input_usd_per_token + usage.output_tokens * profile.output_usd_per_token
-        microusd = round(cost * MICRO)
+        microusd = micro(cost)
     else:
         microusd = held.microusd
-    return Amounts(usage.total_tokens, microusd, 1)
+    return Amounts(usage.total_tokens, microusd, max(1, usage.calls))
+
+
+def _filled(
+    response: ModelResponse, used: Amounts, request: ModelRequest, profile: ModelProfile, *, usd: bool
+) -> ModelResponse:
+    """*response* with what is counted for it, where it does not tell itself."""
+    usage = response.usage
+    if type(response) is not AgentReply or not used.tokens:
+        return response
+    if usage is None or not usage.total_tokens:
+        written = min(used.tokens, _longest(request, profile) or 0)
+        usage = Usage(input_tokens=used.tokens - written, output_tokens=written, calls=used.calls)
+    elif usage.cost_usd is not None or not usd:
+        return response
+    return replace(response, usage=replace(usage, cost_usd=used.microusd / MICRO) if usd else usage)
+
+
+def _longest(request: ModelRequest, profile: ModelProfile) -> int | None:
+    return request.max_tokens if request.max_tokens is not None else profile.max_output_tokens
 
 
 def _bytes(request: ModelRequest) -> int:
@@ -153,4 +186,4 @@ def _price(profile: ModelProfile, ledger: Ledger, read: int, written: int) -> in
             model=profile.name,
         )
     cost = read * profile.input_usd_per_token + written * profile.output_usd_per_token
-    return int(cost * MICRO) + 1
+    return micro(cost)

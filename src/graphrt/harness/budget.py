@@ -17,6 +17,8 @@ __all__ = ["Budget", "BudgetWarning"]
 OnExceeded: TypeAlias = Literal["stop", "interrupt"]
 MICRO: Final = 1_000_000
 """Parts of a dollar that are counted."""
+MOST: Final = 10**15
+"""No limit is above: sums stay exact, also where they are read as floats."""
 
 
 class Amounts(NamedTuple):
@@ -43,9 +45,11 @@ class Budget:
         tokens: Tokens in and out together.
         usd: Dollars, counted in millionths; needs the prices of the models.
         calls: Model calls.
-        seconds: Of wall time since the first call was asked for; a call is cut off where they end.
+        seconds: Of wall time since the first call was asked for; a call is cut off where they end. A resume begins
+            them anew: the time of waiting for a person or a restart is nobody's work.
         on_exceeded: "stop" raises BudgetExceededError (a node's `on_error` may route it); "interrupt" asks, on a
-            thread: the answer is a number of tokens more, or a mapping such as `{"tokens": 1000, "usd": 0.5}`.
+            thread: the answer is how much more may be used from now on, a number of what is short or a mapping such
+            as `{"tokens": 1000, "usd": 0.5}`. Nothing more (0) raises after all.
         warn_at: Fraction of a limit at which a BudgetWarning goes to the stream, once each.
 
     Raises:
@@ -75,13 +79,13 @@ class Budget:
         for name, value in given.items():
             whole = name in ("tokens", "calls")
             if value is not None:
-                problem = _number_problem(value, whole=whole)
+                problem = number_problem(value, whole=whole)
                 if problem:
                     yield f"{name} must be {'a whole number' if whole else 'a number'}, 0 or more, not {problem}"
         on_exceeded: Any = self.on_exceeded
         if on_exceeded not in ("stop", "interrupt"):
             yield f"on_exceeded must be 'stop' or 'interrupt', not {on_exceeded!r}"
-        if _number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
+        if number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
             yield f"warn_at must be above 0 and at most 1, not {self.warn_at!r}"
 
     @property
@@ -90,15 +94,23 @@ class Budget:
         return self.tokens, None if self.usd is None else round(self.usd * MICRO), self.calls
 
 
-def _number_problem(value: Any, *, whole: bool) -> str:
+def number_problem(value: Any, *, whole: bool) -> str:
+    """*value* as it was written, if it is no amount; else nothing."""
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         return repr(value)
-    return repr(value) if not math.isfinite(value) or value < 0 else ""
+    if isinstance(value, int) and value > MOST:
+        return f"more than {MOST:g}"
+    return repr(value) if not math.isfinite(value) or not 0 <= value <= MOST else ""
+
+
+def micro(usd: float) -> int:
+    """Millionths of *usd*, rounded up: many small calls are not free."""
+    return math.ceil(round(usd * MICRO, 6))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWarning:
-    """A part of a budget is nearly used up."""
+    """A part of a budget is nearly used up; or used up and more, by a provider that does not keep to `max_tokens`."""
 
     what: str
     """"tokens", "usd", "calls" or "seconds"."""

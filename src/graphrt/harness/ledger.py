@@ -7,18 +7,21 @@ spent and what may still be spent by calls in flight never come to more than the
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from threading import Lock
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from graphrt.errors import BudgetExceededError
 from graphrt.harness.budget import MICRO, Amounts, Budget, BudgetWarning
 
 __all__ = ["Ledger"]
 
-_UNITS: Final = ("tokens", "usd", "calls")
+UNITS: Final = ("tokens", "usd", "calls", "seconds")
+_TIME: Final = 3
+_log = logging.getLogger(__name__)
 HOLDING: ContextVar[bool] = ContextVar("graphrt_budget_holding", default=False)
 """Whether what runs here holds a reservation: it must not wait for others, which could be its own."""
 
@@ -48,11 +51,33 @@ class Hold:
             self._ledger._settle(self.want, used)
 
 
-class _Waiting(NamedTuple):
-    ledger: Ledger
-    want: Amounts
-    done: asyncio.Future[Hold]
-    loop: asyncio.AbstractEventLoop
+class _Waiting:
+    """A call that waits. What it gets is set under the lock; its event loop is only woken, for it may be gone."""
+
+    __slots__ = ("got", "ledger", "loop", "told", "want")
+
+    def __init__(self, ledger: Ledger, want: Amounts) -> None:
+        self.ledger = ledger
+        self.want = want
+        self.loop = asyncio.get_running_loop()
+        self.told: asyncio.Future[None] = self.loop.create_future()
+        self.got: Hold | BudgetExceededError | None = None
+
+    def tell(self) -> None:
+        """Wake it; what it got is given back if its event loop was closed."""
+        try:
+            self.loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Nobody waits any more."""
+        if isinstance(self.got, Hold):
+            self.got.release()
+
+    def _wake(self) -> None:
+        if not self.told.done():
+            self.told.set_result(None)
 
 
 class _Tree:
@@ -93,7 +118,6 @@ class Ledger:
         self._limits: list[int | None] = list(budget.limits)
         self._spent = spent
         self._held = Amounts()
-        self._presumed = Amounts()
         self._clock = clock
         self._began: float | None = None
         self._more_s = 0.0
@@ -157,16 +181,18 @@ class Ledger:
         left = [s for ledger in self.chain() if (s := ledger.remaining_s) is not None]
         return min(left) if left else None
 
-    def lacking(self, want: Amounts) -> Ledger | None:
-        """The ledger, here or above, that *want* does not fit even if calls in flight took nothing."""
+    def lacking(self, want: Amounts) -> tuple[Ledger, str] | None:
+        """The ledger, here or above, that *want* does not fit even if calls in flight took nothing, and what it lacks."""
         with self._tree.lock:
             short = self._short_of(want, held=False)
-        return None if short is None else short[0]
+        return None if short is None else (short[0], UNITS[short[1]])
 
     # -- spending ------------------------------------------------------------------------------------------------
 
     async def reserve(self, want: Amounts) -> Hold:
         """Hold *want* back for a call, as soon as calls in flight leave room for it, first come, first served.
+
+        Inside of a call that holds something itself nothing waits: what does not fit at once is refused.
 
         Raises:
             BudgetExceededError: It would not fit even if calls in flight took nothing; or the time is over.
@@ -177,48 +203,59 @@ class Ledger:
             short = self._short_of(want, held=False)
             if short is not None:
                 raise self._exceeded(want, *short)
-            blocked = bool(tree.waiting) or self._short_of(want, held=True) is not None
-            if not blocked:
+            inside = HOLDING.get()
+            short = self._short_of(want, held=True)
+            if short is None and (inside or not tree.waiting):
                 return self._hold(want)
-            if HOLDING.get():
-                raise self._exceeded(want, *(self._short_of(want, held=True) or (self, 0)))
-            loop = asyncio.get_running_loop()
-            waiting = _Waiting(self, want, loop.create_future(), loop)
+            if inside:
+                raise self._exceeded(want, *(short or (self, 0)), inside=True)
+            waiting = _Waiting(self, want)
             tree.waiting.append(waiting)
         try:
-            return await waiting.done
-        except asyncio.CancelledError:
-            with tree.lock:
-                if waiting in tree.waiting:
-                    tree.waiting.remove(waiting)
-                    granted: list[tuple[_Waiting, Hold | Exception]] = self._pump()
-                else:
-                    granted = []
-            _tell(granted)
-            if waiting.done.done() and not waiting.done.cancelled() and waiting.done.exception() is None:
-                waiting.done.result().release()
+            async with asyncio.timeout(self.seconds_left()):
+                await waiting.told
+        except BaseException as error:
+            self._leave(waiting)
+            if isinstance(error, TimeoutError):
+                late = next((ledger for ledger in self.chain() if ledger.remaining_s == 0.0), self)
+                raise self._exceeded(want, late, _TIME) from None
             raise
+        if isinstance(waiting.got, Hold):
+            return waiting.got
+        assert waiting.got is not None  # noqa: S101 - it is told what it got
+        raise waiting.got
 
-    def charge(self, used: Amounts, *, here_only: bool = False, presumed: bool = False) -> None:
-        """Count what was spent without a reservation: before a restart, or in a call whose end nobody saw."""
+    def _leave(self, waiting: _Waiting) -> None:
+        """*waiting* waits no more: those behind it may go on, and what it got meanwhile is given back."""
+        tree = self._tree
+        with tree.lock:
+            known = waiting in tree.waiting
+            if known:
+                tree.waiting.remove(waiting)
+            told = self._pump() if known else []
+        _tell(told)
+        waiting.give_back()
+
+    def charge(self, used: Amounts, *, here_only: bool = False) -> None:
+        """Count what was spent without a reservation: before a restart."""
         with self._tree.lock:
             for ledger in self.chain():
                 ledger._spent = ledger._spent.plus(used)
-                if presumed:
-                    ledger._presumed = ledger._presumed.plus(used)
                 if here_only:
                     break
 
     def extend(self, *, tokens: int = 0, usd: float = 0.0, calls: int = 0, seconds: float = 0.0) -> None:
-        """Raise the limits that there are."""
+        """Allow that much more from now on, of what is limited."""
         more = (tokens, round(usd * MICRO), calls)
         with self._tree.lock:
-            self._limits = [
-                None if limit is None else limit + add for limit, add in zip(self._limits, more, strict=True)
-            ]
-            self._more_s += seconds
-            granted = self._pump()
-        _tell(granted)
+            for at, add in enumerate(more):
+                limit = self._limits[at]
+                if limit is not None and add:
+                    self._limits[at] = max(limit, self._spent[at] + self._held[at]) + add
+            if seconds and self.budget.seconds is not None:
+                self._more_s = max(self._more_s, self._elapsed_s() - self.budget.seconds) + seconds
+            told = self._pump()
+        _tell(told)
 
     def _begin(self) -> None:
         for ledger in self.chain():
@@ -242,7 +279,7 @@ class Ledger:
                 if limit is not None and ledger._spent[at] + (ledger._held[at] if held else 0) + want[at] > limit:
                     return ledger, at
             if ledger.remaining_s == 0.0:
-                return ledger, 3
+                return ledger, _TIME
         return None
 
     def _hold(self, want: Amounts) -> Hold:
@@ -257,24 +294,29 @@ class Ledger:
                 ledger._held = ledger._held.minus(want)
                 ledger._spent = ledger._spent.plus(used)
                 warnings += ledger._warnings()
-            granted = self._pump()
-        _tell(granted)
+            told = self._pump()
+        _tell(told)
         for warn, warning in warnings:
-            warn(warning)
+            try:
+                warn(warning)
+            except Exception:  # noqa: BLE001 - one that watches must not break what it watches
+                _log.exception("what shows warnings of the budget of %s failed", warning.of)
 
-    def _pump(self) -> list[tuple[_Waiting, Hold | Exception]]:
+    def _pump(self) -> list[_Waiting]:
         """Let those go on that wait first, as far as there is room. The caller has the lock, and tells them after."""
-        told: list[tuple[_Waiting, Hold | Exception]] = []
+        told: list[_Waiting] = []
         waiting = self._tree.waiting
         while waiting:
             first = waiting[0]
-            never = first.ledger._short_of(first.want, held=False)
+            ledger, want = first.ledger, first.want
+            never = ledger._short_of(want, held=False)
             if never is not None:
-                told.append((waiting.popleft(), first.ledger._exceeded(first.want, *never)))
-            elif first.ledger._short_of(first.want, held=True) is None:
-                told.append((waiting.popleft(), first.ledger._hold(first.want)))
+                first.got = ledger._exceeded(want, *never)
+            elif ledger._short_of(want, held=True) is None:
+                first.got = ledger._hold(want)
             else:
                 break
+            told.append(waiting.popleft())
         return told
 
     def _warnings(self) -> Iterator[tuple[Callable[[BudgetWarning], None], BudgetWarning]]:
@@ -283,40 +325,37 @@ class Ledger:
         used = (self._spent[0], self._spent[1] / MICRO, self._spent[2], self._elapsed_s())
         usd = self._limits[1]
         limits = (self._limits[0], None if usd is None else usd / MICRO, self._limits[2], self.budget.seconds)
-        for name, now, limit in zip((*_UNITS, "seconds"), used, limits, strict=True):
-            if limit is not None and now >= limit * self.budget.warn_at and name not in self._warned:
-                self._warned.add(name)
-                yield self._warn, BudgetWarning(what=name, of=self.of, used=now, limit=limit)
+        for what, now, limit in zip(UNITS, used, limits, strict=True):
+            if limit is None:
+                continue
+            near, over = now >= limit * self.budget.warn_at, now > limit and what != "seconds"
+            if (near and what not in self._warned) or (over and f"{what} over" not in self._warned):
+                self._warned |= {what, f"{what} over"} if over else {what}
+                yield self._warn, BudgetWarning(what=what, of=self.of, used=now, limit=limit)
 
-    def _exceeded(self, want: Amounts, ledger: Ledger, at: int) -> BudgetExceededError:
-        if at == 3:
+    def _exceeded(self, want: Amounts, ledger: Ledger, at: int, *, inside: bool = False) -> BudgetExceededError:
+        fix = "Raise the budget, lower max_tokens, or shorten what the model has to read."
+        if at == _TIME:
             what, known = "the time is over", f"seconds={ledger.budget.seconds}"
+            fix = "Raise the budget's seconds."
         else:
             scale = MICRO if at == 1 else 1
-            name, limit = _UNITS[at], (ledger._limits[at] or 0) / scale
+            name, limit = UNITS[at], (ledger._limits[at] or 0) / scale
             spent, held = ledger._spent[at] / scale, ledger._held[at] / scale
             what = f"it may take {want[at] / scale:g} {name}, and {max(0, limit - spent):g} of {limit:g} are left"
             known = f"{name}: limit {limit:g}, spent {spent:g}, held by other calls {held:g}"
+            if inside:
+                what += f", of which calls in flight hold {held:g}: it is part of one, and cannot wait for that to end"
         return BudgetExceededError(
             f"A model call does not fit the budget of {ledger.of}: {what}.",
             where=f"budget of {ledger.of}",
             known=known,
-            fix="Raise the budget, lower max_tokens, or shorten what the model has to read.",
+            fix=fix,
             limit=ledger.budget,
             value=want,
         )
 
 
-def _tell(granted: list[tuple[_Waiting, Hold | Exception]]) -> None:
-    for waiting, result in granted:
-        waiting.loop.call_soon_threadsafe(_resolve, waiting.done, result)
-
-
-def _resolve(done: asyncio.Future[Hold], result: Hold | Exception) -> None:
-    if done.cancelled() or done.done():
-        if isinstance(result, Hold):
-            result.release()  # nobody waits any more
-    elif isinstance(result, Hold):
-        done.set_result(result)
-    else:
-        done.set_exception(result)
+def _tell(told: list[_Waiting]) -> None:
+    for waiting in told:
+        waiting.tell()

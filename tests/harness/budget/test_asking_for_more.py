@@ -1,0 +1,159 @@
+"""on_exceeded="interrupt": a person is asked how much more there is, and the thread goes on with that."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import START, Context, GraphBuilder, RunResult, Runtime
+from graphrt.errors import BudgetExceededError, InputError
+from graphrt.harness import Budget
+from graphrt.reducers import append
+
+from .calls import PRICED, Calls, agent, took
+
+
+class State(BaseModel):
+    said: Annotated[list[str], append] = []
+
+
+def asks(count: int, **policy: Any) -> Any:
+    g = GraphBuilder(State, name="asks")
+
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return {"said": [(await ctx.harness.run(str(number))).text for number in range(count)]}
+
+    async def refused(state: State, ctx: Context) -> dict[str, Any]:
+        assert isinstance(ctx.error, BudgetExceededError)
+        return {"said": ["refused"]}
+
+    g.add_node("ask", ask, on_error="refused", **policy)
+    g.add_node("refused", refused)
+    g.add_edge(START, "ask")
+    return g.compile()
+
+
+def start(calls: Calls, budget: Budget, count: int = 3) -> tuple[Runtime[Any], RunResult[Any]]:
+    runtime = Runtime(asks(count), store="memory:", harness=agent(calls), budget=budget)
+    return runtime, runtime.run({}, thread="t")
+
+
+def test_the_question_tells_whose_budget_lacks_what() -> None:
+    _, result = start(Calls(took(90)), Budget(tokens=100, on_exceeded="interrupt"))
+
+    assert result.status == "interrupted"
+    assert result.interrupts[0].payload == {
+        "problem": "budget exceeded",
+        "budget": "run",
+        "short": "tokens",
+        "wants": {"tokens": 90, "microusd": 0, "calls": 1},
+    }
+
+
+@pytest.mark.parametrize("answer", [1_000, {"tokens": 1_000}, {"tokens": 200, "calls": 3, "usd": 0.5}], ids=str)
+def test_an_answer_allows_that_much_more(answer: Any) -> None:
+    calls = Calls(took(90))
+    runtime, _ = start(calls, Budget(tokens=100, on_exceeded="interrupt"))
+    result = runtime.resume("t", answer=answer)
+
+    assert (result.status, result.state.said, calls.made) == ("completed", ["ok"] * 3, 3)
+
+
+def test_a_number_is_of_what_is_short() -> None:
+    calls = Calls(took(90), profile=PRICED)
+    runtime, result = start(calls, Budget(usd=0.0002, on_exceeded="interrupt"))
+    assert result.interrupts[0].payload["short"] == "usd"
+    result = runtime.resume("t", 0.01)
+
+    assert (result.status, calls.made) == ("completed", 3)
+
+
+def test_each_call_that_does_not_fit_asks_for_itself() -> None:
+    """An answer is not taken twice."""
+    calls = Calls(took(90))
+    runtime, result = start(calls, Budget(tokens=100, on_exceeded="interrupt"))
+    asked = [result.interrupts[0].id]
+    result = runtime.resume("t", 90)
+    asked.append(result.interrupts[0].id)
+    result = runtime.resume("t", 90)
+
+    assert (result.status, calls.made) == ("completed", 3)
+    assert len(set(asked)) == 2
+
+
+@pytest.mark.parametrize("answer", [0, {}, {"tokens": 0}, {"usd": 0.0}], ids=str)
+def test_nothing_more_is_a_refusal_that_takes_the_error_edge(answer: Any) -> None:
+    calls = Calls(took(90))
+    runtime, _ = start(calls, Budget(tokens=100, on_exceeded="interrupt"))
+    result = runtime.resume("t", answer=answer)
+
+    assert (result.status, result.state.said, calls.made) == ("completed", ["refused"], 1)
+
+
+@pytest.mark.parametrize("answer", ["more", None, [1], {"tokens": "x"}, {"tokens": [1]}, {1: 2}], ids=str)
+def test_an_answer_of_the_wrong_form_is_refused_where_it_is_given(answer: Any) -> None:
+    calls = Calls(took(90))
+    runtime, result = start(calls, Budget(tokens=100, on_exceeded="interrupt"))
+    with pytest.raises(InputError):
+        runtime.resume("t", {result.interrupts[0].id: answer})
+
+    assert runtime.resume("t", 1_000).status == "completed"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [-5, True, float("nan"), float("inf"), 0.5, {"tokens": -1}, {"bananas": 3}, {"tokens": True}, {"tokens": 1.5}],
+    ids=str,
+)
+def test_an_answer_that_is_no_amount_is_asked_for_again(answer: Any) -> None:
+    calls = Calls(took(90))
+    runtime, _ = start(calls, Budget(tokens=100, on_exceeded="interrupt"))
+    try:
+        result = runtime.resume("t", answer=answer)
+    except InputError:
+        pass
+    else:
+        assert result.status == "interrupted"
+        if answer not in (True, {"tokens": True}):  # answers are read as fields are: True is 1, one more token
+            assert result.interrupts[0].payload["problem"].startswith("the answer")
+
+    assert runtime.resume("t", 1_000).status == "completed"
+    assert calls.made == 3
+
+
+def test_more_for_a_node_is_asked_for_too() -> None:
+    calls = Calls(took(90))
+    graph = asks(3, budget=Budget(calls=1, on_exceeded="interrupt"))
+    runtime = Runtime(graph, store="memory:", harness=agent(calls), budget=Budget(tokens=10_000))
+    result = runtime.run({}, thread="t")
+    assert result.interrupts[0].payload["budget"] == "node 'ask'"
+    result = runtime.resume("t", answer={"calls": 2})
+
+    assert (result.status, calls.made) == ("completed", 3)
+
+
+def test_a_budget_without_a_thread_says_that_nobody_can_be_asked() -> None:
+    runtime = Runtime(asks(3), harness=agent(Calls(took(90))), budget=Budget(tokens=100, on_exceeded="interrupt"))
+    with pytest.raises(InputError) as caught:
+        runtime.run({})
+
+    assert caught.value.code == "interrupt-needs-thread"
+
+
+def test_a_store_keeps_the_question_over_a_restart(tmp_path: Any) -> None:
+    calls = Calls(took(90))
+
+    def runtime() -> Runtime[Any]:
+        budget = Budget(tokens=100, on_exceeded="interrupt")
+        return Runtime(asks(3), store=f"sqlite:///{tmp_path}/t.db", harness=agent(calls), budget=budget)
+
+    with runtime() as first:
+        first.run({}, thread="t")
+    with runtime() as second:
+        second.resume("t", 90)
+    with runtime() as third:
+        result = third.resume("t", answer={"tokens": 90})
+
+    assert (result.status, calls.made, result.usage.total_tokens) == ("completed", 3, 270)

@@ -1,0 +1,304 @@
+"""An integer field `token_budget` is a budget: read at the start of a superstep, lowered by what its tasks took."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from itertools import pairwise
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from pydantic import BaseModel, Field
+
+from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime, Send
+from graphrt.commands import Overwrite
+from graphrt.errors import BudgetExceededError, ConcurrentUpdateError, TransientModelError
+from graphrt.harness import Budget, TokenTracker
+from graphrt.reducers import append
+
+from .calls import Calls, agent, took
+
+
+class Model(BaseModel):
+    token_budget: int = 200
+    said: Annotated[list[str], append] = []
+
+
+class Bounded(BaseModel):
+    token_budget: int = Field(default=200, ge=0)
+    said: Annotated[list[str], append] = []
+
+
+class Unbounded(BaseModel):
+    token_budget: int | None = 200
+    said: Annotated[list[str], append] = []
+
+
+@dataclasses.dataclass
+class Data:
+    token_budget: int = 200
+    said: Annotated[list[str], append] = dataclasses.field(default_factory=list[str])
+
+
+class Typed(TypedDict):
+    token_budget: int
+    said: Annotated[list[str], append]
+
+
+class Added(BaseModel):
+    token_budget: Annotated[int, operator.add] = 200
+    said: Annotated[list[str], append] = []
+
+
+class Update(TypedDict, total=False):
+    said: list[str]
+
+
+STATES: list[Any] = [Model, Bounded, Unbounded, Data, Typed, Added]
+GIVEN: dict[str, Any] = {"token_budget": 200, "said": []}
+
+
+def left(state: Any) -> Any:
+    return state["token_budget"] if type(state) is dict else state.token_budget
+
+
+async def ask(state: Any, ctx: Context) -> dict[str, Any]:
+    try:
+        reply = await ctx.harness.run(f"{ctx.arg}")
+    except BudgetExceededError:
+        return {"said": ["refused"]}
+    return {"said": [reply.text]}
+
+
+def graph(
+    state: Any = Model, update: Any = None, *, count: int = 1, node: Any = ask, steps: int = 1, **policy: Any
+) -> Any:
+    g = GraphBuilder(state, name="asks") if update is None else GraphBuilder(state, update, name="asks")
+    names = [f"ask{number}" for number in range(steps)]
+    for name in names:
+        g.add_node(name, node, **policy)
+    g.add_conditional_edges(START, lambda _: [Send(names[0], n) for n in range(count)], [names[0]])
+    for before, after in pairwise(names):
+        g.add_edge(before, after)
+    g.add_edge(names[-1], END)
+    return g.compile()
+
+
+@pytest.mark.parametrize("update", [None, Update], ids=["update-of-all", "update-without"])
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
+def test_what_calls_took_is_written_back(state: Any, update: Any) -> None:
+    """Whatever the state is, and whether nodes may write the field or not."""
+    calls = Calls(took(30))
+    result = Runtime(graph(state, update), harness=agent(calls)).run(GIVEN)
+
+    assert left(result.state) == 170
+
+
+@pytest.mark.parametrize("store", [None, "memory:", "sqlite"])
+def test_parallel_tasks_never_take_more_than_there_is(store: str | None, tmp_path: Any) -> None:
+    calls = Calls(took(90))
+    place = f"sqlite:///{tmp_path}/t.db" if store == "sqlite" else store
+    runtime = Runtime(graph(count=10), store=place, harness=agent(calls))
+    result = runtime.run(GIVEN, thread="t" if store else None)
+
+    assert (calls.made, left(result.state)) == (2, 20)
+    assert result.state.said.count("refused") == 8
+    if store:
+        assert runtime.state("t").values.token_budget == 20
+
+
+def test_it_is_read_again_at_the_start_of_each_superstep() -> None:
+    calls = Calls(took(90))
+    seen: list[int] = []
+
+    async def look(state: Model, ctx: Context) -> dict[str, Any]:
+        assert ctx.budget is not None
+        seen.append(ctx.budget.remaining_tokens or 0)
+        return await ask(state, ctx)
+
+    result = Runtime(graph(node=look, steps=4), harness=agent(calls)).run(GIVEN)
+
+    assert seen == [200, 110, 20, 20]
+    assert result.state.said == ["ok", "ok", "refused", "refused"]
+
+
+def test_nothing_is_a_budget_without_bounds() -> None:
+    calls = Calls(took(90))
+    result = Runtime(graph(Unbounded, count=10), harness=agent(calls)).run({"token_budget": None})
+
+    assert (calls.made, left(result.state)) == (10, None)
+
+
+def test_a_node_may_set_it_anew() -> None:
+    calls = Calls(took(90))
+
+    async def refill(state: Model, ctx: Context) -> dict[str, Any]:
+        await ctx.harness.run("?")
+        return {"token_budget": 500}
+
+    result = Runtime(graph(node=refill), harness=agent(calls)).run(GIVEN)
+
+    assert left(result.state) == 500
+
+
+def test_what_others_took_beside_a_node_that_sets_it_anew_counts_in_task_order() -> None:
+    calls = Calls(took(30))
+
+    async def node(state: Model, ctx: Context) -> dict[str, Any]:
+        return {"token_budget": 100} if ctx.arg == 1 else await ask(state, ctx)
+
+    assert left(Runtime(graph(node=node, count=3), harness=agent(calls)).run(GIVEN).state) == 70
+
+
+def test_replacing_it_beside_a_task_that_spends_is_a_conflict() -> None:
+    async def node(state: Model, ctx: Context) -> dict[str, Any]:
+        return {"token_budget": Overwrite(100)} if ctx.arg == 1 else await ask(state, ctx)
+
+    with pytest.raises(ConcurrentUpdateError):
+        Runtime(graph(node=node, count=3), harness=agent(Calls(took(30)))).run(GIVEN)
+
+
+def test_it_stops_at_zero_where_a_provider_overruns() -> None:
+    calls = Calls(took(500))
+
+    assert left(Runtime(graph(count=2), harness=agent(calls)).run(GIVEN).state) == 0
+
+
+def test_a_node_that_fails_pays_for_what_it_asked_before() -> None:
+    g = GraphBuilder(Model, name="fails")
+    calls = Calls(took(90))
+
+    async def twice(state: Model, ctx: Context) -> dict[str, Any]:
+        for number in range(9):
+            await ctx.harness.run(str(number))
+        return {}
+
+    async def after(state: Model, ctx: Context) -> dict[str, Any]:
+        return {"said": [type(ctx.error).__name__, str(state.token_budget)]}
+
+    g.add_node("twice", twice, on_error="after")
+    g.add_node("after", after)
+    g.add_edge(START, "twice")
+    runtime = Runtime(g.compile(), store="memory:", harness=agent(calls))
+    result = runtime.run(GIVEN, thread="t")
+
+    assert result.state == Model(token_budget=20, said=["BudgetExceededError", "20"])
+    assert Runtime(runtime.graph, store=runtime.store).state("t").values == result.state
+
+
+def test_attempts_that_failed_are_paid_too() -> None:
+    calls = Calls(took(30))
+    tries: list[int] = []
+
+    async def node(state: Model, ctx: Context) -> dict[str, Any]:
+        await ctx.harness.run("?")
+        tries.append(1)
+        if len(tries) < 3:
+            raise TransientModelError("busy") from None
+        return {}
+
+    result = Runtime(graph(node=node, retry=RetryPolicy(attempts=3, wait_initial_s=0)), harness=agent(calls)).run(GIVEN)
+
+    assert left(result.state) == 200 - 30 * calls.made
+
+
+class Inner(BaseModel):
+    said: Annotated[list[str], append] = []
+
+
+@pytest.mark.parametrize("inner", [Model, Inner], ids=["with-the-field", "without-it"])
+def test_a_nested_graph_takes_from_the_budget_of_the_graph_around_it(inner: Any) -> None:
+    """Together with what runs beside it."""
+    calls = Calls(took(90))
+    g = GraphBuilder(Model, name="outer")
+    g.add_node("nested", graph(inner, count=2, steps=2))
+    g.add_node("beside", ask)
+    g.add_edge(START, "nested")
+    g.add_edge(START, "beside")
+    result = Runtime(g.compile(), harness=agent(calls)).run(GIVEN)
+
+    assert (calls.made, left(result.state)) == (2, 20)
+    assert result.state.said.count("ok") == 2
+
+
+@pytest.mark.parametrize("inner", [Model, Inner], ids=["with-the-field", "without-it"])
+def test_a_nested_graph_that_fails_pays(inner: Any) -> None:
+    calls = Calls(took(90))
+
+    async def node(state: Any, ctx: Context) -> dict[str, Any]:
+        await ctx.harness.run("?")
+        raise ValueError("after the call")
+
+    g = GraphBuilder(Model, name="outer")
+    g.add_node("nested", graph(inner, node=node), on_error="after")
+    g.add_node("after", lambda state: {"said": [str(state.token_budget)]})
+    g.add_edge(START, "nested")
+    result = Runtime(g.compile(), harness=agent(calls)).run(GIVEN)
+
+    assert (result.state.said, result.usage.total_tokens) == (["110"], 90)
+
+
+def test_an_edit_sets_it_anew_for_what_runs_next() -> None:
+    calls = Calls(took(90))
+    runtime = Runtime(graph(steps=3, interrupt_before=True), store="memory:", harness=agent(calls))
+    result = runtime.run(GIVEN, thread="t")
+    while result.status == "interrupted":
+        if result.interrupts[0].node == "ask1":
+            runtime.update("t", {"token_budget": 95})
+        result = runtime.resume("t", True)
+
+    assert (result.state.said, left(result.state)) == (["ok", "ok", "refused"], 5)
+
+
+def test_a_fork_has_what_was_left_there() -> None:
+    calls = Calls(took(90))
+    runtime = Runtime(graph(steps=2), store="memory:", harness=agent(calls))
+    runtime.run(GIVEN, thread="t")
+    middle = next(one for one in runtime.history("t") if one.values.token_budget == 110)
+    runtime.fork("t", at=middle.seq, to="u")
+    result = runtime.resume("u")
+
+    assert left(result.state) == 20
+
+
+def test_the_state_is_the_fold_of_the_journal() -> None:
+    """Also with budgets of the run, failures that are handled and graphs inside."""
+    calls = Calls(took(30))
+    g = GraphBuilder(Model, name="outer")
+
+    async def fails(state: Model, ctx: Context) -> dict[str, Any]:
+        await ctx.harness.run("?")
+        raise ValueError("no")
+
+    g.add_node("nested", graph(Inner, count=2))
+    g.add_node("fails", fails, on_error="after")
+    g.add_node("after", ask)
+    g.add_edge(START, "nested")
+    g.add_edge(START, "fails")
+    tracker = TokenTracker()
+    runtime = Runtime(g.compile(), store="memory:", harness=agent(calls), budget=Budget(calls=9), sinks=[tracker])
+    result = runtime.run(GIVEN, thread="t")
+    again = Runtime(g.compile(), store=runtime.store).state("t")
+
+    assert left(result.state) == left(again.values) == 200 - 4 * 30
+    assert again.usage == result.usage == tracker.total
+    assert left(runtime.history("t")[-1].values) in (200, 80)
+
+
+def test_a_field_of_another_type_is_no_budget() -> None:
+    class Text(BaseModel):
+        token_budget: str = "plenty"
+        said: Annotated[list[str], append] = []
+
+    result = Runtime(graph(Text, count=5), harness=agent(Calls(took(90)))).run({})
+
+    assert (result.state.said, result.state.token_budget) == (["ok"] * 5, "plenty")
+
+
+def test_a_graph_without_calls_does_not_change_it() -> None:
+    async def speak(state: Model, ctx: Context) -> dict[str, Any]:
+        return {"said": ["x"]}
+
+    result = Runtime(graph(node=speak, steps=3)).run(GIVEN)
+
+    assert left(result.state) == 200
