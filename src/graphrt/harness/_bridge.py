@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("graphrt.harness")
-_QUEUE_ITEMS: Final = 64
-"""Most items that a stream is ahead of its reader."""
+_QUEUE_ITEMS: Final = 32
+"""Most items that wait for the reader of a stream; as many again may be on their way to it."""
 
 
 class LoopThread:
@@ -62,15 +62,21 @@ class LoopThread:
                 end = error
             await queue.put(end)
 
+        async def take() -> list[tuple[T] | Exception | None]:
+            taken = [await queue.get()]
+            while not queue.empty():  # what is there comes along: each way between the loops takes a while
+                taken.append(queue.get_nowait())
+            return taken
+
         pumping = self.submit(pump())
         try:
             while True:
-                item = await self.call(queue.get())
-                if isinstance(item, Exception):
-                    raise item
-                if item is None:
-                    return
-                yield item[0]
+                for item in await self.call(take()):
+                    if isinstance(item, Exception):
+                        raise item
+                    if item is None:
+                        return
+                    yield item[0]
         finally:
             pumping.cancel()
 

@@ -21,6 +21,8 @@ _ONE_KEY: Final = frozenset(
 """Providers that want one key and have no other way in, so that its absence is certain to be a mistake."""
 _OTHER_WAYS: Final = ("key", "token", "auth", "credential", "headers", "client", "secret")
 """Parts of options' names that may bring a credential along."""
+IF_IT_CAN: Final = frozenset({"seed", "reasoning_effort"})
+"""Fields that ask for what a model does if it can; a call is not to fail for them."""
 _MARGIN_TOKENS: Final = 64
 """What a chat template adds to a conversation, and to each message of it, at most."""
 
@@ -70,9 +72,9 @@ def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: M
 
 
 def left_out(litellm: LiteLLM, name: str, provider: str) -> frozenset[str]:
-    """The fields that ask for what a model can, if it can, and that litellm says this one cannot."""
+    """Those of `IF_IT_CAN` that litellm says this model cannot."""
     fields = set(litellm.get_supported_openai_params(name, provider) or ())
-    return frozenset({"seed", "reasoning_effort"} - fields) if fields else frozenset()
+    return IF_IT_CAN - fields if fields else frozenset()
 
 
 def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:

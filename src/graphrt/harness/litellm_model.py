@@ -7,7 +7,7 @@ the wire format is `_wire`'s, the meaning of failures `_failures`', the tables `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -193,14 +193,15 @@ class LiteLLMModel:
         litellm, defaults = _litellm.load(), self._defaults
         model = request.model or self._name
         options: dict[str, Any] = {**defaults.options, **request.options}
-        name, provider, key = _tables.provider_of(litellm, model, api_base=self._api_base, options=options)
-        if self._api_key is None and not key and (variables := _tables.missing_key(litellm, model, provider, options)):
-            raise _failures.missing_key(model, variables, provider)
         body = {"max_tokens": defaults.max_tokens, "temperature": defaults.temperature, **_wire.wire_request(request)}
         if request.output is not None and not self._profile_of(model).output_schema:
             del body["response_format"]  # litellm would refuse the call
-        for field in _tables.left_out(litellm, name, provider):
-            body.pop(field, None)
+        if self._api_key is None or not _tables.IF_IT_CAN.isdisjoint(body):
+            name, provider, key = _tables.provider_of(litellm, model, api_base=self._api_base, options=options)
+            if self._api_key is None and not key:
+                _check_key(_tables.missing_key(litellm, model, provider, options), model, provider)
+            for field in _tables.left_out(litellm, name, provider):
+                body.pop(field, None)
         where = {"api_base": self._api_base, "api_key": self._api_key}
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         return {
@@ -264,6 +265,11 @@ class _Call:
 def _check_seconds(timeout_s: float) -> None:
     if not timeout_s > 0:
         raise InputError(f"timeout_s must be more than 0, not {timeout_s!r}.", value=timeout_s)
+
+
+def _check_key(missing: Sequence[str], model: str, provider: str) -> None:
+    if missing:
+        raise _failures.missing_key(model, missing, provider)
 
 
 def _refuse_own(options: Mapping[str, Any]) -> None:
