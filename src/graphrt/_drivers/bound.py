@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt._drivers.hosting import TaskHost
 from graphrt._drivers.shown import MessageItem
-from graphrt.errors import InputError
+from graphrt.errors import InputError, names
 
 if TYPE_CHECKING:
     from graphrt.harness import AgentReply
@@ -69,14 +70,17 @@ class BoundHarness:
                 yield item
 
     async def _go(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+        return await self._host.beside(partial(self._run, prompt, options, show))
+
+    async def _run(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
         drive = getattr(self._harness, "__graphrt_drive__", None)
         if drive is None:
             return await self._plain(prompt, options, show)
         from graphrt.harness.agent._host import HERE
 
         host = self._host.showing(show)
-        if self._tools is not None and "tools" not in options:
-            options["tools"] = self._tools
+        if self._tools is not None:
+            options["tools"] = self._allowed(options.get("tools"), self._tools)
         token = HERE.set(host)
         try:
             reply: AgentReply = await drive(host, prompt, options)
@@ -84,13 +88,36 @@ class BoundHarness:
             HERE.reset(token)
         return reply
 
+    def _allowed(self, wanted: Any, tools: Sequence[Any]) -> Sequence[Any]:
+        """Those of the *wanted* tools that the node may use: all or none of them.
+
+        Raises:
+            InputError: One of them is not for this node.
+        """
+        from graphrt.harness.agent.agent import name_of
+
+        if wanted is None or isinstance(wanted, str):
+            return tools if wanted is None else wanted
+        allowed = {name_of(tool) for tool in tools}
+        refused = [name for tool in wanted if (name := name_of(tool)) not in allowed]
+        if refused:
+            raise InputError(
+                f"Node {self._host.node!r} asked for the tool {refused[0]!r}, which it may not use.",
+                code="tool-not-allowed",
+                known=names(allowed) or "no tools",
+                fix=f"Name it on the node: @g.node(tools=({refused[0]!r},)).",
+                tool=refused[0],
+            )
+        return list(wanted)
+
     async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
         """A harness that knows nothing of graphs: each of its replies is one call."""
         from graphrt.harness.agent._digest import of_call
 
         host, harness = self._host, self._harness
-        path = host.begin()
-        key = f"{path}{of_call(prompt, options)}"
+        path = of_call(prompt, options)
+        path = f"{path}.{host.number(path)}/"
+        key = f"{path}1"
 
         async def call() -> AgentReply:
             if show is not None and hasattr(harness, "stream"):

@@ -7,9 +7,9 @@ does not: the next one asks anew. Keys tell what was asked, so that only the sam
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from copy import copy
-from itertools import count
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from graphrt._drivers.once import EffectKind, keep_effect, perform_async
 from graphrt._drivers.patience import unhurried
@@ -22,6 +22,8 @@ from graphrt.harness.budget import MICRO
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from graphrt._drivers.context import Context
     from graphrt._engine.task import Task
     from graphrt.harness.agent._host import Question
@@ -35,6 +37,11 @@ FAILED: Final = "harness/failed"
 """Key of the effect that counts the task's attempts which failed after they had spoken to a model."""
 
 
+T = TypeVar("T")
+_AROUND: Final[ContextVar[frozenset[Future[None]]]] = ContextVar("graphrt_runs_around", default=frozenset())
+"""The runs of harnesses that what runs here is a part of."""
+
+
 class _UnkeptError(Exception):
     """The response is more than text and calls: it cannot be remembered."""
 
@@ -43,18 +50,33 @@ class _UnkeptError(Exception):
 class TaskHost:
     """See `graphrt.harness.agent._host.Host`."""
 
-    __slots__ = ("_context", "_runs", "_scope", "_task", "deps", "emit", "key", "ledger", "node", "thread")
+    __slots__ = (
+        "_context",
+        "_flying",
+        "_numbers",
+        "_scope",
+        "_task",
+        "deps",
+        "emit",
+        "key",
+        "known_by",
+        "ledger",
+        "node",
+        "thread",
+    )
 
     def __init__(self, context: Context[Any], *, ledger: Ledger | None = None) -> None:
         self._context = context
         self._scope = context._scope
         self._task: Task = context._task
-        self._runs = count(1)
+        self._numbers: dict[str, int] = {}
+        self._flying: set[Future[None]] = set()
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
         self.thread: str | None = self._scope.thread
         self.key: str = context.idempotency_key
         self.ledger: Ledger | None = ledger
+        self.known_by: Ledger | None = ledger
         self.emit: Callable[[Any], None] | None = self.publish if self._scope.emit is not None else None
 
     def showing(self, show: Callable[[Any], None] | None) -> TaskHost:
@@ -66,14 +88,43 @@ class TaskHost:
         return other
 
     def within(self, ledger: Ledger) -> TaskHost:
-        """The same host, with another budget."""
+        """The same host, with another budget, which begins anew with each execution."""
         other = copy(self)
         other.ledger = ledger
         return other
 
-    def begin(self) -> str:
-        """The number of one more run: runs begin in the same order at every execution."""
-        return f"{next(self._runs)}/"
+    def number(self, what: str) -> int:
+        """Count what is the same: several things at once need no order then, only those that are alike."""
+        number = self._numbers[what] = self._numbers.get(what, 0) + 1
+        return number
+
+    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Make one *run* of a harness. If it pauses, those beside it first come to their end, or to a question too.
+
+        Otherwise what they are told after the pause would be lost, and their questions asked one by one.
+        """
+        from asyncio import get_running_loop, sleep, wait
+
+        from graphrt._drivers.context import Suspended
+
+        mine = get_running_loop().create_future()
+        around = _AROUND.get()
+        token = _AROUND.set(around | {mine})
+        self._flying.add(mine)
+        try:
+            return await run()
+        except Suspended:
+            self._flying.remove(mine)
+            mine.set_result(None)
+            await sleep(0)  # those that were made together with it begin
+            while others := self._flying - around:
+                await wait(others)
+            raise
+        finally:
+            _AROUND.reset(token)
+            if not mine.done():
+                self._flying.remove(mine)
+                mine.set_result(None)
 
     def custom(self, item: Any) -> None:
         """Show an item of the user's own on the run's stream, mode `custom`."""
@@ -104,11 +155,20 @@ class TaskHost:
             made = await perform_async(context, scope, task, name, make, (), "idempotent")
         except _UnkeptError:
             usage = getattr(said[0], "usage", None)
-            spent = f"{name}/spent/{sum(known.startswith(f'{name}/spent/') for known in effects)}"
-            effects[spent] = {} if usage is None else {"usage": usage_to(usage)}
-            await unhurried(scope, keep_effect, scope, task, spent)
+            await self.spent(key, Usage(calls=1) if usage is None else usage, getattr(said[0], "model", None))
+            return said[0], False
         self.account()
-        return (said[0], False) if said else (reply_from(made), True)
+        return reply_from(made), not said  # the same as after a restart, also the first time
+
+    async def spent(self, key: str, usage: Usage, model: str | None) -> None:
+        """Count what was used and cannot be remembered: it is used again by each execution."""
+        scope, task = self._scope, self._task
+        effects = task.more().effects
+        name = f"{MODEL}{effects.get(FAILED, 0)}/{key}/spent/"
+        name = f"{name}{sum(known.startswith(name) for known in effects)}"
+        effects[name] = {"usage": usage_to(usage), **({} if model is None else {"model": model})}
+        await unhurried(scope, keep_effect, scope, task, name)
+        self.account()
 
     async def hold(self, key: str, want: Amounts) -> None:
         """Store that the call *key* may take *want*, before it is made: a crash leaves it counted (rule R11)."""

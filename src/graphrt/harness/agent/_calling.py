@@ -17,13 +17,15 @@ from graphrt.events import Usage
 from graphrt.harness._spending import spend, took
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.agent._host import Place
+from graphrt.harness.agent._output import in_words
+from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.happenings import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.budget import Amounts
+from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
-    from graphrt.harness.agent.cache import ResponseCache
     from graphrt.limits import RetryPolicy
 
 _WAIT_MAX_S: Final = 120.0
@@ -67,7 +69,7 @@ class Caller:
             nonlocal source
             if self._cache is None:
                 return await self._first_that_answers(request, call, key)
-            known_as = f"{self._models[0].profile.name}/{digest}"
+            known_as = (asked_of(self._models[0]), digest)
             response, hit = await self._cache.get(known_as, lambda: self._first_that_answers(request, call, key))
             source = "cache" if hit else "model"
             return response
@@ -88,7 +90,7 @@ class Caller:
         if self._place.ledger is None:
             return
         for ledger in self._place.ledger.chain():
-            if ledger is self._place.host.ledger:
+            if ledger is self._place.host.known_by:
                 break
             profile = self._models[0].profile
             ledger.charge(took(response.usage, _NOTHING, profile), here_only=True)
@@ -99,21 +101,23 @@ class Caller:
                 return await self._attempts(model, request, call, key)
             except (ToolError, InputError):
                 raise
-            except HarnessError as error:
+            except HarnessError:
                 if number == len(self._models):
                     raise
-                self._failed(call, model, error, None)
         raise AssertionError  # there is at least one model
 
     async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
         policy, attempt = self._retry, 1
+        if request.output is not None and not model.profile.output_schema:
+            request = in_words(request)
         while True:
             if self._emit is not None:
                 self._emit(ModelStarted(call=call, model=model.profile.name, attempt=attempt))
             try:
                 return await self._within_budget(model, request, key)
-            except HarnessError as error:
+            except Exception as error:
                 if attempt >= policy.attempts or not _passes(policy, error):
+                    self._failed(call, model, error, None)
                     raise
                 wait_s = _retrying.delay(policy, f"{self._place.path}{call}", attempt, _retrying.hinted_wait(error))
                 wait_s = min(wait_s, _WAIT_MAX_S)
@@ -121,7 +125,7 @@ class Caller:
             await asyncio.sleep(wait_s)
             attempt += 1
 
-    def _failed(self, call: int, model: ChatModel, error: HarnessError, delay_s: float | None) -> None:
+    def _failed(self, call: int, model: ChatModel, error: Exception, delay_s: float | None) -> None:
         if self._emit is not None:
             name = type(error).__name__
             self._emit(ModelFailed(call=call, model=model.profile.name, error=name, delay_s=delay_s))
@@ -152,18 +156,36 @@ class Caller:
             finally:
                 if hasattr(items, "aclose"):
                     await items.aclose()
-        if not isinstance(response, AgentReply):
+        problem = _problem(response)
+        if problem is not None:
             raise BadResponseError(
-                f"Model {model.profile.name!r} gave {type(response).__name__} as its response.",
+                f"Model {model.profile.name!r} gave {problem} as its response.",
                 fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
                 model=model.profile.name,
             )
-        if response.usage is None or response.usage.calls:
-            return response
-        return replace(response, usage=response.usage + Usage(calls=1))
+        reply: ModelResponse = response
+        if reply.usage is None or reply.usage.calls:
+            return reply
+        return replace(reply, usage=reply.usage + Usage(calls=1))
 
 
-def _passes(policy: RetryPolicy, error: HarnessError) -> bool:
+def _problem(response: Any) -> str | None:
+    """What is wrong with a response, or None: models are written by hand too."""
+    if not isinstance(response, AgentReply):
+        return f"a {type(response).__name__}"
+    text: Any = response.text
+    if not isinstance(text, str):
+        return f"a text of type {type(text).__name__}"
+    calls: Any = response.tool_calls
+    if not issubclass(type(calls), tuple) or any(type(call) is not ToolCall for call in calls):
+        return "a response whose tool calls are no tuple of ToolCalls"
+    usage: Any = response.usage
+    return None if usage is None or isinstance(usage, Usage) else f"a usage of type {type(usage).__name__}"
+
+
+def _passes(policy: RetryPolicy, error: Exception) -> bool:
+    if not isinstance(error, HarnessError):
+        return False
     if policy.retry_on is None and isinstance(error, BadResponseError):
         return True  # what was no answer may be one the next time
     return _retrying.wants_retry(policy, error)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from graphrt.errors import InputError
 from graphrt.harness.tools.protocol import EffectClass
 
 if TYPE_CHECKING:
+    from graphrt.events import Usage
     from graphrt.harness.budget import Amounts
     from graphrt.harness.ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
@@ -42,6 +43,8 @@ class Host(Protocol):
     """For the outside world: the same at every execution of the task."""
     ledger: Ledger | None
     """Of the run or the task; None without a budget."""
+    known_by: Ledger | None
+    """The innermost ledger that knows what the task took before a restart; those inside of it begin anew."""
     emit: Callable[[Any], None] | None
     """Shows an item; None if nobody watches."""
 
@@ -49,8 +52,8 @@ class Host(Protocol):
         """Show an item of the user's own."""
         ...
 
-    def begin(self) -> str:
-        """What the keys of one more run of an agent begin with: the same at every execution of the task."""
+    def number(self, what: str) -> int:
+        """How many of *what* there are now, this one included: from 1 at every execution of the task."""
         ...
 
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
@@ -69,6 +72,10 @@ class Host(Protocol):
         """What *call* came to, plain data; it runs once, as `Context.effect` says."""
         ...
 
+    async def spent(self, key: str, usage: Usage, model: str | None) -> None:
+        """Count what was used without `reply`: what *key* names took it."""
+        ...
+
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """The answers of a person; the task pauses until all are there."""
         ...
@@ -83,16 +90,19 @@ class Alone:
         self.thread: str | None = None
         self.key: str = ""
         self.ledger: Ledger | None = None
+        self.known_by: Ledger | None = None
         self.emit: Callable[[Any], None] | None = emit
+        self._numbers: dict[str, int] = {}
 
     def custom(self, item: Any) -> None:
         """Show it with the others."""
         if self.emit is not None:
             self.emit(item)
 
-    def begin(self) -> str:
-        """Nothing is remembered, so that keys need not differ."""
-        return ""
+    def number(self, what: str) -> int:
+        """Count."""
+        number = self._numbers[what] = self._numbers.get(what, 0) + 1
+        return number
 
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:  # noqa: ARG002
         """Ask."""
@@ -107,6 +117,9 @@ class Alone:
     async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass) -> Any:  # noqa: ARG002
         """Do it."""
         return await call()
+
+    async def spent(self, key: str, usage: Usage, model: str | None) -> None:
+        """There are no accounts."""
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """There is nobody to ask.
@@ -136,6 +149,8 @@ class Place:
     """The least of the depths that those above allow."""
     ledger: Ledger | None
     emit: Callable[[Any], None] | None
+    took: list[Usage] = field(default_factory=list["Usage"], compare=False)
+    """Gets what each agent below took, when it has ended."""
 
 
 def more(host: Host, path: str, ledger: Ledger, want: Amounts, asked: int) -> Any:

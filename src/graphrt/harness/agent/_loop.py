@@ -10,7 +10,7 @@ from graphrt.errors import AgentLimitError, BadResponseError
 from graphrt.events import Usage
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import ModelCall
-from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage
+from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, ModelResponse
 from graphrt.harness.request import ModelRequest
 
@@ -31,6 +31,7 @@ class Loop:
         request: The first request: what the conversation begins with, and all options.
         form: What the answer has to be.
         transcript: Gets every message as it is said; it is there whatever happens.
+        below: What agents below have taken by now.
         name: Of the agent.
     """
 
@@ -43,6 +44,7 @@ class Loop:
         limits: AgentLimits,
         form: OutputForm | None,
         transcript: list[Message],
+        below: Sequence[Usage],
         name: str,
     ) -> None:
         self._ask = ask
@@ -50,12 +52,12 @@ class Loop:
         self._request = request
         self._limits = limits
         self._form = form
-        self._said = transcript
+        self._said = _Said(transcript)
         self._name = name
         self._models = 0
         self._tools = 0
-        self.usage: Usage | None = None
-        """Of all calls so far; None while no model has told."""
+        self._below = below
+        self._usage: Usage | None = None
 
     async def run(self) -> AgentReply:
         """Go round until there is an answer.
@@ -65,20 +67,21 @@ class Loop:
             BadResponseError: The answer did not have its form, even after the model was told.
             HarnessError: A call failed.
         """
-        self._said.extend(self._request.messages)
+        self._said.add(*self._request.messages)
         repaired = False
         while True:
             if self._models >= self._limits.model_calls:
                 return self._stopped("model_calls")
             self._models += 1
-            response = _unique(await self._ask(replace(self._request, messages=tuple(self._said))))
-            self._count(response.usage)
-            self._said.append(response.message)
+            response = self._unique(await self._ask(replace(self._request, messages=self.said)))
+            if response.usage is not None:
+                self._usage = response.usage if self._usage is None else self._usage + response.usage
+            self._said.add(response.message)
             if response.tool_calls:
                 if self._tools + len(response.tool_calls) > self._limits.tool_calls:
                     return self._stopped("tool_calls")
                 self._tools += len(response.tool_calls)
-                self._said.extend(await self._tooling.turn(response.tool_calls))
+                self._said.add(*await self._tooling.turn(response.tool_calls))
                 continue
             if self._form is None:
                 return self._reply(response)
@@ -89,9 +92,22 @@ class Loop:
             if repaired:
                 raise self._misfit(problem, response)
             repaired = True
-            self._said.append(
+            self._said.add(
                 UserMessage(text=f"Your answer does not have the form that was asked for: {problem}. Answer again.")
             )
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """The conversation so far."""
+        return tuple(self._said.here)
+
+    @property
+    def usage(self) -> Usage | None:
+        """Of all calls so far, those of agents below included; None while no model has told."""
+        total = self._usage
+        for one in self._below:
+            total = one if total is None else total + one
+        return total
 
     def stopped(self, limit: str) -> AgentReply:
         """What there is when *limit* is reached from outside.
@@ -101,12 +117,8 @@ class Loop:
         """
         return self._stopped(limit)
 
-    def _count(self, usage: Usage | None) -> None:
-        if usage is not None:
-            self.usage = usage if self.usage is None else self.usage + usage
-
     def _reply(self, response: ModelResponse, output: Any = None) -> AgentReply:
-        return replace(response, usage=self.usage, output=output, messages=tuple(self._said))
+        return replace(response, usage=self.usage, output=output, messages=self.said)
 
     def _stopped(self, limit: str) -> AgentReply:
         bound = getattr(self._limits, limit)
@@ -114,15 +126,36 @@ class Loop:
             raise AgentLimitError(
                 f"Agent {self._name!r} reached its limit {limit}={bound}.",
                 where=f"agent {self._name!r}",
-                known=f"{self._models} model calls, {self._tools} tool calls, {len(self._said)} messages",
+                known=f"{self._models} model calls, {self._tools} tool calls, {len(self.said)} messages",
                 fix=f'Raise AgentLimits({limit}=...), or use on_limit="stop" to go on with what there is.',
                 limit=bound,
-                messages=tuple(self._said),
+                messages=self.said,
             )
-        last = next((said for said in reversed(self._said) if isinstance(said, AssistantMessage)), AssistantMessage())
-        return AgentReply(
-            text=last.text, usage=self.usage, finish_reason="unknown", messages=tuple(self._said), stopped=limit
-        )
+        last = next((said for said in reversed(self.said) if isinstance(said, AssistantMessage)), AssistantMessage())
+        self._said.add(*self._unanswered(bound, limit))
+        return AgentReply(text=last.text, usage=self.usage, finish_reason="unknown", messages=self.said, stopped=limit)
+
+    def _unanswered(self, bound: Any, limit: str) -> list[ToolMessage]:
+        """Answers to the calls that have none: no provider goes on with a conversation that lacks them."""
+        answered = {said.tool_call_id for said in self.said if isinstance(said, ToolMessage)}
+        asked = [call for said in self.said if isinstance(said, AssistantMessage) for call in said.tool_calls]
+        text = f"Nobody waited for this call: the limit {limit}={bound} was reached."
+        return [ToolMessage(tool_call_id=call.id, text=text, error=True) for call in asked if call.id not in answered]
+
+    def _unique(self, response: ModelResponse) -> ModelResponse:
+        """*response* with ids that no other tool call of the conversation has; some providers give none."""
+        calls: Sequence[ToolCall] = response.tool_calls
+        if not calls:
+            return response
+        seen = {call.id for said in self.said if isinstance(said, AssistantMessage) for call in said.tool_calls}
+        named: list[ToolCall] = []
+        for number, call in enumerate(calls, 1):
+            id_ = call.id or f"call-{self._models}-{number}"
+            while id_ in seen:
+                id_ = f"{id_}-{self._models}-{number}"
+            seen.add(id_)
+            named.append(replace(call, id=id_) if id_ != call.id else call)
+        return replace(response, tool_calls=tuple(named)) if tuple(named) != calls else response
 
     def _misfit(self, problem: str, response: ModelResponse) -> BadResponseError:
         return BadResponseError(
@@ -132,27 +165,19 @@ class Loop:
             known=f"the model was told once; its answer began with {response.text[:80]!r}",
             fix="Ask for less at once, describe the fields, or use a model that supports structured output.",
             model=response.model,
-            messages=tuple(self._said),
+            messages=self.said,
         )
 
 
-def _unique(response: ModelResponse) -> ModelResponse:
-    """*response* with an id of its own for each tool call, which some providers do not give."""
-    calls: Sequence[ToolCall] = response.tool_calls
-    if len({call.id for call in calls}) == len(calls) and all(call.id for call in calls):
-        return response
-    seen: set[str] = set()
-    named: list[ToolCall] = []
-    for number, call in enumerate(calls, 1):
-        id_ = call.id or f"call-{number}"
-        while id_ in seen:
-            id_ = f"{id_}-{number}"
-        seen.add(id_)
-        named.append(replace(call, id=id_) if id_ != call.id else call)
-    return replace(response, tool_calls=tuple(named))
+class _Said:
+    """The conversation of one run, which the transcript gets too; what stood there before is no part of it."""
 
+    __slots__ = ("_transcript", "here")
 
-def system_message(*texts: str | None) -> tuple[SystemMessage, ...]:
-    """The instructions, if there are any, as one message."""
-    told = "\n\n".join(text for text in texts if text)
-    return (SystemMessage(text=told),) if told else ()
+    def __init__(self, transcript: list[Message]) -> None:
+        self.here: list[Message] = []
+        self._transcript = transcript
+
+    def add(self, *messages: Message) -> None:
+        self.here += messages
+        self._transcript += messages

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Final, final
 
 from graphrt.errors import InputError
-from graphrt.harness.protocol import ModelProfile
-from graphrt.harness.request import OutputSpec
+from graphrt.harness.messages import SystemMessage
+from graphrt.harness.request import ModelRequest, OutputSpec
 
-__all__ = ["OutputForm"]
+__all__ = ["OutputForm", "in_words"]
 
 _FENCED: Final = re.compile(r"^\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 _PROBLEMS: Final = 5
@@ -47,15 +48,6 @@ class OutputForm:
             schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
         self.spec: Final = OutputSpec(name=name, schema=schema)
 
-    def asked(self, profile: ModelProfile) -> tuple[OutputSpec | None, str]:
-        """How a model is asked for it: by the provider's own means, or by instructions."""
-        if profile.output_schema:
-            return self.spec, ""
-        from pydantic_core import to_json
-
-        schema = to_json(self.spec.schema).decode()
-        return None, f"Answer with JSON alone, without any other text, that fits this JSON schema: {schema}"
-
     def read(self, text: str) -> Any:
         """The value that *text* stands for.
 
@@ -81,3 +73,19 @@ class OutputForm:
             told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}" for one in found[:_PROBLEMS]]
             more = f" (and {len(found) - _PROBLEMS} more)" if len(found) > _PROBLEMS else ""
             raise ValueError(f"{'; '.join(told)}{more}") from None
+
+
+def in_words(request: ModelRequest) -> ModelRequest:
+    """*request*, for a model that no provider can hold to a form: asked for in the instructions."""
+    from pydantic_core import to_json
+
+    if request.output is None:
+        return request
+    schema = to_json(request.output.schema).decode()
+    told = f"Answer with JSON alone, without any other text, that fits this JSON schema: {schema}"
+    first, *rest = request.messages
+    if isinstance(first, SystemMessage):
+        messages = (replace(first, text=f"{first.text}\n\n{told}"), *rest)
+    else:
+        messages = (SystemMessage(text=told), *request.messages)
+    return replace(request, output=None, messages=messages)

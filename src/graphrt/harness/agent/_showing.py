@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
+from threading import get_ident
 from typing import Any, Final
 
 from graphrt.harness.protocol import AgentReply
@@ -22,7 +23,16 @@ async def shown(
     Replies of single model calls are left out: `ModelEnded` tells of them. If the reader stops, the run is cancelled.
     """
     queue: asyncio.Queue[Any] = asyncio.Queue()
-    running = asyncio.ensure_future(go(queue.put_nowait))
+    loop, here = asyncio.get_running_loop(), get_ident()
+
+    def show(item: Any) -> None:
+        if get_ident() == here:
+            queue.put_nowait(item)
+        else:  # a sync tool tells from its worker thread
+            with suppress(RuntimeError):  # nobody watches any more: the loop is closed
+                loop.call_soon_threadsafe(queue.put_nowait, item)
+
+    running = asyncio.ensure_future(go(show))
     running.add_done_callback(lambda _: queue.put_nowait(_END))
     try:
         while (item := await queue.get()) is not _END:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
 from graphrt.errors import AgentLimitError, InputError
 from graphrt.harness.agent._calling import Caller
+from graphrt.harness.agent._digest import of_run
 from graphrt.harness.agent._host import HERE, Alone, Host, Place
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._showing import shown
@@ -197,15 +198,17 @@ class Agent:
 
     async def __graphrt_drive__(self, host: Host, prompt: Any, options: RunOptions) -> AgentReply:
         """Run for *host*: how a graph drives an agent."""
-        return await self._go(prompt, options, host, None)
+        given: dict[str, Any] = dict(options)
+        transcript = given.pop("transcript", None)
+        return await self._go(prompt, given, host, transcript)  # type: ignore[arg-type]  # checked there
 
     async def _go(self, prompt: Any, options: RunOptions, host: Host, transcript: list[Message] | None) -> AgentReply:
-        place = self._place(host)
         tools = self._offered(options)
         request = self._request(prompt, options, tools)
-        caller = Caller(self.models, place, retry=self._retry, cache=self._cache, emit=place.emit)
         form = _form(options.get("output")) or self._output
         request = _with_form(request, form, self.models[0])
+        place = self._place(host, of_run(self.name, request))
+        caller = Caller(self.models, place, retry=self._retry, cache=self._cache, emit=place.emit)
         tooling = Tooling(
             tools,
             place,
@@ -217,21 +220,26 @@ class Agent:
         )
         ask: ModelCall = around_model(self._layers, caller.ask) if self._layers else caller.ask
         said: list[Message] = transcript if transcript is not None else []
-        for layer in self._layers:
-            request = replace(request, messages=tuple(await layer.before_run(request.messages)))
-        loop = Loop(ask, tooling, request, limits=self.limits, form=form, transcript=said, name=self.name)
-        token = HERE.set(place)
+        above, token = HERE.get(), HERE.set(place)
+        loop: Loop | None = None
         try:
+            for layer in self._layers:
+                request = replace(request, messages=tuple(await layer.before_run(request.messages)))
+            loop = Loop(
+                ask, tooling, request, limits=self.limits, form=form, transcript=said, below=place.took, name=self.name
+            )
             reply = await self._in_time(loop)
+            for layer in reversed(self._layers):
+                reply = await layer.after_run(reply)
+            return reply
         except Exception as error:
             with suppress(AttributeError, TypeError):  # what was said is not lost with the run
-                error.messages = tuple(said)  # type: ignore[attr-defined]
+                error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
             raise
         finally:
             HERE.reset(token)
-        for layer in reversed(self._layers):
-            reply = await layer.after_run(reply)
-        return reply
+            if isinstance(above, Place) and loop is not None and loop.usage is not None:
+                above.took.append(loop.usage)
 
     async def _in_time(self, loop: Loop) -> AgentReply:
         seconds = self.limits.seconds
@@ -246,7 +254,7 @@ class Agent:
                 raise
         return loop.stopped("seconds")
 
-    def _place(self, host: Host) -> Place:
+    def _place(self, host: Host, digest: str) -> Place:
         above = HERE.get()
         inside = above if isinstance(above, Place) else None
         depth = 0 if inside is None else inside.depth + 1
@@ -265,7 +273,8 @@ class Agent:
         ledger = parent
         if self._budget is not None:
             ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
-        path = inside.path if inside is not None else host.begin()
+        path = f"{inside.path if inside is not None else ''}{digest}"
+        path = f"{path}.{host.number(path)}/"
         return Place(host=host, depth=depth, path=path, names=names, most_depth=most, ledger=ledger, emit=show)
 
     def _emit(self, show: Callable[[Any], None] | None, *, below: tuple[str, ...]) -> Callable[[Any], None] | None:
@@ -296,7 +305,9 @@ class Agent:
         wanted: Any = options.get("tools")
         if wanted is None:
             return self.tools
-        return self.tools.only([one if isinstance(one, str) else _name_of(one) for one in wanted])
+        if isinstance(wanted, str):
+            return self.tools.only(wanted)  # refused there
+        return self.tools.only([name_of(one) for one in wanted])
 
     def _request(self, prompt: Any, options: RunOptions, tools: ToolRegistry) -> ModelRequest:
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
@@ -306,23 +317,22 @@ class Agent:
         return ModelRequest.build(prompt, given, defaults=defaults)  # type: ignore[arg-type]  # checked there
 
 
-def _name_of(tool: Any) -> str:
-    """The name of a tool that is given as its spec, as a tool or as the function that became one."""
+def name_of(tool: Any) -> str:
+    """The name of a tool that is given by its name or spec, as a tool or as the function that became one."""
+    if isinstance(tool, str):
+        return tool
     spec = getattr(tool, "spec", tool)
     name: str = getattr(spec, "name", None) or getattr(tool, "__name__", "") or repr(tool)
     return name
 
 
 def _with_form(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> ModelRequest:
+    from graphrt.harness.agent._output import in_words
+
     if form is None:
         return request
-    spec, told = form.asked(model.profile)
-    if spec is not None:
-        return replace(request, output=spec)
-    first, *rest = request.messages
-    if isinstance(first, SystemMessage):
-        return replace(request, messages=(SystemMessage(text=f"{first.text}\n\n{told}"), *rest))
-    return replace(request, messages=(SystemMessage(text=told), *request.messages))
+    request = replace(request, output=form.spec)
+    return request if model.profile.output_schema else in_words(request)
 
 
 def _form(wanted: Any) -> OutputForm | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import replace
 from threading import Lock
+from typing import final
 
 from graphrt.errors import InputError
 from graphrt.events import Usage
@@ -20,6 +21,7 @@ class ResponseCache:
     """Keeps responses in memory, the least used ones go first. Safe in several tasks, event loops and worker threads.
 
     A response from here is free: its usage is zero, and no budget is asked. Failures are never kept.
+    Only the same model object answers for itself, unless models say by a text `cache_identity` that they are alike.
 
     Args:
         max_entries: How many responses are kept, 1 or more.
@@ -33,10 +35,10 @@ class ResponseCache:
             raise InputError(f"max_entries must be a number, 1 or more, not {max_entries!r}.")
         self._most = max_entries
         self._lock = Lock()
-        self._known: OrderedDict[str, ModelResponse] = OrderedDict()
-        self._flying: dict[str, Future[ModelResponse]] = {}
+        self._known: OrderedDict[Hashable, ModelResponse] = OrderedDict()
+        self._flying: dict[Hashable, Future[ModelResponse]] = {}
 
-    async def get(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
+    async def get(self, key: Hashable, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
         """The response of *key*, from *call* if it is not known; and whether it was."""
         while True:
             with self._lock:
@@ -50,16 +52,18 @@ class ResponseCache:
                     mine = self._flying[key] = Future()
             if mine is not None or flying is None:
                 return await self._fly(key, mine or Future(), call), False
+            task = asyncio.current_task()
+            cancelled = 0 if task is None else task.cancelling()
             try:
                 return _free(await asyncio.shield(asyncio.wrap_future(flying))), True
             except asyncio.CancelledError:
-                if not flying.cancelled():
-                    raise  # the caller was cancelled, not the one that asks
+                if not flying.cancelled() or (task is not None and task.cancelling() > cancelled):
+                    raise  # the caller was cancelled, not only the one that asks
             except Exception:  # noqa: BLE001, S110 - whoever asked has the error; this one asks again
                 pass
 
     async def _fly(
-        self, key: str, mine: Future[ModelResponse], call: Callable[[], Awaitable[ModelResponse]]
+        self, key: Hashable, mine: Future[ModelResponse], call: Callable[[], Awaitable[ModelResponse]]
     ) -> ModelResponse:
         try:
             response = await call()
@@ -87,6 +91,28 @@ class ResponseCache:
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+@final
+class _Same:
+    """Equal only for one and the same object, which it keeps alive."""
+
+    __slots__ = ("_thing",)
+
+    def __init__(self, thing: object) -> None:
+        self._thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._thing is other._thing
+
+    def __hash__(self) -> int:
+        return id(self._thing)
+
+
+def asked_of(model: object) -> Hashable:
+    """What tells the responses of *model* apart from those of others."""
+    identity: object = getattr(model, "cache_identity", None)
+    return identity if isinstance(identity, str) else _Same(model)
 
 
 def _free(response: ModelResponse) -> ModelResponse:

@@ -1,0 +1,246 @@
+"""Tool calls that a person has to agree to, in graphs: questions, answers, and what is not done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from graphrt import GraphBuilder, Runtime
+from graphrt.errors import InputError
+from graphrt.harness import Agent, ToolMessage
+
+from .fakes import Model, call, counting, says
+from .graphs import State, every_way
+
+
+def telling(prompt: str = "go", **more: Any) -> Any:
+    """A node that tells what its agent's tools came to."""
+
+    async def body(state: Any, ctx: Any) -> Any:
+        reply = await ctx.harness.run(prompt, **more)
+        return {"said": [said.text for said in reply.messages if isinstance(said, ToolMessage)]}
+
+    return body
+
+
+def asking(counts: list[int], *turns: Any, **policy: Any) -> tuple[Model, Agent]:
+    model = Model(*(turns or (says(*(call("note", f"c{x}", x=x) for x in (1, 2))),)), "done")
+    return model, Agent(model, tools=[counting(counts, **{"approval": True, **policy})])
+
+
+@every_way
+def test_all_questions_of_a_turn_are_asked_at_once(way):
+    counts: list[int] = []
+    model, agent = asking(counts)
+
+    with way.runtime(way.graph(telling(), tools=("note",)), harness=agent) as runtime:
+        paused = way(runtime, "run", {}, thread="t")
+        assert [one.payload["arguments"] for one in paused.interrupts] == [{"x": 1}, {"x": 2}]
+        assert paused.interrupts[0].payload["tool"] == "note"
+        assert counts == []
+        first, second = (one.id for one in paused.interrupts)
+        result = way(runtime, "resume", "t", {first: True, second: {"approve": False, "reason": "too much"}})
+
+    assert result.state.said == ["noted 1", "A person refused this call of 'note': too much."]
+    assert counts == [1]
+    assert len(model.asked) == 2
+
+
+@every_way
+def test_answers_may_come_one_by_one(way):
+    counts: list[int] = []
+    model, agent = asking(counts)
+
+    with way.runtime(way.graph(telling(), tools=("note",)), harness=agent) as runtime:
+        first, second = (one.id for one in way(runtime, "run", {}, thread="t").interrupts)
+        half = way(runtime, "resume", "t", {second: True})
+        assert [one.id for one in half.interrupts] == [first]
+        assert counts == []
+        result = way(runtime, "resume", "t", {first: True})
+
+    assert result.state.said == ["noted 1", "noted 2"]
+    assert sorted(counts) == [1, 2]
+    assert len(model.asked) == 2
+
+
+@every_way
+def test_a_person_may_change_the_arguments(way):
+    counts: list[int] = []
+    _, agent = asking(counts, call("note", x=1))
+
+    with way.runtime(way.graph(telling(), tools=("note",)), harness=agent) as runtime:
+        way(runtime, "run", {}, thread="t")
+        result = way(runtime, "resume", "t", answer={"approve": True, "arguments": {"x": 7}})
+
+    assert result.state.said == ["noted 7"]
+    assert counts == [7]
+
+
+@pytest.mark.parametrize("answer", ["perhaps", None, 1.5, ["yes"], {"approved": True}])
+def test_what_is_no_answer_is_refused_and_the_question_stays_open(way, answer):
+    counts: list[int] = []
+    _, agent = asking(counts, call("note", x=1))
+
+    with way.runtime(way.graph(telling(), tools=("note",)), harness=agent) as runtime:
+        way(runtime, "run", {}, thread="t")
+        with pytest.raises(InputError):
+            way(runtime, "resume", "t", answer=answer)
+        assert counts == []
+        assert way(runtime, "resume", "t", answer=True).state.said == ["noted 1"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"approve": "yes"},
+        {"reason": "why not"},
+        {"approve": True, "arguments": {"x": "many"}},
+        {"approve": True, "arguments": {"y": 1}},
+        {"approve": True, "arguments": [1]},
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_asked_for_again(way, answer):
+    counts: list[int] = []
+    model, agent = asking(counts, call("note", x=1))
+
+    with way.runtime(way.graph(telling(), tools=("note",)), harness=agent) as runtime:
+        first = way(runtime, "run", {}, thread="t").interrupts
+        (again,) = way(runtime, "resume", "t", answer=answer).interrupts
+        assert again.id != first[0].id
+        assert again.payload["refused_answer"]
+        assert counts == []
+        result = way(runtime, "resume", "t", answer={"approve": True, "arguments": {"x": 3}})
+
+    assert result.state.said == ["noted 3"]
+    assert len(model.asked) == 2
+
+
+@every_way
+def test_turn_after_turn_may_be_asked_about(way):
+    counts: list[int] = []
+    model, agent = asking(counts, call("note", x=1), call("note", "b", x=1), call("note", "c", x=2))
+
+    with way.runtime(way.graph(telling(), tools=("note",)), harness=agent) as runtime:
+        way(runtime, "run", {}, thread="t")
+        for _ in range(2):
+            assert way(runtime, "resume", "t", True).status == "interrupted"
+        result = way(runtime, "resume", "t", False)
+
+    assert result.state.said == ["noted 1", "noted 1", "A person refused this call of 'note'."]
+    assert counts == [1, 1]
+    assert len(model.asked) == 4
+
+
+def test_calls_without_a_question_wait_for_the_answers_beside_them(way):
+    counts: list[int] = []
+    _, agent = asking(counts, approval=lambda arguments: arguments["x"] == 2)
+
+    with way.runtime(way.graph(telling(), tools=("note",)), harness=agent) as runtime:
+        way(runtime, "run", {}, thread="t")
+        assert counts == []
+        way(runtime, "resume", "t", True)
+
+    assert sorted(counts) == [1, 2]
+
+
+@every_way
+def test_branches_ask_side_by_side(way):
+    from graphrt import START
+
+    counts: list[int] = []
+    model = Model(fn=lambda request: call("note", x=int(request.text[-1])) if "branch" in request.text else "done")
+    agent = Agent(model, tools=[counting(counts, approval=True)])
+    builder = GraphBuilder(State, name="branches")
+    for number in range(3):
+        builder.add_node(f"b{number}", way.node(telling(f"branch {number}")), tools=("note",))
+        builder.add_edge(START, f"b{number}")
+        builder.set_finish(f"b{number}")
+
+    with way.runtime(builder.compile(), harness=agent) as runtime:
+        paused = way(runtime, "run", {}, thread="t")
+        assert len(paused.interrupts) == 3
+        result = way(runtime, "resume", "t", {one.id: True for one in paused.interrupts})
+
+    assert result.state.said == ["noted 0", "noted 1", "noted 2"]
+    assert sorted(counts) == [0, 1, 2]
+    assert len(model.asked) == 6
+
+
+@every_way
+def test_nested_graphs_ask(way):
+    counts: list[int] = []
+    model, agent = asking(counts)
+    inner = way.graph(telling(), tools=("note",))
+    builder = GraphBuilder(State, name="outer")
+    builder.add_node("inner", inner)
+    builder.set_entry("inner")
+    builder.set_finish("inner")
+
+    with way.runtime(builder.compile(), harness=agent) as runtime:
+        paused = way(runtime, "run", {}, thread="t")
+        assert len(paused.interrupts) == 2
+        result = way(runtime, "resume", "t", {one.id: True for one in paused.interrupts})
+
+    assert result.state.said == ["noted 1", "noted 2"]
+    assert sorted(counts) == [1, 2]
+    assert result.usage.calls == len(model.asked) == 2
+
+
+@every_way
+def test_runs_beside_each_other_in_one_node_ask(way):
+    """A run that pauses lets those beside it come to their end or their question."""
+    counts: list[int] = []
+
+    async def body(state: Any, ctx: Any) -> Any:
+        replies = await asyncio.gather(*(ctx.harness.run(f"branch {number}") for number in range(3)))
+        return {"said": [reply.messages[2].text for reply in replies]}
+
+    def answer(request: Any) -> Any:
+        async def wait() -> Any:
+            number = int(request.messages[0].text[-1])
+            for _ in range(number * 5):
+                await asyncio.sleep(0)
+            return says(call("note", x=number)) if "branch" in request.text else says("done")
+
+        return wait()
+
+    model = Model(fn=answer)
+    agent = Agent(model, tools=[counting(counts, approval=lambda arguments: arguments["x"] != 1)])
+    with way.runtime(way.graph(body, tools=("note",)), harness=agent) as runtime:
+        paused = way(runtime, "run", {}, thread="t")
+        assert [one.payload["arguments"]["x"] for one in paused.interrupts] == [0, 2]
+        result = way(runtime, "resume", "t", {one.id: True for one in paused.interrupts})
+
+    assert result.state.said == ["noted 0", "noted 1", "noted 2"]
+    assert sorted(counts) == [0, 1, 2]
+    assert len(model.asked) == 6
+
+
+def test_the_same_call_of_two_agents_is_two_questions(way):
+    counts: list[int] = []
+
+    async def body(state: Any, ctx: Any) -> Any:
+        replies = [await ctx.bind(agent).run("go") for agent in agents]
+        return {"said": [reply.messages[2].text for reply in replies]}
+
+    note = counting(counts, approval=True)
+    agents = [Agent(Model(call("note", x=1), "done"), name=name, tools=[note]) for name in ("one", "two")]
+    with way.runtime(way.graph(body)) as runtime:
+        first = way(runtime, "run", {}, thread="t")
+        second = way(runtime, "resume", "t", True)
+        result = way(runtime, "resume", "t", False)
+
+    assert [one.interrupts[0].payload["agent"] for one in (first, second)] == ["one", "two"]
+    assert result.state.said == ["noted 1", "A person refused this call of 'note'."]
+
+
+def test_without_a_thread_a_question_fails_the_run():
+    from .graphs import Way
+
+    way = Way(nodes="async", verbs="sync", store="")
+    _, agent = asking([])
+
+    with pytest.raises(InputError, match=r"thread|store"):
+        Runtime(way.graph(telling(), tools=("note",)), harness=agent).run({})

@@ -1,0 +1,321 @@
+"""The loop of an agent alone: turns, limits, what is kept of the conversation, and how a run ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from graphrt.errors import AgentLimitError, BadRequestError, InputError, ToolError
+from graphrt.events import Usage
+from graphrt.harness import Agent, AgentLimits, ToolMessage, tool
+
+from .fakes import AT_ONCE, USED, Model, call, counting, heard, run, says, told
+
+
+def test_an_agent_asks_again_until_there_are_no_tool_calls():
+    counts: list[int] = []
+    model = Model(says("first", call("note", x=1)), says(call("note", x=2)), "done")
+
+    reply = run(Agent(model, tools=[counting(counts)], system="be brief"))
+
+    assert reply.text == "done"
+    assert counts == [1, 2]
+    assert told(reply) == [
+        "system: be brief",
+        "user: go",
+        "assistant: first",
+        "tool: noted 1",
+        "assistant: ",
+        "tool: noted 2",
+        "assistant: done",
+    ]
+    assert reply.usage == Usage(input_tokens=9, output_tokens=6, calls=3)
+    assert heard(model.asked[2]) == told(reply)[:-1]
+
+
+def test_parallel_calls_are_told_in_call_order_whatever_ends_first():
+    async def main() -> Any:
+        gates = {x: asyncio.Event() for x in range(3)}
+        ended: list[int] = []
+
+        @tool
+        async def slow(x: int) -> str:
+            await gates[x].wait()
+            ended.append(x)
+            if x:
+                gates[x - 1].set()
+            return f"slow {x}"
+
+        gates[2].set()
+        model = Model(says(*(call("slow", f"c{x}", x=x) for x in range(3))), "done")
+        reply = await Agent(model, tools=[slow]).run("go")
+        return ended, [said for said in reply.messages if isinstance(said, ToolMessage)]
+
+    ended, messages = asyncio.run(main())
+
+    assert ended == [2, 1, 0]
+    assert [(said.tool_call_id, said.text) for said in messages] == [
+        ("c0", "slow 0"),
+        ("c1", "slow 1"),
+        ("c2", "slow 2"),
+    ]
+
+
+@pytest.mark.parametrize("ids", [("", ""), ("a", "a"), ("a", "a-1-2"), ("a-1-2", "a"), ("", "call-1-1")])
+def test_every_tool_call_of_a_conversation_has_an_id_of_its_own(ids):
+    counts: list[int] = []
+    turn = [call("note", id_, x=number) for number, id_ in enumerate(ids)]
+    model = Model(says(*turn), says(*turn), says(*turn), "done")
+
+    reply = run(Agent(model, tools=[counting(counts)]))
+
+    asked = [one.id for said in reply.messages for one in getattr(said, "tool_calls", ())]
+    answered = [said.tool_call_id for said in reply.messages if isinstance(said, ToolMessage)]
+    assert asked == answered
+    assert len(set(asked)) == 6
+    assert all(asked)
+    assert len(counts) == 6
+
+
+def test_ids_of_an_earlier_conversation_are_not_used_again():
+    counts: list[int] = []
+    agent = Agent(Model(call("note", "same", x=1), "one", call("note", "same", x=2), "two"), tools=[counting(counts)])
+    first = run(agent)
+
+    second = run(agent, [*first.messages, *run_prompt("again")])
+
+    asked = [one.id for said in second.messages for one in getattr(said, "tool_calls", ())]
+    assert len(asked) == len(set(asked)) == 2
+
+
+def run_prompt(text: str) -> list[Any]:
+    from graphrt.harness import UserMessage
+
+    return [UserMessage(text=text)]
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+
+
+def endless(_request: Any) -> Any:
+    return says("more", call("note", "x", x=1))
+
+
+def test_model_calls_are_limited():
+    model = Model(fn=endless)
+    transcript: list[Any] = []
+
+    with pytest.raises(AgentLimitError, match="model_calls=3") as caught:
+        run(Agent(model, tools=[counting([])], limits=AgentLimits(model_calls=3)), transcript=transcript)
+
+    assert len(model.asked) == 3
+    assert caught.value.messages == tuple(transcript)
+    assert len(transcript) == 7
+
+
+def test_an_agent_that_stops_at_a_limit_gives_what_there_is():
+    limits = AgentLimits(model_calls=2, on_limit="stop")
+
+    reply = run(Agent(Model(fn=endless), tools=[counting([])], limits=limits))
+
+    assert (reply.text, reply.stopped, reply.finish_reason) == ("more", "model_calls", "unknown")
+    assert reply.usage == Usage(input_tokens=6, output_tokens=4, calls=2)
+
+
+def test_tool_calls_that_pass_the_limit_are_not_made_at_all():
+    counts: list[int] = []
+    turn = says(*(call("note", f"c{x}", x=x) for x in range(2)))
+    agent = Agent(Model(turn, turn), tools=[counting(counts)], limits=AgentLimits(tool_calls=3))
+
+    with pytest.raises(AgentLimitError, match="tool_calls=3"):
+        run(agent)
+
+    assert sorted(counts) == [0, 1]
+
+
+def test_a_conversation_that_was_stopped_has_an_answer_for_every_call():
+    """Providers refuse a conversation in which a tool call has no answer."""
+    turn = says("so far", *(call("note", f"c{x}", x=x) for x in range(2)))
+    limits = AgentLimits(tool_calls=1, on_limit="stop")
+
+    reply = run(Agent(Model(turn), tools=[counting([])], limits=limits))
+
+    assert reply.stopped == "tool_calls"
+    assert reply.text == "so far"
+    assert [said.tool_call_id for said in reply.messages if isinstance(said, ToolMessage)] == ["c0", "c1"]
+
+
+@pytest.mark.parametrize("on_limit", ["raise", "stop"])
+def test_the_wall_clock_reaches_a_model_that_waits(on_limit):
+    model = Model(fn=lambda _: asyncio.Event().wait())
+    transcript: list[Any] = []
+    agent = Agent(model, limits=AgentLimits(seconds=0.01, on_limit=on_limit))
+
+    if on_limit == "raise":
+        with pytest.raises(AgentLimitError, match=r"seconds=0\.01"):
+            run(agent, transcript=transcript)
+    else:
+        assert run(agent, transcript=transcript).stopped == "seconds"
+
+    assert model.cancelled == 1
+    assert [said.text for said in transcript] == ["go"]
+
+
+def test_the_wall_clock_reaches_tools():
+    cancelled: list[str] = []
+
+    @tool
+    async def hang(x: int) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(f"hang {x}")
+            raise
+        return ""
+
+    turn = says(*(call("hang", f"c{x}", x=x) for x in range(2)))
+    reply = run(Agent(Model(turn), tools=[hang], limits=AgentLimits(seconds=0.01, on_limit="stop")))
+
+    assert sorted(cancelled) == ["hang 0", "hang 1"]
+    assert reply.stopped == "seconds"
+    assert [said.error for said in reply.messages if isinstance(said, ToolMessage)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"model_calls": 0},
+        {"model_calls": None},
+        {"tool_calls": -1},
+        {"tool_calls": True},
+        {"depth": "8"},
+        {"seconds": float("nan")},
+        {"seconds": -1},
+        {"on_limit": "ignore"},
+    ],
+)
+def test_limits_that_are_none_are_refused_when_they_are_made(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        AgentLimits(**wrong)
+
+
+def test_a_timeout_of_a_model_is_no_limit():
+    with pytest.raises(TimeoutError):
+        run(Agent(Model(TimeoutError("mine")), limits=AgentLimits(seconds=60), retry=AT_ONCE))
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_said_is_kept_when_a_model_fails():
+    transcript: list[Any] = []
+    model = Model(call("note", x=1), BadRequestError("no"))
+
+    with pytest.raises(BadRequestError) as caught:
+        run(Agent(model, tools=[counting([])]), transcript=transcript)
+
+    assert [said.text for said in transcript] == ["go", "", "noted 1"]
+    assert caught.value.messages == tuple(transcript)
+
+
+def test_what_was_said_is_kept_when_a_tool_fails_the_run():
+    @tool(on_error="raise")
+    def broken() -> str:
+        raise KeyError("gone")
+
+    transcript: list[Any] = []
+    with pytest.raises(ToolError, match="KeyError: 'gone'") as caught:
+        run(Agent(Model(call("broken")), tools=[broken]), transcript=transcript)
+
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert len(transcript) == len(caught.value.messages) == 2
+
+
+def test_what_was_said_is_kept_when_the_run_is_cancelled():
+    async def main() -> Any:
+        transcript: list[Any] = []
+        waiting = asyncio.Event()
+
+        async def never() -> Any:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        model = Model(fn=lambda request: call("note", x=1) if len(request.messages) == 1 else never())
+        running = asyncio.ensure_future(Agent(model, tools=[counting([])]).run("go", transcript=transcript))
+        await waiting.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return model, transcript
+
+    model, transcript = asyncio.run(main())
+
+    assert model.cancelled == 1
+    assert model.open == 0
+    assert [said.text for said in transcript] == ["go", "", "noted 1"]
+
+
+def test_what_stood_in_a_transcript_is_no_part_of_the_conversation():
+    model = Model("one", "two")
+    agent = Agent(model)
+    transcript: list[Any] = []
+
+    run(agent, "first", transcript=transcript)
+    reply = run(agent, "second", transcript=transcript)
+
+    assert heard(model.asked[1]) == ["user: second"]
+    assert told(reply) == ["user: second", "assistant: two"]
+    assert [said.text for said in transcript] == ["first", "one", "second", "two"]
+
+
+def test_a_conversation_with_instructions_of_its_own_keeps_them():
+    model = Model("one", "two")
+    agent = Agent(model, system="mine")
+    first = run(agent)
+
+    run(agent, [*first.messages, *run_prompt("again")])
+
+    assert [said.role for said in model.asked[1].messages] == ["system", "user", "assistant", "user"]
+
+
+def test_one_agent_runs_many_times_at_once():
+    async def main() -> list[str]:
+        agent = Agent(Model(fn=lambda request: f"to {request.text}"), tools=[counting([])])
+        replies = await asyncio.gather(*(agent.run(f"p{n}") for n in range(50)))
+        return [reply.text for reply in replies]
+
+    assert asyncio.run(main()) == [f"to p{n}" for n in range(50)]
+
+
+def test_unknown_usage_stays_unknown():
+    assert run(Agent(Model(says("hello", usage=None)))).usage is None
+    assert run(Agent(Model(says("hello", usage=Usage(input_tokens=1))))).usage == Usage(input_tokens=1, calls=1)
+    assert USED.calls == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": ""},
+        {"name": "a/b"},
+        {"unknown_tool": "ignore"},
+        {"invalid_arguments": None},
+        {"max_tokens": 0},
+        {"output": object()},
+        {"tools": [print, print]},
+    ],
+)
+def test_an_agent_that_cannot_be_is_refused_when_it_is_made(wrong):
+    with pytest.raises(InputError):
+        Agent(Model(), **wrong)
+
+
+def test_what_is_no_model_is_refused():
+    class Half:
+        def invoke(self) -> None: ...
+
+    half: Any = Half()
+    with pytest.raises(InputError, match="no stream, profile"):
+        Agent(half)

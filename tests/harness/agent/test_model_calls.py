@@ -1,0 +1,349 @@
+"""Model calls of an agent alone: attempts, fallbacks, rubbish, layers around them, and what is seen."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from graphrt.errors import (
+    AuthenticationError,
+    BadRequestError,
+    BadResponseError,
+    ContextOverflowError,
+    HarnessError,
+    InputError,
+    RateLimitError,
+    RefusalError,
+    TransientModelError,
+)
+from graphrt.harness import (
+    Agent,
+    AgentReply,
+    Middleware,
+    ModelEnded,
+    ModelFailed,
+    ModelStarted,
+    TextDelta,
+    ToolCallDelta,
+)
+from graphrt.limits import RetryPolicy
+
+from .fakes import AT_ONCE, Model, call, counting, kinds, run, says, watch
+
+# -- attempts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [TransientModelError("later"), RateLimitError("later"), BadResponseError("odd")])
+def test_what_may_pass_is_tried_again(error):
+    model = Model(error, error, "done")
+
+    assert run(Agent(model, retry=AT_ONCE)).text == "done"
+    assert len(model.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "error", [AuthenticationError, BadRequestError, RefusalError, ContextOverflowError, InputError, ValueError]
+)
+def test_what_cannot_succeed_is_never_repeated(error):
+    model = Model(error("no"), "done")
+
+    with pytest.raises(error):
+        run(Agent(model, retry=AT_ONCE))
+
+    assert len(model.asked) == 1
+
+
+def test_attempts_are_counted_for_each_call_anew():
+    model = Model(TransientModelError("1"), call("note", x=1), *[TransientModelError("2")] * 4)
+
+    with pytest.raises(TransientModelError):
+        run(Agent(model, retry=AT_ONCE, tools=[counting([])]))
+
+    assert len(model.asked) == 6
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    waits: list[float] = []
+    really = asyncio.sleep
+
+    async def sleep(delay: float, *rest: Any) -> Any:
+        waits.append(delay)
+        return await really(0, *rest)
+
+    monkeypatch.setattr("graphrt.harness.agent._calling.asyncio.sleep", sleep)
+    return waits
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(7.0, 7.0), (0.0, 0.0), (9_999.0, 120.0)])
+def test_no_attempt_is_made_sooner_than_the_provider_asks_for(slept, asked, waited):
+    model = Model(RateLimitError("later", retry_after_s=asked), "done")
+    items: list[Any] = []
+
+    run(Agent(model, retry=AT_ONCE, sinks=[items.append]))
+
+    assert waited in slept
+    (failed,) = (item for item in items if isinstance(item, ModelFailed))
+    assert failed.delay_s == waited
+
+
+def test_waits_are_the_same_each_time(slept):
+    policy = RetryPolicy(attempts=3, wait_initial_s=1.0)
+    for _ in range(2):
+        run(Agent(Model(TransientModelError("a"), TransientModelError("b"), "done"), retry=policy))
+
+    waits = [wait for wait in slept if wait]
+    assert waits[:2] == waits[2:]
+
+
+# -- fallbacks -------------------------------------------------------------------------------------------------------
+
+
+def test_fallbacks_are_asked_in_turn_when_the_one_before_has_failed_for_good():
+    first = Model(*[TransientModelError("a")] * 4, name="first")
+    second = Model(AuthenticationError("b"), name="second")
+    third = Model("done", name="third")
+    items: list[Any] = []
+
+    reply = run(Agent(first, fallbacks=[second, third], retry=AT_ONCE, sinks=[items.append]))
+
+    assert reply.text == "done"
+    assert [len(model.asked) for model in (first, second, third)] == [4, 1, 1]
+    failed = [(item.model, item.error, item.delay_s is None) for item in items if isinstance(item, ModelFailed)]
+    assert failed == [("first", "TransientModelError", False)] * 3 + [
+        ("first", "TransientModelError", True),
+        ("second", "AuthenticationError", True),
+    ]
+
+
+def test_the_last_model_s_error_is_the_run_s():
+    agent = Agent(Model(AuthenticationError("a")), fallbacks=[Model(RefusalError("b"))])
+
+    with pytest.raises(RefusalError):
+        run(agent)
+
+
+@pytest.mark.parametrize("error", [AuthenticationError("no"), ValueError("no")])
+def test_every_attempt_that_begins_is_seen_to_end(error):
+    items: list[Any] = []
+
+    with pytest.raises(type(error)):
+        run(Agent(Model(TransientModelError("a"), error), retry=AT_ONCE, sinks=[items.append]))
+
+    assert kinds([item for item in items if not isinstance(item, AgentReply)]) == [
+        "ModelStarted", "ModelFailed", "ModelStarted", "ModelFailed",
+    ]  # fmt: skip
+
+
+def test_a_fallback_without_schemas_is_asked_in_words():
+    first = Model(TransientModelError("a"), name="first")
+    second = Model('{"value": [1]}', name="second", output_schema=False)
+    agent = Agent(first, fallbacks=[second], retry=RetryPolicy(attempts=1), output=list[int])
+
+    assert run(agent).output == [1]
+    assert first.asked[0].output is not None
+    assert second.asked[0].output is None
+    assert "JSON schema" in (second.asked[0].system or "")
+
+
+# -- rubbish ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "rubbish", [None, 7, {"text": "hello"}, AgentReply(text=None), AgentReply(tool_calls=["x"]), AgentReply(usage=3)]
+)
+def test_what_is_no_response_is_an_error_that_names_the_model(rubbish, streamed):
+    agent = Agent(Model(fn=lambda _: rubbish), retry=AT_ONCE)
+
+    with pytest.raises(BadResponseError, match="'fake' gave a"):
+        watch(agent) if streamed else run(agent)
+
+
+def test_a_stream_without_a_response_is_an_error():
+    class Cut(Model):
+        async def stream(self, request: Any, /) -> Any:
+            yield TextDelta(text="half")
+
+    items: list[Any] = []
+
+    with pytest.raises(BadResponseError):
+        run(Agent(Cut(), retry=AT_ONCE, sinks=[items.append]))
+
+    assert sum(isinstance(item, TextDelta) for item in items) == 4
+
+
+def test_half_of_a_surrogate_pair_in_a_conversation_does_no_harm():
+    model = Model(says("\ud83d", call("note", x=1)), "done \udc00")
+
+    assert run(Agent(model, tools=[counting([])]), "\ud800").text == "done \udc00"
+
+
+# -- streams and sinks -----------------------------------------------------------------------------------------------
+
+
+def test_a_stream_shows_deltas_and_events_in_order_and_the_reply_last():
+    items = watch(Agent(Model(says("let me see", call("note", x=1)), "all done"), tools=[counting([])]))
+
+    assert kinds(items) == [
+        "ModelStarted", "TextDelta", "TextDelta", "TextDelta", "ToolCallDelta", "ModelEnded",
+        "ToolStarted", "ToolEnded",
+        "ModelStarted", "TextDelta", "TextDelta", "ModelEnded",
+        "AgentReply",
+    ]  # fmt: skip
+    assert items[-1].text == "all done"
+    assert items[-1].usage.calls == 2
+    assert next(item for item in items if isinstance(item, ToolCallDelta)).name == "note"
+    assert [item.call for item in items if isinstance(item, ModelStarted | ModelEnded)] == [1, 1, 2, 2]
+
+
+def test_a_stream_that_is_closed_early_cancels_the_model():
+    async def main() -> Model:
+        model = Model(fn=lambda _: asyncio.Event().wait())
+        items = Agent(model).stream("go")
+        assert isinstance(await anext(items), ModelStarted)
+        reading = asyncio.ensure_future(anext(items))
+        await model.begun.wait()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await items.aclose()
+        return model
+
+    model = asyncio.run(main())
+
+    assert (model.cancelled, model.open) == (1, 0)
+
+
+def test_an_error_reaches_the_reader_of_a_stream_after_what_was_shown():
+    async def main() -> list[Any]:
+        stream = Agent(Model(AuthenticationError("no"))).stream("go")
+        items = [await anext(stream), await anext(stream)]
+        with pytest.raises(AuthenticationError):
+            await anext(stream)
+        return items
+
+    assert kinds(asyncio.run(main())) == ["ModelStarted", "ModelFailed"]
+
+
+def test_a_sink_that_raises_changes_nothing(caplog):
+    seen: list[Any] = []
+
+    def broken(_item: Any) -> None:
+        raise ValueError("sink")
+
+    assert run(Agent(Model("done"), sinks=[broken, seen.append])).text == "done"
+    assert kinds(seen) == ["ModelStarted", "TextDelta", "AgentReply", "ModelEnded"]
+    assert "a sink of agent 'agent' failed" in caplog.text
+
+
+def test_a_model_is_asked_without_a_stream_if_nobody_watches():
+    class Silent(Model):
+        def stream(self, request: Any, /) -> Any:
+            raise AssertionError
+
+    assert run(Agent(Silent("done"))).text == "done"
+
+
+# -- layers ----------------------------------------------------------------------------------------------------------
+
+
+def test_layers_stand_around_calls_like_the_skins_of_an_onion():
+    seen: list[str] = []
+
+    class Layer(Middleware):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def before_run(self, messages: Any) -> Any:
+            seen.append(f"{self.name} run")
+            return messages
+
+        async def after_run(self, reply: Any) -> Any:
+            seen.append(f"{self.name} ran")
+            return reply
+
+        async def wrap_model(self, request: Any, call: Any) -> Any:
+            seen.append(f"{self.name} model")
+            response = await call(request)
+            seen.append(f"{self.name} modelled")
+            return response
+
+        async def wrap_tool(self, call: Any, context: Any, run: Any) -> Any:
+            seen.append(f"{self.name} tool")
+            result = await run(call, context)
+            seen.append(f"{self.name} tooled")
+            return result
+
+    run(Agent(Model(call("note", x=1), "done"), tools=[counting([])], middleware=[Layer("a"), Layer("b")]))
+
+    model = ["a model", "b model", "b modelled", "a modelled"]
+    tools = ["a tool", "b tool", "b tooled", "a tooled"]
+    assert seen == ["a run", "b run", *model, *tools, *model, "b ran", "a ran"]
+
+
+def test_layers_may_change_all_that_passes():
+    from dataclasses import replace
+
+    class Layer(Middleware):
+        async def before_run(self, messages: Any) -> Any:
+            return [*messages, *messages]
+
+        async def before_model(self, request: Any) -> Any:
+            return replace(request, temperature=0.5)
+
+        async def after_model(self, request: Any, response: Any) -> Any:
+            return replace(response, text=response.text.upper())
+
+        async def after_tool(self, call: Any, result: Any) -> Any:
+            return f"<{result.text}>"
+
+        async def after_run(self, reply: Any) -> Any:
+            return replace(reply, text=f"{reply.text}!")
+
+    model = Model(call("note", x=1), "done")
+    reply = run(Agent(model, tools=[counting([])], middleware=[Layer()]))
+
+    assert reply.text == "DONE!"
+    assert [said.text for said in model.asked[1].messages] == ["go", "go", "", "<noted 1>"]
+    assert model.asked[0].temperature == 0.5
+
+
+@pytest.mark.parametrize("where", ["before_run", "after_run", "before_model", "after_model"])
+def test_what_a_layer_raises_ends_the_run_and_keeps_what_was_said(where):
+    async def broken(*_: Any) -> Any:
+        raise KeyError("layer")
+
+    layer = Middleware()
+    setattr(layer, where, broken)
+
+    with pytest.raises(KeyError) as caught:
+        run(Agent(Model("done"), middleware=[layer]))
+
+    assert caught.value.messages[0].text == "go"  # type: ignore[attr-defined]  # an agent's error has it
+
+
+def test_a_layer_may_answer_without_the_model_and_refuse_a_tool():
+    class Layer(Middleware):
+        async def wrap_model(self, request: Any, call: Any) -> Any:
+            return says("canned") if len(request.messages) > 1 else await call(request)
+
+        async def before_tool(self, call: Any, context: Any) -> None:
+            raise PermissionError("not now")
+
+    counts: list[int] = []
+    model = Model(call("note", x=1))
+    reply = run(Agent(model, tools=[counting(counts)], middleware=[Layer()]))
+
+    assert reply.text == "canned"
+    assert reply.messages[2].text == "PermissionError: not now"
+    assert counts == []
+
+
+def test_errors_of_harnesses_carry_the_conversation():
+    with pytest.raises(HarnessError) as caught:
+        run(Agent(Model(RefusalError("no")), system="s"))
+
+    assert [said.text for said in caught.value.messages] == ["s", "go"]

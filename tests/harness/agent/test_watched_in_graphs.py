@@ -1,0 +1,102 @@
+"""What is seen of agents in nodes of graphs: streams, accounts, and who is asked by whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt import NodeError
+from graphrt.harness import Agent, TokenTracker, tool
+
+from .fakes import Model, call, counting
+from .graphs import Way, ask, every_way
+
+
+@pytest.mark.parametrize("nodes", ["sync", "async"])
+def test_what_an_agent_does_is_on_the_graph_s_stream(place, nodes):
+    way = Way(nodes=nodes, verbs="sync", store=place)
+    agent = Agent(Model(call("note", x=1), "all done"), tools=[counting([])])
+
+    with way.runtime(way.graph(ask(), tools=("note",)), harness=agent) as runtime:
+        items = list(runtime.stream({}, thread="t", modes=("messages",)))
+
+    assert {item.node for item in items} == {"n0"}
+    assert len({item.task_id for item in items}) == 1
+    assert [type(item.item).__name__ for item in items] == [
+        "ModelStarted", "ToolCallDelta", "AgentReply", "ModelEnded", "ToolStarted", "ToolEnded",
+        "ModelStarted", "TextDelta", "TextDelta", "AgentReply", "ModelEnded",
+    ]  # fmt: skip
+
+
+def test_a_node_may_read_the_stream_of_its_agent(way):
+    async def body(state: Any, ctx: Any) -> Any:
+        return {"said": [type(item).__name__ async for item in ctx.harness.stream("go")]}
+
+    with way.runtime(way.graph(body), harness=Agent(Model("done"))) as runtime:
+        result = way(runtime, "run", {}, thread="t")
+
+    assert result.state.said == ["ModelStarted", "TextDelta", "ModelEnded", "AgentReply"]
+
+
+def test_what_is_known_is_shown_as_known(way):
+    async def body(state: Any, ctx: Any) -> Any:
+        ended = [item async for item in ctx.harness.stream("go") if type(item).__name__ == "ModelEnded"]
+        ctx.interrupt("well?")
+        return {"said": [item.source for item in ended]}
+
+    with way.runtime(way.graph(body), harness=Agent(Model("done"))) as runtime:
+        way(runtime, "run", {}, thread="t")
+        assert way(runtime, "resume", "t", "yes").state.said == ["journal"]
+
+
+@every_way
+def test_accounts_agree(way):
+    async def fails_once(state: Any, ctx: Any) -> Any:
+        reply = await ctx.harness.run("b")
+        if reply.text == "bad":
+            raise ValueError("not that")
+        ctx.interrupt("well?")
+        return {"said": [reply.text]}
+
+    tracker = TokenTracker()
+    model = Model("one", "bad", "good")
+    with way.runtime(way.graph(ask("a"), fails_once), harness=Agent(model), sinks=[tracker]) as runtime:
+        with pytest.raises(NodeError):
+            way(runtime, "run", {}, thread="t")
+        way(runtime, "retry", "t")
+        way(runtime, "resume", "t", "yes")
+        entries = list(runtime.entries("t"))
+
+    assert len(model.asked) == tracker.total.calls == TokenTracker().read(entries).total.calls == 3
+    assert tracker.by_node() == TokenTracker().read(entries).by_node()
+    assert {name: usage.calls for name, usage in tracker.by_node().items()} == {"n0": 1, "n1": 2}
+
+
+def test_the_usage_of_steps_adds_up_to_that_of_the_run(way):
+    agent = Agent(Model(call("note", x=1), "one", "two"), tools=[counting([])])
+
+    with way.runtime(way.graph(ask("a"), ask("b"), tools=("note",)), harness=agent) as runtime:
+        steps = list(runtime.steps({}, thread="t"))
+
+    assert [step.usage.calls for step in steps] == [2, 1]
+
+
+def test_a_tool_may_use_the_harness_of_its_node(way):
+    model = Model(fn=lambda request: call("look") if request.text == "go" else f"answer to {request.text}")
+
+    async def body(state: Any, ctx: Any) -> Any:
+        @tool
+        async def look() -> str:
+            return (await ctx.harness.run("inner")).text
+
+        reply = await ctx.bind(Agent(model, tools=[look])).run("go")
+        ctx.interrupt("well?")
+        return {"said": [reply.messages[2].text]}
+
+    with way.runtime(way.graph(body), harness=Agent(model, name="other")) as runtime:
+        way(runtime, "run", {}, thread="t")
+        result = way(runtime, "resume", "t", "yes")
+
+    assert result.state.said == ["answer to inner"]
+    assert result.usage.calls == len(model.asked) == 3
