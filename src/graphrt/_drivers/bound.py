@@ -136,7 +136,7 @@ class BoundHarness:
 
             profile = getattr(harness, "profile", None) or ModelProfile(name=type(harness).__name__)
             request = ModelRequest.build(prompt, options, defaults=getattr(harness, "defaults", None))  # type: ignore[arg-type]  # checked there
-            return await spend(host.ledger, request, profile, call, key=key, host=host, path=path)
+            return await spend(host.ledger, request, profile, call, key=key, host=host)
 
         reply, known = await host.reply(key, within_budget)
         if known and show is not None:

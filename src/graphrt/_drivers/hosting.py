@@ -178,13 +178,15 @@ class TaskHost:
         effects[name] = [*effects.get(name, ()), list(want)]
         await unhurried(scope, keep_effect, scope, task, name, True)
 
-    def let_go(self, key: str) -> None:
-        """The call *key* took nothing. That is stored with what comes next; a crash before leaves it counted."""
-        effects = self._task.more().effects
+    async def let_go(self, key: str) -> None:
+        """Store that the call *key* took nothing; a crash before leaves it counted."""
+        scope, task = self._scope, self._task
+        effects = task.more().effects
         name = f"{HELD}{effects.get(FAILED, 0)}/{key}"
         if effects.get(name):
             effects[name] = effects[name][:-1]
             self.account()
+            await unhurried(scope, keep_effect, scope, task, name)
 
     async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind) -> Any:
         """What *call* came to, remembered."""

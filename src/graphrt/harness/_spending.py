@@ -33,7 +33,6 @@ async def spend(
     *,
     key: str,
     host: Host,
-    path: str = "",  # noqa: ARG001 - the key begins with it
 ) -> ModelResponse:
     """Make *call* within the budget of *ledger* and those above it.
 
@@ -68,8 +67,10 @@ async def spend(
         used = took(response.usage, hold.want, profile)
         hold.commit(used)
         return _filled(response, used, request, profile, usd=ledger.bounds[1])
+    except GeneratorExit:
+        raise  # its event loop is gone
     except BaseException:
-        host.let_go(key)
+        await host.let_go(key)
         raise
     finally:
         hold.release()

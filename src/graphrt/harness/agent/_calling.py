@@ -138,7 +138,7 @@ class Caller:
             return await self._invoke(model, request)
         call = partial(self._invoke, model, request)
         place = self._place
-        return await spend(ledger, request, model.profile, call, key=key, host=place.host, path=place.path)
+        return await spend(ledger, request, model.profile, call, key=key, host=place.host)
 
     # -- the call ------------------------------------------------------------------------------------------------
 

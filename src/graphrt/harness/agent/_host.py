@@ -64,7 +64,7 @@ class Host(Protocol):
         """Remember, before the call *key* is made, that it may take *want*."""
         ...
 
-    def let_go(self, key: str) -> None:
+    async def let_go(self, key: str) -> None:
         """The call *key* took nothing."""
         ...
 
@@ -111,7 +111,7 @@ class Alone:
     async def hold(self, key: str, want: Amounts) -> None:
         """The ledger knows."""
 
-    def let_go(self, key: str) -> None:
+    async def let_go(self, key: str) -> None:
         """The ledger knows."""
 
     async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass) -> Any:  # noqa: ARG002
@@ -151,14 +151,6 @@ class Place:
     emit: Callable[[Any], None] | None
     took: list[Usage] = field(default_factory=list["Usage"], compare=False)
     """Gets what each agent below took, when it has ended."""
-
-
-def more(host: Host, path: str, ledger: Ledger, want: Amounts, asked: int) -> Any:
-    """A person's answer to the *asked*th question for more of the budget of *ledger*: how much more there is."""
-    payload = {"problem": "budget exceeded", "budget": ledger.of, "wants": want._asdict()}
-    key = f"{path}budget/{ledger.of}/{asked}"
-    (answer,) = host.ask([Question(key=key, payload=payload, answer_type=int | dict[str, Any])])
-    return answer
 
 
 HERE: Final[ContextVar[Place | Host | None]] = ContextVar("graphrt_agent_place", default=None)

@@ -1,0 +1,210 @@
+"""A budget is of the run, whatever process drives it: what was spent, and what calls cut off may have taken, counts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt.errors import AuthenticationError, BudgetExceededError, NodeError, TransientModelError
+from graphrt.events import Usage
+from graphrt.harness import Agent, AgentReply, Budget, FunctionModel, ModelProfile, TokenTracker
+from graphrt.reducers import append
+
+PROFILE = ModelProfile(name="m", input_usd_per_token=1e-6, output_usd_per_token=1e-6, count_tokens=lambda _: 10)
+
+
+class Plain(BaseModel):
+    said: Annotated[list[str], append] = []
+
+
+class WithField(Plain):
+    token_budget: int = 1_000
+
+
+def graph(state: type[Plain], steps: int = 3, calls: int = 2, **policy: Any) -> Any:
+    """*steps* supersteps with *calls* calls each; what is left is noted before each step."""
+    g = GraphBuilder(state, name="steps")
+
+    async def work(state: Any, ctx: Context) -> dict[str, Any]:
+        left = ctx.budget.remaining_tokens if ctx.budget is not None else None
+        for number in range(calls):
+            await ctx.harness.run(f"{ctx.step} {number}")
+        return {"said": [str(left)]}
+
+    names = [f"work{number}" for number in range(steps)]
+    for name in names:
+        g.add_node(name, work, **policy)
+    g.add_edge(START, names[0])
+    for before, after in pairwise(names):
+        g.add_edge(before, after)
+    g.add_edge(names[-1], END)
+    return g.compile()
+
+
+def runtime(path: str, model: Any, state: type[Plain] = Plain, **options: Any) -> Runtime[Any]:
+    options.setdefault("budget", Budget(tokens=1_000))
+    steps = options.pop("steps", 3)
+    policy = options.pop("policy", {})
+    return Runtime(
+        graph(state, steps, **policy),
+        store=f"sqlite:///{path}",
+        harness=Agent(model, max_tokens=80),
+        lease_s=1,
+        **options,
+    )
+
+
+def model(die_at: int | None = None, fail_at: int | None = None, usage: Usage | None = None) -> FunctionModel:
+    made: list[int] = []
+
+    def answer(_request: Any) -> AgentReply:
+        made.append(1)
+        if len(made) == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if len(made) == fail_at:
+            raise AuthenticationError("no key")
+        return AgentReply(text="ok", usage=usage or Usage(input_tokens=10, output_tokens=20, calls=1))
+
+    return FunctionModel(answer, usage=None, profile=PROFILE)
+
+
+def killed(path: str, state: str, die_at: int, **options: Any) -> None:
+    """Run in a process of its own, which is killed inside of call number *die_at*."""
+    code = (
+        f"from tests.harness.budget import test_restarts as t\n"
+        f"t.runtime({path!r}, t.model(die_at={die_at}), t.{state}, **{options!r}).run({{}}, thread='t')\n"
+    )
+    root = Path(__file__).parents[3]
+    env = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+    ended = subprocess.run([sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+def go_on(driver: Runtime[Any]) -> Any:
+    status = driver.state("t").status
+    return driver.retry("t") if status in ("failed", "running", "stale", "interrupted") else driver.resume("t")
+
+
+def test_a_call_that_was_cut_off_by_a_kill_stays_counted(tmp_path: Path) -> None:
+    """Two steps of 2 * 30 are committed, one call of the open superstep is known, and one of 90 was cut off."""
+    path = str(tmp_path / "t.db")
+    killed(path, "Plain", die_at=6)
+    with runtime(path, model()) as driver:
+        result = go_on(driver)
+
+    assert result.state.said == ["1000", "940", str(1000 - 5 * 30 - 90)]
+    assert result.usage.total_tokens == 6 * 30 + 90
+
+
+@pytest.mark.parametrize("die_at", [1, 2, 3, 6])
+def test_it_stays_counted_over_later_restarts_and_commits(tmp_path: Path, die_at: int) -> None:
+    """Also when its superstep has been committed since."""
+    path = str(tmp_path / "t.db")
+    killed(path, "Plain", die_at=die_at, steps=4)
+    with runtime(path, model(fail_at=9 - die_at), steps=4) as driver, pytest.raises(NodeError):
+        go_on(driver)
+    with runtime(path, model(), steps=4) as driver:
+        result = go_on(driver)
+
+    assert result.usage.total_tokens == 8 * 30 + 90
+
+
+def test_the_field_pays_for_it_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    killed(path, "WithField", die_at=4)
+    with runtime(path, model(), WithField, budget=None) as driver:
+        result = go_on(driver)
+        again = driver.state("t").values
+
+    assert result.state.token_budget == again.token_budget == 1_000 - 6 * 30 - 90
+
+
+def test_a_node_s_budget_knows_of_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    killed(path, "Plain", die_at=2)
+    policy = {"budget": Budget(tokens=190)}
+    with runtime(path, model(), policy=policy) as driver, pytest.raises(NodeError) as caught:
+        go_on(driver)
+
+    assert isinstance(caught.value.__cause__, BudgetExceededError)
+    assert "spent 120" in str(caught.value.__cause__)
+
+
+def test_a_resume_goes_on_with_what_is_left(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    with runtime(path, model(fail_at=4)) as driver, pytest.raises(NodeError):
+        driver.run({}, thread="t")
+    with runtime(path, model()) as driver:
+        result = driver.retry("t")
+
+    assert result.state.said == ["1000", str(1000 - 3 * 30), str(1000 - 4 * 30)]
+
+
+def test_a_call_that_failed_is_refunded_for_the_next_process_too(tmp_path: Path) -> None:
+    """What its process stored before the call counts no more."""
+    path = str(tmp_path / "t.db")
+    with runtime(path, model(fail_at=3)) as driver, pytest.raises(NodeError):
+        driver.run({}, thread="t")
+    with runtime(path, model()) as driver:
+        assert driver.state("t").usage.total_tokens == 60
+        assert driver.retry("t").usage.total_tokens == 180
+
+
+def test_dollars_are_known_to_the_next_process(tmp_path: Path) -> None:
+    """The provider tells none; the prices do."""
+    path = str(tmp_path / "t.db")
+    budget = Budget(usd=0.0003)
+    with runtime(path, model(fail_at=6), budget=budget) as driver, pytest.raises(NodeError):
+        driver.run({}, thread="t")
+    with runtime(path, model(), budget=Budget(usd=0.0003)) as driver:
+        result = driver.retry("t")
+
+    assert result.usage.cost_usd == pytest.approx(0.00018)
+
+
+def test_unreported_usage_is_known_to_the_next_process(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    silent = Usage(calls=1)
+    with runtime(path, model(fail_at=3, usage=silent)) as driver, pytest.raises(NodeError):
+        driver.run({}, thread="t")
+    with runtime(path, model(usage=silent), budget=Budget(tokens=6 * 90)) as driver:
+        assert driver.retry("t").usage.total_tokens == 6 * 90
+
+
+def test_the_tracker_of_each_process_and_the_rebuilt_one_agree(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    killed(path, "Plain", die_at=4)
+    sink = TokenTracker()
+    with runtime(path, model(fail_at=2), sinks=[sink]) as driver, pytest.raises(NodeError):
+        go_on(driver)
+    with runtime(path, model(), sinks=[sink]) as driver:
+        result = driver.retry("t")
+        rebuilt = TokenTracker().read(driver.entries("t"))
+
+    assert rebuilt.total.total_tokens == 6 * 30
+    assert result.usage.total_tokens == 6 * 30 + 90
+    assert sink.total.total_tokens == 4 * 30  # two were committed before it was born
+
+
+def test_errors_of_the_provider_are_refunded(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def answer(_request: Any) -> AgentReply:
+        made.append(1)
+        if len(made) % 2:
+            raise TransientModelError("busy", retry_after_s=0.0)
+        return AgentReply(text="ok", usage=Usage(input_tokens=10, output_tokens=20, calls=1))
+
+    with runtime(str(tmp_path / "t.db"), FunctionModel(answer, usage=None, profile=PROFILE)) as driver:
+        result = driver.run({}, thread="t")
+
+    assert result.state.said == ["1000", "940", "880"]
