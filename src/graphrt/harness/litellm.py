@@ -11,7 +11,7 @@ from typing import Any, Final, Unpack
 
 from graphrt.harness.litellm_model import LiteLLMModel
 from graphrt.harness.messages import Prompt
-from graphrt.harness.protocol import AgentReply, RunOptions, StreamItem
+from graphrt.harness.protocol import AgentReply, ModelProfile, RunOptions, StreamItem
 from graphrt.harness.request import AgentRequest
 
 __all__ = ["LiteLLMHarness"]
@@ -59,7 +59,18 @@ class LiteLLMHarness:
             options=options,
         )
         self._name: Final = model
-        self._defaults: Final[RunOptions] = {"system": system, "model": model}
+        self.defaults: Final[RunOptions] = {
+            "system": system,
+            "model": model,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+        }
+        """What a call has that gives nothing else: budgets and cassettes look at it."""
+
+    @property
+    def profile(self) -> ModelProfile:
+        """What litellm's tables know of the model; looking imports litellm."""
+        return self._model.profile
 
     async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
         """Ask the model once and wait for the whole reply.
@@ -71,7 +82,7 @@ class LiteLLMHarness:
             MissingExtraError: litellm is not installed.
             HarnessError: The call failed; its subclasses say what kind of failure it was.
         """
-        return await self._model.invoke(AgentRequest.build(prompt, options, defaults=self._defaults))
+        return await self._model.invoke(AgentRequest.build(prompt, options, defaults=self.defaults))
 
     async def stream(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AsyncGenerator[StreamItem, None]:
         """Ask the model once and yield the reply in pieces, the whole reply last.
@@ -83,7 +94,7 @@ class LiteLLMHarness:
             MissingExtraError: litellm is not installed.
             HarnessError: The call failed, also in the middle.
         """
-        request = AgentRequest.build(prompt, options, defaults=self._defaults)
+        request = AgentRequest.build(prompt, options, defaults=self.defaults)
         async with aclosing(self._model.stream(request)) as items:
             async for item in items:
                 yield item

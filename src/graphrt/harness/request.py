@@ -76,7 +76,8 @@ class ModelRequest:
     model: str | None = None
     max_tokens: int | None = None
     temperature: float | None = None
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False, repr=False)
+    """What only this provider understands; not shown, since credentials may stand there."""
     tool_choice: str = "auto"
     """"auto", "none", "required", or the name of one of `tools`."""
     output: OutputSpec | None = None
