@@ -14,7 +14,18 @@ from typing import Any, Final, final
 import typing_extensions as te
 
 from graphrt.errors import InputError
-from graphrt.events import EffectRecorded, Entry, RunResumed, RunStarted, SuperstepCommitted, Usage
+from graphrt.events import (
+    EffectRecorded,
+    Entry,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+    SuperstepCommitted,
+    Usage,
+)
 from graphrt.harness._plain import MODEL, usage_from
 
 __all__ = ["TokenTracker"]
@@ -33,6 +44,8 @@ class TokenTracker:
         tracker.summary()["total_tokens"]
 
         TokenTracker().read(runtime.entries("thread-1")).summary()
+
+    It keeps sums, and which calls of open supersteps it has counted; a long thread needs no more than a short one.
     """
 
     def __init__(self) -> None:
@@ -40,9 +53,9 @@ class TokenTracker:
         self._total = _NONE
         self._by: dict[str, dict[str, Usage]] = {"run": {}, "node": {}, "model": {}, "tool": {}}
         self._threads: dict[str, str] = {}
-        """Run to its thread."""
-        self._seen: dict[str, set[tuple[str, str]]] = {}
-        """Of each thread: calls of the open superstep that were counted."""
+        """Of each run that goes on: its thread."""
+        self._seen: dict[str, dict[str, set[tuple[str, str]]]] = {}
+        """Of each thread, of each graph in it by its path: calls of the open superstep that were counted."""
 
     def __call__(self, entry: Entry) -> None:
         """Count what *entry* tells."""
@@ -52,12 +65,15 @@ class TokenTracker:
             if event.key.startswith(MODEL):  # type: ignore[union-attr]
                 self._count(entry, event)  # type: ignore[arg-type]
         elif kind is SuperstepCommitted:
-            if not entry.path:
+            self._committed(entry)
+        elif isinstance(event, (RunStarted, RunResumed)):
+            if event.thread:
                 with self._lock:
-                    self._seen.pop(self._threads.get(entry.run, entry.run), None)
-        elif isinstance(event, (RunStarted, RunResumed)) and event.thread:
+                    self._threads[entry.run] = event.thread
+        elif isinstance(event, (RunCompleted, RunInterrupted, RunFailed, RunCancelled)) and not entry.path:
             with self._lock:
-                self._threads[entry.run] = event.thread
+                if self._threads.pop(entry.run, None) is None:
+                    self._seen.pop(entry.run, None)  # nothing follows where there is no thread
 
     def read(self, entries: Iterable[Entry]) -> te.Self:
         """Count what *entries*, of a thread from its beginning, tell; returns the tracker.
@@ -76,6 +92,16 @@ class TokenTracker:
             self(entry)
         return self
 
+    def _committed(self, entry: Entry) -> None:
+        """What was told of the superstep, and of graphs nested in it, is not told again."""
+        with self._lock:
+            thread = self._threads.get(entry.run, entry.run)
+            seen = self._seen.get(thread, {})
+            for path in [path for path in seen if path.startswith(entry.path)]:
+                del seen[path]
+            if not seen:
+                self._seen.pop(thread, None)
+
     def _count(self, entry: Entry, event: EffectRecorded) -> None:
         result: Any = event.result
         told = result.get("usage")
@@ -85,7 +111,7 @@ class TokenTracker:
         tools = [name for before, name in pairwise(parts) if before == "tool"]
         with self._lock:
             thread = self._threads.get(entry.run, entry.run)
-            seen = self._seen.setdefault(thread, set())
+            seen = self._seen.setdefault(thread, {}).setdefault(entry.path, set())
             if (event.task, event.key) in seen:
                 return
             seen.add((event.task, event.key))

@@ -24,7 +24,7 @@ class Calls:
         profile: ModelProfile = COUNTED,
         turns: int = 3,
     ) -> None:
-        self.made = self.now = self.most = 0
+        self.made = self.ended = self.now = self.most = 0
         self.began = asyncio.Event()
         self._used = used
         self._turns = turns
@@ -40,6 +40,7 @@ class Calls:
                 await asyncio.sleep(0)
         finally:
             self.now -= 1
+        self.ended += 1
         usage = self._used(request) if callable(self._used) else self._used
         return AgentReply(text="ok", usage=usage)
 
