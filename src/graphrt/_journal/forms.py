@@ -64,6 +64,15 @@ def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | No
     return dict(digests) or None
 
 
+def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
+    """On a line of its own: like a value it can be taken out, since it tells whether a guess of one is right."""
+    return body.put(dict(checksums)) if checksums else None
+
+
+def _get_checksums(body: Body, at: int) -> dict[str, str]:
+    return _digests(body, body.get(at))
+
+
 def _flag(_body: Body, value: Any) -> bool:
     return bool(value)
 
@@ -241,6 +250,7 @@ ERROR = How(_put_error, _get_error)
 USAGE = How(_put_usage, _get_usage)
 JOINS = How(_put_joins, _get_joins, ())
 DIGESTS = How(_put_digests, _digests, {})
+CHECKSUMS = How(_put_checksums, _get_checksums, {})
 COUNTS = How(_put_counts, _get_counts, {})
 
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
@@ -345,10 +355,10 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         (("source", TEXT), ("target", TEXT), ("why", TEXT), ("values", MAYBE_FIELDS)),
     ),
     (18, events.HistoryPruned, (("upto", INT),)),
-    (19, events.RunInterrupted, (("interrupts", How(_listed, _texts, ())), ("folded", DIGESTS))),
-    (20, events.RunCompleted, (("steps", INT), ("folded", DIGESTS))),
-    (21, events.RunFailed, (("error", TEXT), ("message", MESSAGE), ("node", NAME), ("folded", DIGESTS))),
-    (22, events.RunCancelled, (("reason", TEXT), ("folded", DIGESTS))),
+    (19, events.RunInterrupted, (("interrupts", How(_listed, _texts, ())), ("folded", CHECKSUMS))),
+    (20, events.RunCompleted, (("steps", INT), ("folded", CHECKSUMS))),
+    (21, events.RunFailed, (("error", TEXT), ("message", MESSAGE), ("node", NAME), ("folded", CHECKSUMS))),
+    (22, events.RunCancelled, (("reason", TEXT), ("folded", CHECKSUMS))),
     (23, events.InterruptExpired, (("id", TEXT),)),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
