@@ -17,7 +17,7 @@ from graphrt._drivers.shown import MessageItem
 from graphrt._engine.task import Spent
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Usage
-from graphrt.harness._plain import MODEL, is_plain, reply_from, reply_to, usage_from, usage_to
+from graphrt.harness._plain import MODEL, is_model, is_plain, reply_from, reply_to, usage_from, usage_to
 from graphrt.harness.budget import MICRO
 from graphrt.reducers import TOKEN_BUDGET
 
@@ -226,7 +226,7 @@ def used(effects: dict[str, Any]) -> Usage | None:
     """What the model calls among *effects* took; None if there is none. A call whose usage is unknown is a call."""
     total: Usage | None = None
     for key, result in effects.items():
-        if key.startswith(MODEL):
+        if is_model(key, result):
             told = result.get("usage")
             one = Usage(calls=1) if told is None else usage_from(told)
             total = one if total is None else total + one
@@ -246,7 +246,7 @@ def taken(effects: dict[str, Any]) -> Usage | None:
 def _lost(effects: dict[str, Any]) -> list[list[int]]:
     found: list[list[int]] = []
     for key, held in effects.items():
-        if key.startswith(HELD):
+        if key.startswith(HELD) and issubclass(type(held), list):  # a user's own effect may be named so
             name = f"{MODEL}{key.removeprefix(HELD)}"
             ended = (name in effects) + sum(known.startswith(f"{name}/spent/") for known in effects)
             found += held[: max(0, len(held) - ended)]

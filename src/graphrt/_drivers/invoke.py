@@ -51,6 +51,13 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
         if context is not None:
             context._failed_sync(error)
         return failed(error)
+    except BaseExceptionGroup as group:
+        meant = parted(group)
+        if isinstance(meant, Suspended):
+            return asked(task, meant)
+        if context is not None:
+            context._failed_sync(meant)
+        return failed(meant)
     finally:
         if context is not None:
             context.done = True
@@ -151,6 +158,13 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
         if context is not None:
             await context._failed(error)
         return failed(error)
+    except BaseExceptionGroup as group:
+        meant = parted(group)
+        if isinstance(meant, Suspended):
+            return asked(task, meant)
+        if context is not None:
+            await context._failed(meant)
+        return failed(meant)
     finally:
         if context is not None:
             context.done = True
@@ -180,6 +194,23 @@ def asked(task: Task, pause: Suspended) -> Asked:
     if task.engine.thread is None:
         return Asked([OpenInterrupt(f"{task.id}#{key}", key, task.node.name, payload)])
     return Asked([])
+
+
+def parted(group: BaseExceptionGroup[BaseException]) -> Suspended | Exception:
+    """What a group of pauses and failures means, as an `asyncio.TaskGroup` raises it: a failure goes before a pause.
+
+    Raises:
+        BaseExceptionGroup: There is something else in it.
+    """
+    pauses, rest = group.split(Suspended)
+    if pauses is None or not (rest is None or isinstance(rest, Exception)):
+        raise group
+    if rest is not None:
+        return rest
+    first: Suspended | BaseExceptionGroup[Suspended] = pauses
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
 
 def swallowed(task: Task) -> Failed:

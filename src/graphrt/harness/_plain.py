@@ -9,11 +9,16 @@ from graphrt.events import Usage
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply, ModelResponse
 
-__all__ = ["MODEL", "is_plain", "reply_from", "reply_to", "usage_from", "usage_to"]
+__all__ = ["MODEL", "is_model", "is_plain", "reply_from", "reply_to", "usage_from", "usage_to"]
 
 
 MODEL: Final = "model/"
 """Keys of effects that are what models said begin so."""
+
+
+def is_model(key: str, result: Any) -> bool:
+    """Whether the effect *key* is what a model said, and none of the user's own whose name begins like that."""
+    return key.startswith(MODEL) and key[len(MODEL) : len(MODEL) + 1].isdigit() and issubclass(type(result), dict)
 
 
 def usage_to(usage: Usage) -> dict[str, Any]:

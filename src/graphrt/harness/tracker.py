@@ -26,7 +26,7 @@ from graphrt.events import (
     SuperstepCommitted,
     Usage,
 )
-from graphrt.harness._plain import MODEL, usage_from
+from graphrt.harness._plain import is_model, usage_from
 
 __all__ = ["TokenTracker"]
 
@@ -62,7 +62,7 @@ class TokenTracker:
         event = entry.event
         kind = event.__class__
         if kind is EffectRecorded:
-            if event.key.startswith(MODEL):  # type: ignore[union-attr]
+            if is_model(event.key, event.result):  # type: ignore[union-attr]
                 self._count(entry, event)  # type: ignore[arg-type]
         elif kind is SuperstepCommitted:
             self._committed(entry)

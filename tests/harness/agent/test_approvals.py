@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphrt import GraphBuilder, Runtime
+from graphrt import GraphBuilder, NodeError, Runtime
 from graphrt.errors import InputError
 from graphrt.harness import Agent, ToolMessage
 
@@ -216,6 +216,40 @@ def test_runs_beside_each_other_in_one_node_ask(way):
     assert result.state.said == ["noted 0", "noted 1", "noted 2"]
     assert sorted(counts) == [0, 1, 2]
     assert len(model.asked) == 6
+
+
+@every_way
+def test_runs_of_a_task_group_ask(way):
+    counts: list[int] = []
+
+    async def body(state: Any, ctx: Any) -> Any:
+        async with asyncio.TaskGroup() as group:
+            runs = [group.create_task(ctx.harness.run(f"branch {number}")) for number in range(2)]
+        return {"said": [one.result().messages[2].text for one in runs]}
+
+    model = Model(fn=lambda request: call("note", x=int(request.text[-1])) if "branch" in request.text else "done")
+    agent = Agent(model, tools=[counting(counts, approval=True)])
+    with way.runtime(way.graph(body, tools=("note",)), harness=agent) as runtime:
+        paused = way(runtime, "run", {}, thread="t")
+        assert [one.payload["arguments"]["x"] for one in paused.interrupts] == [0, 1]
+        result = way(runtime, "resume", "t", {one.id: True for one in paused.interrupts})
+
+    assert result.state.said == ["noted 0", "noted 1"]
+    assert len(model.asked) == 4
+
+
+def test_a_failure_in_a_task_group_goes_before_a_pause(way):
+    async def body(state: Any, ctx: Any) -> Any:
+        async def fails() -> None:
+            raise ValueError("off")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.harness.run("go"))
+            group.create_task(fails())
+
+    _, agent = asking([])
+    with way.runtime(way.graph(body, tools=("note",)), harness=agent) as runtime, pytest.raises(NodeError):
+        way(runtime, "run", {}, thread="t")
 
 
 def test_the_same_call_of_two_agents_is_two_questions(way):

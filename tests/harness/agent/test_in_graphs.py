@@ -72,9 +72,11 @@ def test_a_model_that_asks_for_a_tool_of_another_node_is_refused(way):
 def test_a_node_cannot_ask_for_more_tools_than_it_names(way, wanted):
     agent = Agent(Model("done"), tools=[counting([], "a"), counting([], "b")])
 
-    with way.runtime(way.graph(ask(tools=wanted), tools=("a",)), harness=agent) as runtime:
-        with pytest.raises(NodeError) as caught:
-            way(runtime, "run", {}, thread="t")
+    with (
+        way.runtime(way.graph(ask(tools=wanted), tools=("a",)), harness=agent) as runtime,
+        pytest.raises(NodeError) as caught,
+    ):
+        way(runtime, "run", {}, thread="t")
 
     assert caught.value.__cause__.code == "tool-not-allowed"
     assert agent.models[0].asked == []
@@ -83,9 +85,11 @@ def test_a_node_cannot_ask_for_more_tools_than_it_names(way, wanted):
 def test_a_node_that_names_a_tool_that_the_agent_has_not_is_told_so(way):
     agent = Agent(Model("done"), tools=[counting([], "alpha")])
 
-    with way.runtime(way.graph(ask(), tools=("alpa",)), harness=agent) as runtime:
-        with pytest.raises(NodeError, match="no tool 'alpa'") as caught:
-            way(runtime, "run", {}, thread="t")
+    with (
+        way.runtime(way.graph(ask(), tools=("alpa",)), harness=agent) as runtime,
+        pytest.raises(NodeError, match="no tool 'alpa'") as caught,
+    ):
+        way(runtime, "run", {}, thread="t")
 
     assert isinstance(caught.value.__cause__, InputError)
 

@@ -100,3 +100,17 @@ def test_a_tool_may_use_the_harness_of_its_node(way):
 
     assert result.state.said == ["answer to inner"]
     assert result.usage.calls == len(model.asked) == 3
+
+
+@pytest.mark.parametrize("name", ["model/embed", "held/x", "tool/note", "harness/failed"])
+def test_effects_of_the_user_s_own_are_no_calls_whatever_their_names(way, name):
+    async def body(state: Any, ctx: Any) -> Any:
+        found = ctx.effect(name, lambda: "vector")
+        return {"said": [found, (await ctx.harness.run("go")).text]}
+
+    tracker = TokenTracker()
+    with way.runtime(way.graph(body), harness=Agent(Model("done")), sinks=[tracker]) as runtime:
+        result = way(runtime, "run", {}, thread="t")
+
+    assert result.state.said == ["vector", "done"]
+    assert result.usage.calls == tracker.total.calls == 1

@@ -163,7 +163,7 @@ class Tooling:
             return {"text": done.text, "error": done.error, **used}
 
         try:
-            kept = await self._place.host.effect(one.key, make, one.tool.policy.effect)
+            kept = _kept(call, await self._place.host.effect(one.key, make, one.tool.policy.effect))
         except BaseException as error:
             if emit is not None:
                 emit(ToolEnded(call=call, text=type(error).__name__, error=True))
@@ -230,3 +230,11 @@ class Tooling:
             fix='Repair the tool, or let the model see what it raises: on_error="return".',
             tool=one.call.name,
         ) from error
+
+
+def _kept(call: ToolCall, found: Any) -> dict[str, Any]:
+    """What is known of a call; what a person said that it came to, after a crash, is what the tool would return."""
+    if issubclass(type(found), dict) and type(found.get("text")) is str and type(found.get("error")) is bool:
+        kept: dict[str, Any] = found
+        return kept
+    return {"text": to_result(found, tool=call.name).text, "error": False}

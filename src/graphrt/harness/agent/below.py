@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
-from graphrt.errors import InputError, ToolArgumentsError
+from graphrt.errors import InputError, ToolArgumentsError, ToolError
+from graphrt.harness.agent._host import HERE, Place
 from graphrt.harness.messages import Prompt, ToolSpec
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import RunOptions
@@ -116,9 +117,18 @@ class GraphTool:
         return arguments
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
-        """Run the graph."""
+        """Run the graph. What its model calls used is counted for the agent, and where that works for a graph.
+
+        Raises:
+            ToolError: The run did not come to its end.
+        """
         options = {"deps": context.deps, **self._options}
         result = await self._graph.arun(dict(arguments), **options)
+        here = HERE.get()
+        if isinstance(here, Place) and result.usage is not None:
+            here.took.append(result.usage)
+            await here.host.spent(f"{here.path}{self._graph.name}", result.usage, self._graph.name)
+        _check_ended(self._graph, result)
         return result.state if self._output is None else self._output(result.state)
 
 
@@ -146,12 +156,25 @@ class GraphHarness:
 
         Raises:
             InputError: Options were given; a graph has none.
+            ToolError: The run did not come to its end.
         """
         if any(value is not None for value in options.values()):
             raise InputError("A graph as a harness takes no options.", known=", ".join(options))
         result = await self._graph.arun(self._input(prompt), **self._options)
+        _check_ended(self._graph, result)
         return AgentReply(
             text=self._output(result.state), usage=result.usage, model=self._graph.name, output=result.state
+        )
+
+
+def _check_ended(graph: Runs, result: Any) -> None:
+    if result.status != "completed":
+        raise ToolError(
+            f"Graph {graph.name!r} was {result.status} before it came to its end.",
+            code="graph-not-ended",
+            known="its run has no thread that could be resumed from here",
+            fix="Ask in a node of the outer graph instead, or nest the graph there as a node.",
+            tool=graph.name,
         )
 
 

@@ -1,0 +1,104 @@
+"""Processes that are killed while an agent works: what was said is not asked again, what was done not done again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODELS = ["model 1", "model 2", "model 3"]
+ACTS = ["act 2", "act 3", "act 4"]
+TEXTS = ["go", "", "acted 2", "acted 3", "", "acted 4", "done"]
+
+
+class Life:
+    """The lives of one thread, each a process of its own."""
+
+    def __init__(self, folder: Path, kind: str, nodes: str) -> None:
+        self.log = folder / "log"
+        self.log.touch()
+        self.lives = 0
+        self.given = [f"sqlite:///{folder / 'runs.db'}", str(self.log), kind, nodes]
+
+    def live(self, verb: str, point: str = "") -> Any:
+        command = [sys.executable, str(Path(__file__).with_name("dying.py")), *self.given, point, verb, str(self.lives)]
+        self.lives += 1
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if point:
+            assert ended.returncode == -signal.SIGKILL, ended.stderr
+            return None
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout)
+
+    @property
+    def done(self) -> list[str]:
+        return sorted(self.log.read_text().splitlines())
+
+
+@pytest.mark.parametrize("nodes", ["sync", "async"])
+@pytest.mark.parametrize("point", ["before model 2", "before model 3", "before end"])
+def test_what_ended_before_a_kill_is_not_done_again(tmp_path, nodes, point):
+    life = Life(tmp_path, "idempotent", nodes)
+
+    life.live("run", point)
+    result = life.live("retry")
+
+    assert life.done == sorted(MODELS + ACTS)
+    assert result == {"said": TEXTS, "calls": 3, "status": "completed", "asked": []}
+
+
+@pytest.mark.parametrize(
+    ("point", "twice"), [("after model 2", "model 2"), ("after act 4", "act 4"), ("before act 4", None)]
+)
+def test_what_was_not_known_to_have_ended_is_done_again(tmp_path, point, twice):
+    life = Life(tmp_path, "idempotent", "async")
+
+    life.live("run", point)
+    result = life.live("resume")
+
+    assert life.done == sorted([*MODELS, *ACTS, *([twice] if twice else [])])
+    assert result["said"] == TEXTS
+    assert result["calls"] == 3
+
+
+def test_a_thread_may_be_killed_again_and_again(tmp_path):
+    life = Life(tmp_path, "idempotent", "async")
+    life.live("run", "before model 1")
+    for point in ("before act 2", "before model 2", "before act 4", "before model 3", "before end"):
+        life.live("retry", point)
+
+    assert life.live("retry")["said"] == TEXTS
+    assert [one for one in life.done if one != "act 3"] == sorted([*MODELS, "act 2", "act 4"])
+    assert 1 <= life.done.count("act 3") <= 2
+
+
+@pytest.mark.parametrize("nodes", ["async"])
+@pytest.mark.parametrize(
+    ("decision", "done", "told"),
+    [
+        ("run", 2, "acted 4"),
+        ({"result": "it was done"}, 1, "it was done"),
+        ({"result": {"receipt": 7}}, 1, '{"receipt":7}'),
+        ({"result": {"text": "it was done", "error": False}}, 1, "it was done"),
+    ],
+)
+def test_a_tool_that_may_run_once_becomes_a_question(tmp_path, nodes, decision, done, told):
+    life = Life(tmp_path, "once", nodes)
+
+    life.live("run", "after act 4")
+    paused = life.live("retry")
+    assert paused["status"] == "interrupted"
+    assert [problem for problem, _ in paused["asked"]] == ["outcome unknown"]
+    assert paused["asked"][0][1].startswith("tool/act/")
+    assert life.done.count("act 4") == 1
+    result = life.live(json.dumps({"answer": decision}))
+
+    assert life.done.count("act 4") == done
+    assert [one for one in life.done if one != "act 4"] == sorted([*MODELS, "act 2", "act 3"])
+    assert result["said"] == [*TEXTS[:5], told, "done"]
+    assert result["calls"] == 3
