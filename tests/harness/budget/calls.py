@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel
+
+from graphrt import END, START, Context, GraphBuilder, Send
+from graphrt.errors import BudgetExceededError
 from graphrt.events import Usage
 from graphrt.harness import Agent, AgentReply, FunctionModel, ModelProfile, ModelRequest
+from graphrt.reducers import append
 
 PRICED = ModelProfile(name="priced", input_usd_per_token=1e-6, output_usd_per_token=2e-6, count_tokens=lambda _: 10)
 COUNTED = ModelProfile(name="counted", count_tokens=lambda _: 10)
@@ -51,3 +56,28 @@ def agent(calls: Calls, max_tokens: int | None = 80, **options: Any) -> Agent:
 
 def took(tokens: int) -> Usage:
     return Usage(input_tokens=10, output_tokens=tokens - 10, calls=1)
+
+
+class State(BaseModel):
+    said: Annotated[list[str], append] = []
+
+
+def fan(count: int, node: Callable[..., Any] | None = None, **policy: Any) -> Any:
+    """*count* parallel tasks; each asks once, and notes whether it might."""
+    g = GraphBuilder(State, name="fan")
+
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        try:
+            reply = await ctx.harness.run(f"question {ctx.arg}")
+        except BudgetExceededError:
+            return {"said": ["refused"]}
+        return {"said": [reply.text]}
+
+    g.add_node("ask", node or ask, **policy)
+    g.add_conditional_edges(START, lambda _: [Send("ask", n) for n in range(count)], ["ask"])
+    g.add_edge("ask", END)
+    return g.compile()
+
+
+async def ask_once(state: State, ctx: Context) -> dict[str, Any]:
+    return {"said": [(await ctx.harness.run("?")).text]}

@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from graphrt import END, START, Context, GraphBuilder, Runtime, Send
+from graphrt import START, Context, GraphBuilder, Runtime
 from graphrt.errors import BudgetExceededError, InputError, NodeError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness import Agent, Budget, BudgetWarning, FunctionModel, ModelProfile
-from graphrt.reducers import append
 
-from .calls import COUNTED, PRICED, Calls, agent, took
-
-
-class State(BaseModel):
-    said: Annotated[list[str], append] = []
-
-
-def fan(count: int, node: Callable[..., Any] | None = None, **policy: Any) -> Any:
-    """*count* parallel tasks; each asks once, and notes whether it might."""
-    g = GraphBuilder(State, name="fan")
-
-    async def ask(state: State, ctx: Context) -> dict[str, Any]:
-        try:
-            reply = await ctx.harness.run(f"question {ctx.arg}")
-        except BudgetExceededError:
-            return {"said": ["refused"]}
-        return {"said": [reply.text]}
-
-    g.add_node("ask", node or ask, **policy)
-    g.add_conditional_edges(START, lambda _: [Send("ask", n) for n in range(count)], ["ask"])
-    g.add_edge("ask", END)
-    return g.compile()
+from .calls import COUNTED, PRICED, Calls, State, agent, ask_once, fan, took
 
 
 def sync_ask(state: State, ctx: Context) -> dict[str, Any]:
@@ -92,19 +68,15 @@ def test_the_time_of_a_budget_cuts_a_call_off() -> None:
 
     model = FunctionModel(hang)
     with pytest.raises(NodeError) as caught:
-        Runtime(fan(1, _ask), harness=Agent(model), budget=Budget(seconds=0.02)).run({})
+        Runtime(fan(1, ask_once), harness=Agent(model), budget=Budget(seconds=0.02)).run({})
 
     assert isinstance(caught.value.__cause__, BudgetExceededError)
-
-
-async def _ask(state: State, ctx: Context) -> dict[str, Any]:
-    return {"said": [(await ctx.harness.run("?")).text]}
 
 
 def test_dollars_without_prices_are_an_error_before_any_call() -> None:
     calls = Calls(took(90))
     with pytest.raises(NodeError) as caught:
-        Runtime(fan(1, _ask), harness=agent(calls), budget=Budget(usd=1.0)).run({})
+        Runtime(fan(1, ask_once), harness=agent(calls), budget=Budget(usd=1.0)).run({})
 
     assert isinstance(caught.value.__cause__, InputError)
     assert caught.value.__cause__.code == "budget-without-price"
@@ -115,7 +87,7 @@ def test_dollars_without_prices_are_an_error_before_any_call() -> None:
 def test_a_call_without_max_tokens_is_an_error_before_any_call(budget: Budget) -> None:
     calls = Calls(took(90), profile=PRICED)
     with pytest.raises(NodeError) as caught:
-        Runtime(fan(1, _ask), harness=agent(calls, max_tokens=None), budget=budget).run({})
+        Runtime(fan(1, ask_once), harness=agent(calls, max_tokens=None), budget=budget).run({})
 
     assert isinstance(caught.value.__cause__, InputError)
     assert caught.value.__cause__.code == "budget-without-max-tokens"
@@ -294,7 +266,7 @@ def test_an_agent_inside_of_a_model_call_is_refused_instead_of_waiting_for_ever(
 
     outer = Agent(FunctionModel(think, profile=COUNTED), max_tokens=80)
     with pytest.raises(NodeError) as caught:
-        Runtime(fan(1, _ask), harness=outer, budget=Budget(tokens=100)).run({})
+        Runtime(fan(1, ask_once), harness=outer, budget=Budget(tokens=100)).run({})
 
     assert isinstance(caught.value.__cause__, BudgetExceededError)
     assert "it is part of one, and cannot wait" in str(caught.value.__cause__)
