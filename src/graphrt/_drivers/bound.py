@@ -12,7 +12,7 @@ from graphrt._drivers.shown import MessageItem
 from graphrt.errors import InputError, names
 
 if TYPE_CHECKING:
-    from graphrt.harness import AgentReply
+    from graphrt.harness import AgentReply, ModelProfile
 
 __all__ = ["BoundHarness", "MessageItem"]
 
@@ -131,20 +131,29 @@ class BoundHarness:
             if host.ledger is None:
                 return await call()
             from graphrt.harness._spending import spend
-            from graphrt.harness.protocol import ModelProfile
             from graphrt.harness.request import ModelRequest
 
-            profile = getattr(harness, "profile", None) or ModelProfile(name=type(harness).__name__)
             request = ModelRequest.build(prompt, options, defaults=getattr(harness, "defaults", None))  # type: ignore[arg-type]  # checked there
-            return await spend(host.ledger, request, profile, call, key=key, host=host)
+            return await spend(host.ledger, request, _profile(harness), call, key=key, host=host)
 
         reply, known = await host.reply(key, within_budget)
+        if known and host.ledger is not None and host.ledger is not host.known_by:
+            from graphrt.harness._spending import recount
+
+            recount(host.ledger, reply.usage, _profile(harness), host=host)
         if known and show is not None:
             show(reply)
         return reply
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._harness, name)
+
+
+def _profile(harness: Any) -> ModelProfile:
+    from graphrt.harness.protocol import ModelProfile
+
+    profile: ModelProfile = getattr(harness, "profile", None) or ModelProfile(name=type(harness).__name__)
+    return profile
 
 
 async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show) -> AgentReply:

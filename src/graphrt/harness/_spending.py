@@ -17,7 +17,7 @@ from graphrt.harness.ledger import HOLDING, UNITS, Hold, Ledger
 from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
 from graphrt.harness.request import ModelRequest
 
-__all__ = ["most", "spend", "took"]
+__all__ = ["most", "recount", "spend", "took"]
 
 _MESSAGE_TOKENS: Final = 8
 """What providers put around a message or a tool, at most."""
@@ -75,6 +75,14 @@ async def spend(
     finally:
         hold.release()
         HOLDING.reset(token)
+
+
+def recount(ledger: Ledger | None, usage: Usage | None, profile: ModelProfile, *, host: Host) -> None:
+    """Count what was paid before a restart, in those of the ledgers that begin anew: *host* says which know of it."""
+    for one in ledger.chain() if ledger is not None else ():
+        if one is host.known_by:
+            break
+        one.charge(took(usage, Amounts(), profile), here_only=True)
 
 
 async def _reserve(ledger: Ledger, want: Amounts, host: Host, key: str) -> Hold:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
-from graphrt import Context, Runtime
+from graphrt import Context, MockHarness, Runtime
 from graphrt.errors import BudgetExceededError, NodeError
-from graphrt.harness import Budget, BudgetWarning, Middleware
+from graphrt.harness import AgentReply, Budget, BudgetWarning, Middleware
 
 from .calls import Calls, State, agent, ask_once, fan, took
 
@@ -81,3 +82,22 @@ def test_a_run_that_is_cancelled_inside_of_a_call_is_refunded() -> None:
         assert calls.ended == 1
 
     asyncio.run(body())
+
+
+def test_a_bound_budget_of_a_plain_harness_knows_what_was_paid_before_a_pause() -> None:
+    async def node(state: State, ctx: Context) -> dict[str, Any]:
+        harness = ctx.bind(MockHarness({re.compile(""): AgentReply(text="ok", usage=took(90))}), budget=Budget(calls=2))
+        said: list[str] = []
+        for number in range(3):
+            try:
+                said.append((await harness.run(str(number))).text)
+            except BudgetExceededError:
+                said.append("refused")
+            if number == 0:
+                ctx.interrupt("go on?")
+        return {"said": said}
+
+    runtime = Runtime(fan(1, node), store="memory:")
+    runtime.run({}, thread="t")
+
+    assert runtime.resume("t", answer=True).state.said == ["ok", "ok", "refused"]

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt import _retrying
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
 from graphrt.events import Usage
-from graphrt.harness._spending import spend, took
+from graphrt.harness._spending import recount, spend
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.agent._host import Place
 from graphrt.harness.agent._output import in_words
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.happenings import ModelEnded, ModelFailed, ModelStarted
-from graphrt.harness.budget import Amounts
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse
 from graphrt.harness.request import ModelRequest
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 _WAIT_MAX_S: Final = 120.0
 """No provider's Retry-After is waited for longer."""
-_NOTHING: Final = Amounts()
 
 
 @final
@@ -77,23 +75,13 @@ class Caller:
         response, known = await place.host.reply(key, fresh)
         if known:
             source = "journal"
-            self._charge_again(response)
+            recount(place.ledger, response.usage, self._models[0].profile, host=place.host)
         if self._emit is not None:
             if source != "model":
                 self._emit(response)
             name = response.model or self._models[0].profile.name
             self._emit(ModelEnded(call=call, model=name, usage=response.usage, source=source))
         return response
-
-    def _charge_again(self, response: ModelResponse) -> None:
-        """What was paid before a restart counts in budgets that begin anew with this run; the run's own knows of it."""
-        if self._place.ledger is None:
-            return
-        for ledger in self._place.ledger.chain():
-            if ledger is self._place.host.known_by:
-                break
-            profile = self._models[0].profile
-            ledger.charge(took(response.usage, _NOTHING, profile), here_only=True)
 
     async def _first_that_answers(self, request: ModelRequest, call: int, key: str) -> ModelResponse:
         for number, model in enumerate(self._models, 1):
