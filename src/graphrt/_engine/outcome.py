@@ -101,8 +101,12 @@ MARKERS = frozenset({Sentinel, Replacement})
 def _spent(engine: Engine, task: Task, spending: tuple[dict[str, Any], ...]) -> None:
     """Lower the state's budget by what an ended task took, unless its node set the budget itself."""
     ended = task.status == DONE or (task.extra is not None and task.extra.ended)
-    if ended and not any(TOKEN_BUDGET in update for update in task.updates):
-        task.updates += tuple(stamped(engine, task, update) for update in spending)
+    left = engine.values.get(TOKEN_BUDGET)
+    if not ended or not spending or any(update.get(TOKEN_BUDGET, left) != left for update in task.updates):
+        return
+    # The value that it has already says nothing: nodes that return whole states return it too.
+    rest = [{name: update[name] for name in update if name != TOKEN_BUDGET} for update in task.updates]
+    task.updates = (*rest, *(stamped(engine, task, update) for update in spending))
 
 
 def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> bool:

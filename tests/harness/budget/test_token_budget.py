@@ -142,6 +142,16 @@ def test_a_node_may_set_it_anew() -> None:
     assert left(result.state) == 500
 
 
+def test_a_node_that_returns_the_value_that_it_has_sets_nothing_anew() -> None:
+    async def whole(state: Model, ctx: Context) -> dict[str, Any]:
+        await ctx.harness.run(f"{ctx.arg}")
+        return {**state.model_dump(), "said": ["ok"]}
+
+    runtime = Runtime(graph(node=whole, count=2), store="memory:", harness=agent(Calls(took(30))))
+
+    assert left(runtime.run(GIVEN, thread="t").state) == left(runtime.state("t").values) == 140
+
+
 def test_what_others_took_beside_a_node_that_sets_it_anew_counts_in_task_order() -> None:
     calls = Calls(took(30))
 
