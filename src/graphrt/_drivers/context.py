@@ -305,7 +305,7 @@ class Context(Generic[D]):
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run an async function from a sync node and return its result, for instance `ctx.call(ctx.harness.run, q)`.
 
-        It runs on the private loop thread, while this node waits.
+        It runs on the private loop thread, while this node waits; if the run is cancelled, so is it.
 
         Raises:
             NodeError: Called in an async node, which should await instead.
@@ -318,7 +318,7 @@ class Context(Generic[D]):
                 fix="Await the function instead.",
                 node=self.node,
             )
-        return self._scope.loop().run(lambda: fn(*args, **kwargs))
+        return self._scope.loop().run(lambda: fn(*args, **kwargs), self._scope.control)
 
     def emit(self, value: Any) -> None:
         """Hand *value* to whoever streams the mode `custom`; nothing happens if nobody does."""

@@ -23,6 +23,7 @@ from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from asyncio import Task as AsyncTask
 
     from graphrt._drivers.context import Context
     from graphrt._engine.task import Task
@@ -70,7 +71,7 @@ class TaskHost:
         self._scope = context._scope
         self._task: Task = context._task
         self._numbers: dict[str, int] = {}
-        self._flying: set[Future[None]] = set()
+        self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
         self.thread: str | None = self._scope.thread
@@ -103,28 +104,36 @@ class TaskHost:
 
         Otherwise what they are told after the pause would be lost, and their questions asked one by one.
         """
-        from asyncio import get_running_loop, sleep, wait
+        from asyncio import current_task, get_running_loop, sleep, wait
 
         from graphrt._drivers.context import Suspended
 
         mine = get_running_loop().create_future()
         around = _AROUND.get()
         token = _AROUND.set(around | {mine})
-        self._flying.add(mine)
+        self._flying[mine] = current_task()
         try:
             return await run()
         except Suspended:
-            self._flying.remove(mine)
+            del self._flying[mine]
             mine.set_result(None)
             await sleep(0)  # those that were made together with it begin
-            while others := self._flying - around:
+            while others := self._flying.keys() - around:
                 await wait(others)
             raise
         finally:
             _AROUND.reset(token)
             if not mine.done():
-                self._flying.remove(mine)
+                del self._flying[mine]
                 mine.set_result(None)
+
+    def abandon(self) -> set[Future[None]]:
+        """Cancel the runs that the node left behind, and say when they will have ended."""
+        flying = dict(self._flying)
+        for mine, task in flying.items():
+            if task is not None:
+                mine.get_loop().call_soon_threadsafe(task.cancel)
+        return set(flying)
 
     def custom(self, item: Any) -> None:
         """Show an item of the user's own on the run's stream, mode `custom`."""
@@ -254,7 +263,12 @@ def _lost(effects: dict[str, Any]) -> list[list[int]]:
 
 
 async def failed(context: Context[Any], error: Exception) -> None:
-    """Note that an attempt failed with *error*."""
+    """Note that an attempt failed with *error*; what it left behind does not go on beside the next one."""
+    left = context._host().abandon()
+    if left:
+        from asyncio import wait
+
+        await wait(left)
     if _asks_anew(error):
         await unhurried(context._scope, mark_failed, context, error)
 
@@ -265,6 +279,7 @@ def mark_failed(context: Context[Any], error: Exception) -> None:
     A model call that failed does not make the others wrong: what was said before stays said. Anything else that a node
     raises may come from what a model said, so that the next attempt asks anew.
     """
+    context._host().abandon()
     extra = context._task.more()
     if _asks_anew(error) and any(key.startswith(MODEL) for key in extra.effects):
         extra.effects[FAILED] = extra.effects.get(FAILED, 0) + 1

@@ -49,6 +49,8 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
         if unstored(task, error):
             raise
         if context is not None:
+            if scope.control.halt is not None and was_cancelled(error):
+                return STOPPED
             context._failed_sync(error)
         return failed(error)
     except BaseExceptionGroup as group:
@@ -194,6 +196,13 @@ def asked(task: Task, pause: Suspended) -> Asked:
     if task.engine.thread is None:
         return Asked([OpenInterrupt(f"{task.id}#{key}", key, task.node.name, payload)])
     return Asked([])
+
+
+def was_cancelled(error: Exception) -> bool:
+    """Whether *error* says that what `ctx.call()` waited for was cancelled."""
+    from graphrt._drivers.loop_thread import LoopCancelledError
+
+    return isinstance(error, LoopCancelledError)
 
 
 def parted(group: BaseExceptionGroup[BaseException]) -> Suspended | Exception:

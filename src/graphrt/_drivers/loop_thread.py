@@ -9,7 +9,10 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+if TYPE_CHECKING:
+    from graphrt._flows.effects import Control
 
 T = TypeVar("T")
 _PATIENCE_S = 5.0
@@ -75,9 +78,17 @@ class LoopThread:
         self._loop.call_soon_threadsafe(start, context=context)
         return running
 
-    def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the coroutine that *make* makes, and wait for it; a Ctrl-C meanwhile cancels it first."""
+    def run(self, make: Callable[[], Coroutine[Any, Any, T]], control: Control | None = None) -> T:
+        """Run the coroutine that *make* makes, and wait for it; a Ctrl-C meanwhile, or a halt of *control*, cancels it.
+
+        Raises:
+            LoopCancelledError: It was cancelled.
+        """
         running = self.submit(make)
+        if control is not None:
+            control.on_halt.append(running.cancel)
+            if control.halt is not None:
+                running.cancel()
         try:
             value: T = running.result.result()
             return value
@@ -86,6 +97,9 @@ class LoopThread:
                 running.cancel()
                 running.wait()
             raise
+        finally:
+            if control is not None:
+                control.on_halt.remove(running.cancel)
 
     def close(self) -> None:
         """Cancel what still runs, and end the worker thread."""
