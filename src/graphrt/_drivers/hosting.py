@@ -6,7 +6,7 @@ does not: the next one asks anew. Keys tell what was asked, so that only the sam
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
@@ -197,9 +197,11 @@ class TaskHost:
             self.account()
             await unhurried(scope, keep_effect, scope, task, name)
 
-    async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind) -> Any:
+    async def effect(
+        self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind, about: Mapping[str, Any]
+    ) -> Any:
         """What *call* came to, remembered."""
-        return await perform_async(self._context, self._scope, self._task, key, call, (), kind)
+        return await perform_async(self._context, self._scope, self._task, key, call, (), kind, about)
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """The answers; pauses once for all questions that have none."""

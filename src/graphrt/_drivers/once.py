@@ -54,12 +54,19 @@ def perform(
 
 
 async def perform_async(
-    context: Context[Any], scope: Scope, task: Task, key: str, fn: Callable[..., Any], args: Any, kind: EffectKind
+    context: Context[Any],
+    scope: Scope,
+    task: Task,
+    key: str,
+    fn: Callable[..., Any],
+    args: Any,
+    kind: EffectKind,
+    about: Mapping[str, Any] | None = None,
 ) -> Any:
-    """As `perform`, of an async *fn*."""
+    """As `perform`, of an async *fn*; *about* tells a person who decides what is done."""
     from graphrt._drivers.patience import unhurried
 
-    known, result = _known(context, task, key, kind)
+    known, result = _known(context, task, key, kind, about)
     if known:
         return result
     if kind == "once":
@@ -74,7 +81,9 @@ async def perform_async(
     return own(result)
 
 
-def _known(context: Context[Any], task: Task, key: str, kind: EffectKind) -> tuple[bool | None, Any]:
+def _known(
+    context: Context[Any], task: Task, key: str, kind: EffectKind, about: Mapping[str, Any] | None = None
+) -> tuple[bool | None, Any]:
     """Whether the result is known (None: it is to fail), and it; asks for a decision where a "once" effect began and no result is known."""
     extra = task.more()
     if key in extra.calls:
@@ -87,7 +96,12 @@ def _known(context: Context[Any], task: Task, key: str, kind: EffectKind) -> tup
     if task.engine.thread is None:
         raise _unknown(task, key)
     name = key.rsplit("#", 1)[0]
-    payload = {"effect": name, "problem": "outcome unknown", "idempotency_key": context.idempotency_key}
+    payload: dict[str, Any] = {
+        "effect": name,
+        "problem": "outcome unknown",
+        "idempotency_key": context.idempotency_key,
+        **(about or {}),
+    }
     starts = extra.intents[key]
     # Each start has a question of its own: what was answered about the one before says nothing of this one.
     decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]

@@ -22,9 +22,9 @@ def is_model(key: str, result: Any) -> bool:
 
 
 def usage_to(usage: Usage) -> dict[str, Any]:
-    """*usage* as plain data; what is 0 or unknown is left out."""
+    """*usage* as plain data; counts of 0 and what is unknown are left out."""
     given = {name: getattr(usage, name) for name in Usage.__slots__}
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in given.items() if value or (name == "cost_usd" and value is not None)}
 
 
 def usage_from(data: Mapping[str, Any]) -> Usage:

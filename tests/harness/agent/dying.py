@@ -89,6 +89,6 @@ with Runtime(builder.compile(), store=STORE, clock=lambda: time.time() + 3600 * 
     else:
         result = getattr(runtime, VERB)("t")
     calls = result.usage.calls if result.usage else 0
-    asked = [[one.payload["problem"], one.payload["effect"]] for one in result.interrupts]
+    asked = [[one.payload["problem"], one.payload["effect"], one.payload["arguments"]] for one in result.interrupts]
     told = json.dumps({"said": result.state.said, "calls": calls, "status": result.status, "asked": asked})
     sys.stdout.write(told)

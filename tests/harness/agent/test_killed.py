@@ -93,8 +93,9 @@ def test_a_tool_that_may_run_once_becomes_a_question(tmp_path, nodes, decision, 
     life.live("run", "after act 4")
     paused = life.live("retry")
     assert paused["status"] == "interrupted"
-    assert [problem for problem, _ in paused["asked"]] == ["outcome unknown"]
-    assert paused["asked"][0][1].startswith("tool/act/")
+    ((problem, effect, arguments),) = paused["asked"]
+    assert (problem, arguments) == ("outcome unknown", {"x": 4})
+    assert effect.startswith("tool/act/")
     assert life.done.count("act 4") == 1
     result = life.live(json.dumps({"answer": decision}))
 

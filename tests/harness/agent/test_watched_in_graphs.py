@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from graphrt import NodeError
+from graphrt.errors import BudgetExceededError
+from graphrt.events import Usage
 from graphrt.harness import Agent, TokenTracker, tool
 
 from .fakes import Model, call, counting
@@ -114,3 +116,33 @@ def test_effects_of_the_user_s_own_are_no_calls_whatever_their_names(way, name):
 
     assert result.state.said == ["vector", "done"]
     assert result.usage.calls == tracker.total.calls == 1
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_budget_that_is_bound_in_a_node_knows_what_was_spent_before_a_pause(way, plain):
+    from graphrt.harness import Budget, MockHarness
+
+    model = Model("one", "two")
+    harness: Any = MockHarness({"a": "one", "b": "two"}) if plain else Agent(model)
+
+    async def body(state: Any, ctx: Any) -> Any:
+        bound = ctx.bind(harness, budget=Budget(calls=1))
+        first = await bound.run("a")
+        ctx.interrupt("well?")
+        try:
+            second = (await bound.run("b")).text
+        except BudgetExceededError:
+            second = "no more"
+        return {"said": [first.text, second]}
+
+    with way.runtime(way.graph(body)) as runtime:
+        way(runtime, "run", {}, thread="t")
+        assert way(runtime, "resume", "t", "yes").state.said == ["one", "no more"]
+
+
+def test_a_call_that_was_free_stays_free_and_is_not_unknown(way):
+    from .fakes import says
+
+    used = Usage(input_tokens=1, calls=1, cost_usd=0.0)
+    with way.runtime(way.graph(ask()), harness=Agent(Model(says("done", usage=used)))) as runtime:
+        assert way(runtime, "run", {}, thread="t").usage == used

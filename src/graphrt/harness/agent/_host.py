@@ -6,7 +6,7 @@ crash. Alone an agent is its own host, and remembers nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -68,8 +68,10 @@ class Host(Protocol):
         """The call *key* took nothing."""
         ...
 
-    async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass) -> Any:
-        """What *call* came to, plain data; it runs once, as `Context.effect` says."""
+    async def effect(
+        self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass, about: Mapping[str, Any]
+    ) -> Any:
+        """What *call* came to, plain data; it runs once, as `Context.effect` says. *about* is for a person."""
         ...
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
@@ -114,7 +116,13 @@ class Alone:
     async def let_go(self, key: str) -> None:
         """The ledger knows."""
 
-    async def effect(self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass) -> Any:  # noqa: ARG002
+    async def effect(
+        self,
+        key: str,  # noqa: ARG002
+        call: Callable[[], Awaitable[Any]],
+        kind: EffectClass,  # noqa: ARG002
+        about: Mapping[str, Any],  # noqa: ARG002
+    ) -> Any:
         """Do it."""
         return await call()
 

@@ -163,7 +163,8 @@ class Tooling:
             return {"text": done.text, "error": done.error, **used}
 
         try:
-            kept = _kept(call, await self._place.host.effect(one.key, make, one.tool.policy.effect))
+            about = {"tool": call.name, "arguments": dict(one.call.arguments)}
+            kept = _kept(call, await self._place.host.effect(one.key, make, one.tool.policy.effect, about))
         except BaseException as error:
             if emit is not None:
                 emit(ToolEnded(call=call, text=type(error).__name__, error=True))
