@@ -267,6 +267,7 @@ def _lost(effects: dict[str, Any]) -> list[list[int]]:
 async def failed(context: Context[Any], error: Exception) -> None:
     """Note that an attempt failed with *error*; what it left behind does not go on beside the next one."""
     left = context._host().abandon()
+    _name_node(context, error)
     if left:
         from asyncio import wait
 
@@ -282,10 +283,19 @@ def mark_failed(context: Context[Any], error: Exception) -> None:
     raises may come from what a model said, so that the next attempt asks anew.
     """
     context._host().abandon()
+    _name_node(context, error)
     extra = context._task.more()
     if _asks_anew(error) and any(key.startswith(MODEL) for key in extra.effects):
         extra.effects[FAILED] = extra.effects.get(FAILED, 0) + 1
         keep_effect(context._scope, context._task, FAILED)
+
+
+def _name_node(context: Context[Any], error: Exception) -> None:
+    """An exceeded budget is raised as it is (graphrt's own word): it tells whose call did not fit."""
+    if isinstance(error, BudgetExceededError) and error.node is None:
+        task = context._task
+        error.node = task.node.name
+        error.where = f"{error.where}, {task.engine.where(task)}"
 
 
 def _asks_anew(error: Exception) -> bool:

@@ -63,6 +63,7 @@ async def spend(
                 where=f"budget of {ledger.of}",
                 fix="Raise the budget's seconds.",
                 limit=ledger.budget,
+                boundary=True,
             ) from None
         used = took(response.usage, hold.want, profile)
         hold.commit(used)

@@ -353,6 +353,7 @@ class Ledger:
             fix=fix,
             limit=ledger.budget,
             value=want,
+            boundary=True,
         )
 
 

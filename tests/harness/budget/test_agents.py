@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphrt import Context, MockHarness, Runtime
-from graphrt.errors import BudgetExceededError, NodeError
+from graphrt.errors import BudgetExceededError
 from graphrt.harness import AgentReply, Budget, BudgetWarning, Middleware
 
 from .calls import Calls, State, agent, ask_once, fan, took
@@ -77,7 +77,7 @@ def test_a_run_that_is_cancelled_inside_of_a_call_is_refunded() -> None:
             await run
         assert runtime.state("t").usage.total_tokens == 0
         calls._turns = 1
-        with pytest.raises(NodeError):
+        with pytest.raises(BudgetExceededError):
             await runtime.aretry("t")
         assert calls.ended == 1
 

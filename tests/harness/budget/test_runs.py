@@ -67,10 +67,10 @@ def test_the_time_of_a_budget_cuts_a_call_off() -> None:
         return "never"
 
     model = FunctionModel(hang)
-    with pytest.raises(NodeError) as caught:
+    with pytest.raises(BudgetExceededError) as caught:
         Runtime(fan(1, ask_once), harness=Agent(model), budget=Budget(seconds=0.02)).run({})
 
-    assert isinstance(caught.value.__cause__, BudgetExceededError)
+    assert caught.value.node is not None
 
 
 def test_dollars_without_prices_are_an_error_before_any_call() -> None:
@@ -198,7 +198,7 @@ def test_an_exceeded_budget_takes_the_error_edge() -> None:
     g.add_edge(START, "ask")
     result = Runtime(g.compile(), harness=agent(calls), budget=Budget(tokens=150)).run({})
 
-    assert result.state.said == ["budget-exceeded budget of run"]
+    assert result.state.said == ["budget-exceeded budget of run, graph 'route', task 1.0:ask"]
     assert result.usage.total_tokens == 90
 
 
@@ -265,11 +265,11 @@ def test_an_agent_inside_of_a_model_call_is_refused_instead_of_waiting_for_ever(
         return (await inner.run("inside")).text
 
     outer = Agent(FunctionModel(think, profile=COUNTED), max_tokens=80)
-    with pytest.raises(NodeError) as caught:
+    with pytest.raises(BudgetExceededError) as caught:
         Runtime(fan(1, ask_once), harness=outer, budget=Budget(tokens=100)).run({})
 
-    assert isinstance(caught.value.__cause__, BudgetExceededError)
-    assert "it is part of one, and cannot wait" in str(caught.value.__cause__)
+    assert caught.value.node is not None
+    assert "it is part of one, and cannot wait" in str(caught.value)
 
 
 def test_a_plain_harness_is_held_to_budgets_too() -> None:
