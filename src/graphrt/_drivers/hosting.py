@@ -294,7 +294,7 @@ def _name_node(context: Context[Any], error: Exception) -> None:
     """An exceeded budget is raised as it is (graphrt's own word): it tells whose call did not fit."""
     if isinstance(error, BudgetExceededError) and error.node is None:
         task = context._task
-        error.node = task.node.name
+        error.__dict__["node"] = task.node.name
         error.where = f"{error.where}, {task.engine.where(task)}"
 
 
