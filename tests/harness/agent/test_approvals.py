@@ -278,3 +278,24 @@ def test_without_a_thread_a_question_fails_the_run():
 
     with pytest.raises(InputError, match=r"thread|store"):
         Runtime(way.graph(telling(), tools=("note",)), harness=agent).run({})
+
+
+@every_way
+def test_what_the_program_decided_about_a_call_stays_decided(way):
+    counts: list[int] = []
+    answers = [True, False]
+    model = Model(says(*(call("note", f"c{x}", x=x) for x in (1, 2))), "done")
+    agent = Agent(model, tools=[counting(counts, approval=True)], approve=lambda _: answers.pop(0))
+
+    async def body(state: Any, ctx: Any) -> Any:
+        reply = await ctx.harness.run("go")
+        ctx.interrupt("well?")
+        return {"said": [said.text for said in reply.messages if isinstance(said, ToolMessage)]}
+
+    with way.runtime(way.graph(body, tools=("note",)), harness=agent) as runtime:
+        way(runtime, "run", {}, thread="t")
+        result = way(runtime, "resume", "t", "yes")
+
+    assert result.state.said == ["noted 1", "A person refused this call of 'note'."]
+    assert counts == [1]
+    assert len(model.asked) == 2

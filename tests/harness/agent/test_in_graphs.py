@@ -333,3 +333,41 @@ def test_threads_of_agents_can_be_looked_at_forked_and_replayed(way):
 
     assert result.state.said == ["one", "other"]
     assert counts == [1, 1, 5]
+
+
+def test_a_fork_goes_on_from_what_was_known_at_any_entry(way):
+    counts: list[int] = []
+    model = Model(fn=lambda request: call("note", x=len(request.messages)) if len(request.messages) < 4 else "done")
+    agent = Agent(model, tools=[counting(counts)])
+
+    with way.runtime(way.graph(ask("a"), ask("b"), tools=("note",)), harness=agent) as runtime:
+        way(runtime, "run", {}, thread="t")
+        known_calls = known_acts = 0
+        for entry in list(runtime.entries("t"))[:-1]:
+            key = getattr(entry.event, "key", "")
+            known_calls += key.startswith("model/")
+            known_acts += key.startswith("tool/")
+            asked, acts = len(model.asked), len(counts)
+            fork = f"f{entry.seq}"
+            runtime.fork("t", at=entry.seq, to=fork)
+            result = way(runtime, "resume", fork)
+
+            assert result.state.said == ["done", "done"]
+            assert result.usage.calls == 6
+            assert (len(model.asked) - asked, len(counts) - acts) == (6 - known_calls, 4 - known_acts)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_an_agent_goes_on_whatever_the_durability(way, durability):
+    counts: list[int] = []
+    model = Model(call("note", x=1), call("note", x=2), "done")
+    agent = Agent(model, tools=[counting(counts, approval=True)])
+
+    with way.runtime(way.graph(ask(), tools=("note",)), harness=agent, durability=durability) as runtime:
+        way(runtime, "run", {}, thread="t")
+        way(runtime, "resume", "t", True)
+        result = way(runtime, "resume", "t", True)
+
+    assert result.state.said == ["done"]
+    assert counts == [1, 2]
+    assert len(model.asked) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
@@ -125,10 +126,15 @@ class Tooling:
             decided = answered(asking, self._place)
         else:
             for one in asking:
-                said: Any = self._approve(one.call)
-                agreed = await said if isawaitable(said) else said
+                ask = partial(self._asked, self._approve, one.call)
+                agreed = await self._place.host.effect(f"{one.key}/approved", ask, "idempotent", {})
                 decided[one.key] = one if agreed is True else refused(one.call, "")
         return [decided.get(one.key, one) if isinstance(one, Ready) else one for one in admitted]
+
+    @staticmethod
+    async def _asked(approve: Approve, call: ToolCall) -> bool:
+        said: Any = approve(call)
+        return (await said if isawaitable(said) else said) is True
 
     # -- doing ---------------------------------------------------------------------------------------------------
 
