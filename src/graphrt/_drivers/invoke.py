@@ -12,6 +12,7 @@ from graphrt._drivers.scope import Scope, monotonic
 from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
+from graphrt._node import NODE
 from graphrt.errors import GraphrtError, NodeError, StoreError
 
 
@@ -124,6 +125,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
     context = Context(scope, task) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
+    token: Any = None if context is None else NODE.set(context)
     try:
         if node.child is not None and drive is not None:
             return await drive(nested(task, scope.control))
@@ -170,6 +172,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
     finally:
         if context is not None:
             context.done = True
+            NODE.reset(token)
         if scope.timed:
             task.duration_s = monotonic() - started
     if node.cache is not None:

@@ -9,6 +9,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
+from graphrt._node import NODE
 from graphrt.errors import AgentLimitError, InputError
 from graphrt.harness.agent._calling import Caller
 from graphrt.harness.agent._digest import of_run
@@ -157,10 +158,11 @@ class Agent:
         Raises:
             InputError, LimitError, HarnessError: As `run`.
         """
-        if HERE.get() is not None:
+        if HERE.get() is not None or not isinstance(self._host(deps), Alone):
             raise InputError(
-                "Agent.stream() was called inside another agent, or in the harness of a node.",
-                fix="Use run(): what it does appears on the stream of the outermost agent, or of the graph.",
+                "Agent.stream() was called inside another agent, or in a node of a graph.",
+                fix="Use run(): what it does appears on the stream of the outermost agent, or of the graph. "
+                "In a node, ctx.bind(agent).stream(...) yields it there.",
             )
 
         def go(show: Callable[[Any], None]) -> Coroutine[Any, Any, AgentReply]:
@@ -194,7 +196,13 @@ class Agent:
         here = HERE.get()
         if isinstance(here, Place):
             return here.host
-        return here if here is not None else Alone(deps=deps)
+        if here is not None:
+            return here
+        node = NODE.get()  # called in a node by itself: it works for that node all the same
+        if node is None or node.done:
+            return Alone(deps=deps)
+        host: Host = node._host()
+        return host
 
     async def __graphrt_drive__(self, host: Host, prompt: Any, options: RunOptions) -> AgentReply:
         """Run for *host*: how a graph drives an agent."""

@@ -1,0 +1,77 @@
+"""An agent that a node calls by itself works for that node: counted, remembered, bounded, asked through its thread."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypedDict
+
+import pytest
+
+from graphrt import END, START, Budget, Context, GraphBuilder, Runtime
+from graphrt.errors import BudgetExceededError, NodeError
+from graphrt.harness import Agent, ScriptedModel, ToolCall, tool
+
+
+class State(TypedDict):
+    said: str
+
+
+@tool(approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def graph(node: Any) -> Any:
+    builder = GraphBuilder(State)
+    builder.add_node("ask", node)
+    builder.add_edge(START, "ask")
+    builder.add_edge("ask", END)
+    return builder.compile()
+
+
+def asking(agent: Agent) -> Any:
+    async def node(state: State, ctx: Context) -> State:
+        return {"said": (await agent.run("go")).text}
+
+    return graph(node)
+
+
+def test_it_is_counted_and_held_to_the_budget_of_the_run() -> None:
+    agent = Agent(ScriptedModel(["one", "two"]), max_tokens=5)
+    assert Runtime(asking(agent), budget=Budget(calls=1)).run({"said": ""}).usage.calls == 1
+    with pytest.raises(BudgetExceededError):
+        Runtime(asking(agent), budget=Budget(calls=0)).run({"said": ""})
+
+
+def test_it_asks_through_the_thread_and_pays_nothing_twice() -> None:
+    model = ScriptedModel([ToolCall(id="1", name="pay", arguments={"amount": 3}), "done"])
+    with Runtime(asking(Agent(model, tools=[pay], max_tokens=5)), store="memory:") as runtime:
+        paused = runtime.run({"said": ""}, thread="t")
+        assert paused.interrupts[0].payload["tool"] == "pay"
+        result = runtime.resume("t", True)
+    assert (result.state["said"], len(model.calls), result.usage.calls) == ("done", 2, 2)
+
+
+def test_its_stream_is_that_of_the_graph() -> None:
+    agent = Agent(ScriptedModel(["one"]), max_tokens=5)
+
+    async def node(state: State, ctx: Context) -> None:
+        async for _ in agent.stream("go"):
+            pass
+
+    with pytest.raises(NodeError, match="in a node of a graph"):
+        Runtime(graph(node)).run({"said": ""})
+    shown = list(Runtime(asking(agent)).stream({"said": ""}, modes="messages"))
+    assert {item.node for item in shown} == {"ask"}
+
+
+def test_after_the_node_nobody_is_taken_for_it() -> None:
+    agent = Agent(ScriptedModel(["one", "two"]), max_tokens=5)
+
+    async def both() -> Any:
+        result = await Runtime(asking(agent)).arun({"said": ""})
+        return result, await agent.run("by itself")
+
+    result, reply = asyncio.run(both())
+    assert (result.usage.calls, reply.text) == (1, "two")
