@@ -160,8 +160,9 @@ class Context(Generic[D]):
             tools: Those of an agent's tools that may be used; None allows all of them.
             budget: Of what is done through it, inside the budgets of the node and the run.
         """
-        from graphrt._drivers.bound import BoundHarness
+        from graphrt._drivers.bound import BoundHarness, checked_harness
 
+        checked_harness(harness, self.node)
         host = self._host()
         if budget is not None:
             from graphrt.harness.ledger import Ledger

@@ -117,6 +117,13 @@ class ModelRequest:
         base: dict[str, Any] = {**(defaults or {})}
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         merged: dict[str, Any] = {**base, **given}
+        system: Any = merged.get("system")
+        if system is not None and not isinstance(system, str):
+            raise InputError(
+                f"system must be a text, not a {type(system).__name__}.",
+                fix="Render a Template first: template.render(state).",
+                value=system,
+            )
         extra: dict[str, Any] = {**(base.get("options") or {}), **(given.get("options") or {})}
         messages = _messages(prompt)
         if merged.get("system") is not None:
@@ -166,6 +173,15 @@ def _unknown_option(name: str) -> InputError:
 def _messages(prompt: Prompt) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         return (UserMessage(text=prompt),)
+    given: Any = prompt
+    if not hasattr(given, "__iter__"):
+        raise InputError(
+            f"A prompt is a text or a list of messages, not a {type(given).__name__}.",
+            fix="Render a Template first: template.render(state)."
+            if hasattr(given, "render")
+            else "give a text, or a list of messages",
+            value=given,
+        )
     messages = tuple(prompt)
     for message in messages:
         if not _is_a(message, _KINDS):

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 import pytest
 
 from graphrt import END, START, Budget, Context, GraphBuilder, Runtime
-from graphrt.errors import BudgetExceededError, NodeError
-from graphrt.harness import Agent, ScriptedModel, ToolCall, tool
+from graphrt.errors import BudgetExceededError, InputError, NodeError
+from graphrt.harness import Agent, ScriptedModel, Template, ToolCall, tool
 
 
 class State(TypedDict):
@@ -75,3 +75,25 @@ def test_after_the_node_nobody_is_taken_for_it() -> None:
 
     result, reply = asyncio.run(both())
     assert (result.usage.calls, reply.text) == (1, "two")
+
+
+@pytest.mark.parametrize("odd", [Agent, ScriptedModel(["x"]), None, "openai/x"], ids=["class", "model", "None", "text"])
+def test_what_cannot_be_asked_is_not_bound(odd: Any) -> None:
+    async def node(state: State, ctx: Context) -> None:
+        ctx.bind(odd)
+
+    with pytest.raises(NodeError) as caught:
+        Runtime(graph(node)).run({"said": ""})
+    assert getattr(caught.value.__cause__, "code", "") == "bad-harness"
+
+
+def test_prompts_and_models_of_other_kinds_are_refused_with_what_helps() -> None:
+    agent = Agent(ScriptedModel(["x"]), retry=None)
+    odd: Any
+    for odd, told in ((3, "a text or a list"), (Template("{x}"), "Render a Template")):
+        with pytest.raises(InputError, match=told):
+            asyncio.run(agent.run(odd))
+    with pytest.raises(InputError, match="system must be a text"):
+        Agent(ScriptedModel(["x"]), system=Template("{x}"))  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(InputError, match="the class ScriptedModel"):
+        Agent(ScriptedModel)  # type: ignore[arg-type]  # that is the point

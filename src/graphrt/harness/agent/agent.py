@@ -54,7 +54,7 @@ class Agent:
         name: Of the agent, in events and errors.
         output: The type that the answer has to be; `AgentReply.output` is a value of it.
         limits: Bounds of a run.
-        retry: When a failed model call is repeated: by default 4 attempts for what may pass, never sooner than the
+        retry: When a failed model call is repeated, None never: by default 4 attempts for what may pass, never sooner than the
             provider asks for.
         fallbacks: Models that are asked in turn where the one before has failed for good.
         cache: Responses that are known already.
@@ -81,7 +81,7 @@ class Agent:
         name: str = "agent",
         output: Any = None,
         limits: AgentLimits | None = None,
-        retry: RetryPolicy = _RETRY,
+        retry: RetryPolicy | None = _RETRY,
         fallbacks: Sequence[ChatModel | str] = (),
         cache: ResponseCache | None = None,
         middleware: Sequence[Middleware] = (),
@@ -358,11 +358,15 @@ def _model(given: Any) -> ChatModel:
         from graphrt.harness.litellm_model import LiteLLMModel
 
         return LiteLLMModel(given)
-    missing = [name for name in ("invoke", "stream", "profile") if not hasattr(given, name)]
+    a_class = isinstance(given, type)
+    missing = [name for name in ("invoke", "stream", "profile") if a_class or not hasattr(given, name)]
     if missing:
         raise InputError(
-            f"An agent's model is {type(given).__name__}, which has no {', '.join(missing)}.",
+            f"An agent's model is the class {given.__name__}."
+            if a_class
+            else f"An agent's model is {type(given).__name__}, which has no {', '.join(missing)}.",
             code="no-model",
+            known="a class is no model: its instances are" if a_class else "",
             fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
             value=given,
         )
@@ -382,7 +386,9 @@ def _one_of(option: str, value: Any) -> Any:
     return value
 
 
-def _checked_retry(policy: RetryPolicy) -> RetryPolicy:
+def _checked_retry(policy: RetryPolicy | None) -> RetryPolicy:
+    if policy is None:
+        return RetryPolicy(attempts=1)
     problems = list(policy.problems())
     if problems:
         raise InputError(f"The retry policy of an agent is wrong: {'; '.join(problems)}.", value=policy)
