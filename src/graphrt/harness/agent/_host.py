@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from graphrt.errors import InputError
 from graphrt.harness.tools.protocol import EffectClass
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from graphrt.harness.budget import Amounts
     from graphrt.harness.ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
+
+T = TypeVar("T")
 
 __all__ = ["HERE", "Alone", "Host", "Place", "Question"]
 
@@ -50,6 +52,10 @@ class Host(Protocol):
 
     def custom(self, item: Any) -> None:
         """Show an item of the user's own."""
+        ...
+
+    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Make one *run*, beside others of the task; one that pauses waits for them."""
         ...
 
     def number(self, what: str) -> int:
@@ -100,6 +106,10 @@ class Alone:
         """Show it with the others."""
         if self.emit is not None:
             self.emit(item)
+
+    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Nothing pauses here."""
+        return await run()
 
     def number(self, what: str) -> int:
         """Count."""

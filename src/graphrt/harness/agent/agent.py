@@ -7,10 +7,12 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
 from graphrt._node import NODE
 from graphrt.errors import AgentLimitError, InputError
+from graphrt.harness.agent._arguments import checked_choice, checked_model, checked_name, checked_retry
 from graphrt.harness.agent._calling import Caller
 from graphrt.harness.agent._digest import of_run
 from graphrt.harness.agent._host import HERE, Alone, Host, Place
@@ -94,19 +96,19 @@ class Agent:
         options: Mapping[str, Any] | None = None,
         sinks: Sequence[EventSink] = (),
     ) -> None:
-        self.models: Final[tuple[ChatModel, ...]] = (_model(model), *map(_model, fallbacks))
+        self.models: Final[tuple[ChatModel, ...]] = (checked_model(model), *map(checked_model, fallbacks))
         """The model, and those that are asked when it fails."""
         self.tools: Final = ToolRegistry(tools)
-        self.name: Final = _named(name)
+        self.name: Final = checked_name(name)
         self.limits: Final = limits if limits is not None else AgentLimits()
         self._system = system
         self._output = _form(output)
-        self._retry = _checked_retry(retry)
+        self._retry = checked_retry(retry)
         self._cache = cache
         self._layers = tuple(middleware)
         self._budget = budget
-        self._unknown = _one_of("unknown_tool", unknown_tool)
-        self._bad_arguments = _one_of("invalid_arguments", invalid_arguments)
+        self._unknown = checked_choice("unknown_tool", unknown_tool)
+        self._bad_arguments = checked_choice("invalid_arguments", invalid_arguments)
         self._approve = approve
         self._defaults: RunOptions = {
             "system": system,
@@ -140,7 +142,9 @@ class Agent:
             BudgetExceededError: A budget was.
             HarnessError: A model call, or a tool that may fail the run, failed.
         """
-        return await self._go(prompt, options, self._host(deps), transcript)
+        host = self._host(deps)
+        go = partial(self._go, prompt, options, host, transcript)
+        return await (go() if HERE.get() is not None else host.beside(go))
 
     async def stream(
         self,
@@ -320,7 +324,11 @@ class Agent:
     def _request(self, prompt: Any, options: RunOptions, tools: ToolRegistry) -> ModelRequest:
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
         given["tools"] = tools.specs
-        begun = not isinstance(prompt, str) and any(isinstance(said, SystemMessage) for said in prompt)
+        begun = (
+            isinstance(prompt, Iterable)
+            and not isinstance(prompt, str)
+            and any(isinstance(said, SystemMessage) for said in prompt)
+        )
         defaults: Any = {**self._defaults, "system": None} if begun else self._defaults
         return ModelRequest.build(prompt, given, defaults=defaults)  # type: ignore[arg-type]  # checked there
 
@@ -351,45 +359,3 @@ def _form(wanted: Any) -> OutputForm | None:
     if isinstance(wanted, OutputSpec):
         raise InputError("An Agent takes a type as its output, not an OutputSpec.", fix="Give a pydantic model.")
     return OutputForm(wanted)
-
-
-def _model(given: Any) -> ChatModel:
-    if isinstance(given, str):
-        from graphrt.harness.litellm_model import LiteLLMModel
-
-        return LiteLLMModel(given)
-    a_class = isinstance(given, type)
-    missing = [name for name in ("invoke", "stream", "profile") if a_class or not hasattr(given, name)]
-    if missing:
-        raise InputError(
-            f"An agent's model is the class {given.__name__}."
-            if a_class
-            else f"An agent's model is {type(given).__name__}, which has no {', '.join(missing)}.",
-            code="no-model",
-            known="a class is no model: its instances are" if a_class else "",
-            fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
-            value=given,
-        )
-    model: ChatModel = given
-    return model
-
-
-def _named(name: Any) -> str:
-    if not isinstance(name, str) or not name or "/" in name:
-        raise InputError(f"The name of an agent must be a text without '/', not {name!r}.", value=name)
-    return name
-
-
-def _one_of(option: str, value: Any) -> Any:
-    if value not in ("return", "raise"):
-        raise InputError(f"{option} must be 'return' or 'raise', not {value!r}.", value=value)
-    return value
-
-
-def _checked_retry(policy: RetryPolicy | None) -> RetryPolicy:
-    if policy is None:
-        return RetryPolicy(attempts=1)
-    problems = list(policy.problems())
-    if problems:
-        raise InputError(f"The retry policy of an agent is wrong: {'; '.join(problems)}.", value=policy)
-    return policy

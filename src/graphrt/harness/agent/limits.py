@@ -39,7 +39,11 @@ class AgentLimits:
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
-            raise InputError(f"AgentLimits cannot be made: {'; '.join(problems)}.", code="bad-limit")
+            raise InputError(
+                f"AgentLimits cannot be made: {'; '.join(problems)}.",
+                code="bad-limit",
+                fix="Correct them, for instance AgentLimits(model_calls=25, tool_calls=50, on_limit='stop').",
+            )
 
     def _problems(self) -> Iterator[str]:
         found = (
