@@ -324,8 +324,7 @@ class Agent:
     def _request(self, prompt: Any, options: RunOptions, tools: ToolRegistry) -> ModelRequest:
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
         given["tools"] = tools.specs
-        messages: Any = () if isinstance(prompt, str) or not isinstance(prompt, Iterable) else prompt
-        begun = any(isinstance(said, SystemMessage) for said in messages)
+        begun = hasattr(prompt, "__iter__") and any(isinstance(said, SystemMessage) for said in prompt)
         defaults: Any = {**self._defaults, "system": None} if begun else self._defaults
         return ModelRequest.build(prompt, given, defaults=defaults)  # type: ignore[arg-type]  # checked there
 
