@@ -10,7 +10,7 @@ import pytest
 
 from graphrt.errors import InputError, ScriptError
 from graphrt.events import Usage
-from graphrt.harness import ToolCall
+from graphrt.harness import AgentReply, ToolCall
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 
@@ -187,3 +187,56 @@ def test_failure_of_messages_has_the_type_of_its_status(status: int, kind: str) 
 
     assert got == status
     assert json.loads(data)["error"] == {"type": kind, "message": "no"}
+
+
+def test_tool_call_in_a_script_is_an_answer_that_asks_for_the_tool() -> None:
+    with FakeChatServer([ToolCall(id="1", name="weather", arguments={"town": "Bath"})]) as server:
+        choice = json.loads(post(server)[2])["choices"][0]
+
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["tool_calls"] == [
+        {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"town": "Bath"}'}}
+    ]
+
+
+def test_reply_in_a_script_goes_out_with_its_text_calls_usage_and_finish_reason() -> None:
+    replies = [
+        AgentReply(text="cut", finish_reason="length", usage=Usage(input_tokens=3, output_tokens=4)),
+        AgentReply(text="look", tool_calls=(ToolCall(id="1", name="f"),)),
+    ]
+    with FakeChatServer(replies) as server:
+        cut, asks = (json.loads(post(server)[2]) for _ in range(2))
+
+    assert cut["choices"][0]["finish_reason"] == "length"
+    assert cut["choices"][0]["message"]["content"] == "cut"
+    assert (cut["usage"]["prompt_tokens"], cut["usage"]["completion_tokens"]) == (3, 4)
+    assert asks["choices"][0]["finish_reason"] == "tool_calls"
+    assert asks["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "f"
+    assert asks["usage"]["completion_tokens"] > 0, "words are counted where the reply does not say"
+
+
+@pytest.mark.parametrize("item", [5, None, b"bytes", ChatAnswer, {"text": "x"}, ["one"]])
+def test_script_with_anything_else_is_refused_at_once_with_its_place(item: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        FakeChatServer(["fine", item])
+
+    text = str(caught.value)
+    assert "item 2" in text
+    assert type(item).__name__ in text
+    assert "ToolCall" in text
+
+
+@pytest.mark.parametrize("script", ["one text", 5, ToolCall(id="1", name="f"), {"a": "b"}])
+def test_script_that_is_no_list_is_refused(script: Any) -> None:
+    with pytest.raises(InputError, match="list"):
+        FakeChatServer(script)
+
+
+def test_added_answers_are_checked_before_any_of_them_is_kept() -> None:
+    server = FakeChatServer()
+    with pytest.raises(InputError):
+        server.add("fine", 5)  # type: ignore[arg-type]
+
+    assert server.remaining == 0
+    server.add(ToolCall(id="1", name="f"), AgentReply(text="x"))
+    assert server.remaining == 2

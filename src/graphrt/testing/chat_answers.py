@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from graphrt.errors import InputError
 from graphrt.events import Usage
 from graphrt.harness.messages import ToolCall
+from graphrt.harness.protocol import AgentReply
 
 __all__ = ["ChatAnswer", "ChatRequest"]
 
@@ -100,6 +102,54 @@ class ChatAnswer:
     def drop(cls, *, after: int = 0) -> ChatAnswer:
         """Cut the connection after *after* pieces."""
         return cls(text="one two three four", drop_after=after)
+
+
+Scripted: TypeAlias = str | ToolCall | AgentReply | ChatAnswer
+"""What a script may hold; a text or a call is the whole of its answer."""
+
+_KINDS: Final = "a text, a ToolCall, an AgentReply or a ChatAnswer"
+
+
+def answers_of(script: Any) -> list[ChatAnswer]:
+    """The answers that the items of *script* stand for.
+
+    Raises:
+        InputError: It is no collection, or an item stands for no answer.
+    """
+    if issubclass(type(script), (str, Mapping)) or not hasattr(script, "__iter__"):
+        raise InputError(
+            f"The script of a FakeChatServer is a value of type {type(script).__name__}: {script!r}.",
+            known=f"a script is a list; each item is {_KINDS}",
+            fix="put the answers into a list, in the order of the requests",
+            value=script,
+        )
+    return [_answer_of(item, place) for place, item in enumerate(script, 1)]
+
+
+def _answer_of(item: Any, place: int) -> ChatAnswer:
+    match item:
+        case ChatAnswer():
+            return item
+        case str():
+            return ChatAnswer(text=item)
+        case ToolCall():
+            return ChatAnswer(tool_calls=(item,))
+        case AgentReply():
+            return ChatAnswer(
+                text=item.text,
+                tool_calls=tuple(item.tool_calls),
+                usage="words" if item.usage is None else item.usage,
+                finish_reason=item.finish_reason,
+                thinking=item.thinking,
+            )
+        case _:
+            raise InputError(
+                f"A FakeChatServer cannot answer with a value of type {type(item).__name__}: {item!r}.",
+                where=f"item {place} of its script",
+                known=f"an item is {_KINDS}",
+                fix="give one of these; ChatAnswer.failure(500), .drop() and .malformed() make failures",
+                value=item,
+            )
 
 
 def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | None:

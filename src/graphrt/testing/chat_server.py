@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from graphrt.errors import InputError, ScriptError
 from graphrt.testing import _anthropic_wire, _openai_wire
-from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut
+from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, Scripted, answers_of, cut
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
 
@@ -34,14 +34,18 @@ class FakeChatServer:
     the end of the `with` block raise, as answers left over do.
 
     Args:
-        script: 0..n answers; a string is the text of one. More may come later by `add`.
+        script: 0..n answers; a text, a `ToolCall` or an `AgentReply` stands for the answer that has it. More may come
+            later by `add`.
         strict: Check at the end of the `with` block that the script was met exactly.
+
+    Raises:
+        InputError: An item of the script is none of these.
 
     Source:
         The wire formats are those of POST /v1/chat/completions and POST /v1/messages; issues 2 and 4.
     """
 
-    def __init__(self, script: Iterable[str | ChatAnswer] = (), *, strict: bool = True) -> None:
+    def __init__(self, script: Iterable[Scripted] = (), *, strict: bool = True) -> None:
         self._script: deque[ChatAnswer] = deque()
         self._strict = strict
         self._requests: list[ChatRequest] = []
@@ -51,12 +55,17 @@ class FakeChatServer:
         self._left = threading.Event()
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
-        self.add(*script)
+        self._script.extend(answers_of(script))
 
-    def add(self, *answers: str | ChatAnswer) -> None:
-        """Append *answers* to the script."""
+    def add(self, *answers: Scripted) -> None:
+        """Append *answers* to the script.
+
+        Raises:
+            InputError: One of them is no answer; none was appended.
+        """
+        checked = answers_of(answers)
         with self._lock:
-            self._script.extend(ChatAnswer(text=item) if isinstance(item, str) else item for item in answers)
+            self._script.extend(checked)
 
     @property
     def url(self) -> str:
