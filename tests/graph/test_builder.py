@@ -31,6 +31,21 @@ def codes(builder: GraphBuilder[Any, Any]) -> list[str]:
     return [problem.code for problem in caught.value.problems]
 
 
+def test_a_sequence_may_begin_at_start_and_finish_at_end() -> None:
+    g = GraphBuilder(State).add_node("a", note("a")).add_node("b", note("b"))
+
+    edges = g.add_sequence([START, "a", "b", END]).compile().topology()["edges"]
+
+    assert [(edge["from"], edge["to"]) for edge in edges] == [("START", "a"), ("a", "b"), ("b", "END")]
+
+
+@pytest.mark.parametrize("nodes", [[END, "a"], ["a", START], ["a", END, "b"], ["a", START, "b"]])
+def test_a_sequence_with_start_or_end_at_another_place_is_a_problem(nodes: Any) -> None:
+    g = GraphBuilder(State).add_node("a", note("a")).add_node("b", note("b")).add_edge(START, "a").add_edge("a", "b")
+
+    assert {"end-as-source", "start-as-target"} & set(codes(g.add_sequence(nodes)))
+
+
 def test_every_adding_call_returns_the_builder() -> None:
     g = GraphBuilder(State)
 

@@ -211,6 +211,7 @@ def both(state: State) -> Sequence[str | Send]:
 
 
 g.add_edge(START, search).add_edge(answer, END).add_edge("ask", decide).add_edge([search, "ask"], answer)
+g.add_sequence([START, search, END]).add_sequence([START, "ask"]).add_sequence((search, answer, END))
 g.add_sequence([search, "ask", answer]).set_entry(search).set_finish("ask")
 g.add_join([search, "ask"], answer, when="any", starved="ignore").add_join(("a", "b"), END, when=2)
 g.add_conditional_edges(search, enough, {"more": search, "done": answer})

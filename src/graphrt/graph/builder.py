@@ -201,8 +201,13 @@ class GraphBuilder(Generic[S, U]):
             self._declared.append(EdgeSpec(self._ref(src), self._ref(dst), where))
         return self
 
-    def add_sequence(self, nodes: Sequence[NodeRef]) -> GraphBuilder[S, U]:
-        """Go through *nodes* one after another."""
+    def add_sequence(self, nodes: Sequence[Source | Target]) -> GraphBuilder[S, U]:
+        """Go through *nodes* one after another.
+
+        Args:
+            nodes: 2..n nodes; START may be the first and END the last. Elsewhere they are findings of `compile()`: a
+                list has no type that tells its ends from its middle.
+        """
         where = here()
         for src, dst in pairwise(nodes):
             self._declared.append(EdgeSpec(self._ref(src), self._ref(dst), where))

@@ -5,13 +5,13 @@ Protocols and replies live here; what goes in is `request`'s. Nothing that knows
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, Unpack
 
 from graphrt.events import Usage
-from graphrt.harness.messages import AssistantMessage, Message, Prompt, ToolCall
-from graphrt.harness.request import AgentRequest, ModelRequest, RunOptions
+from graphrt.harness.messages import AssistantMessage, Message, Prompt, ToolCall, ToolSpec
+from graphrt.harness.request import AgentRequest, ModelRequest, OutputSpec, ReasoningEffort, RunOptions
 
 __all__ = [
     "AgentHarness",
@@ -101,12 +101,31 @@ class AgentHarness(Protocol):
     worker threads at once.
     """
 
-    async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
-        """Ask the model once.
+    # Written out: pyright takes `**options: Unpack[RunOptions]` of a protocol for anything, which an Agent, with
+    # keyword arguments of its own beside those of RunOptions, does not fit.
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        tools: Sequence[ToolSpec] = ...,
+        tool_choice: str | None = ...,
+        output: OutputSpec | None = ...,
+        system: str | None = ...,
+        model: str | None = ...,
+        max_tokens: int | None = ...,
+        temperature: float | None = ...,
+        top_p: float | None = ...,
+        stop: Sequence[str] | None = ...,
+        seed: int | None = ...,
+        reasoning: ReasoningEffort | None = ...,
+        timeout_s: float | None = ...,
+        options: Mapping[str, Any] | None = ...,
+    ) -> AgentReply:
+        """Ask the model once. The options are those of `RunOptions`, each of which may be left out.
 
         Args:
             prompt: One text from the user, or a conversation of 1..n messages.
-            **options: See `RunOptions`.
 
         Returns:
             The reply. Calls of tools are returned, never executed.

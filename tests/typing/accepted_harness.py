@@ -1,0 +1,47 @@
+"""What may stand where a harness is wanted: an agent, a model with its own options, a double. Both checkers are silent."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, Unpack, assert_type
+
+from graphrt import START, AgentHarness, GraphBuilder, MockHarness, Runtime
+from graphrt.harness import Agent, AgentReply, Cassette, LiteLLMHarness, Prompt, RunOptions, ScriptedModel, ToolSpec
+
+
+class State(TypedDict, total=False):
+    said: str
+
+
+class Loose:
+    async def run(self, prompt: Prompt, **options: Any) -> AgentReply:
+        return AgentReply(text="x")
+
+
+class Exact:
+    async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
+        return AgentReply(text="x")
+
+
+class Wider:
+    async def run(self, prompt: Prompt, /, *, patience: int | None = None, **options: Unpack[RunOptions]) -> AgentReply:
+        return AgentReply(text="x")
+
+
+def harnesses(cassette: Cassette) -> list[AgentHarness]:
+    agent = Agent(ScriptedModel(["x"]))
+    recorded = cassette.harness(agent)
+    cassette.harness(MockHarness(["x"]))
+    cassette.harness(recorded)
+    return [agent, recorded, MockHarness(["x"]), LiteLLMHarness("openai/x"), Loose(), Exact(), Wider()]
+
+
+async def ask(harness: AgentHarness, options: RunOptions) -> str:
+    reply = await harness.run("Which leaf is in tea?", tools=[ToolSpec(name="look")], max_tokens=9, system=None)
+    assert_type(reply, AgentReply)
+    again = await harness.run("Which leaf is in tea?", **options)
+    return reply.text + again.text
+
+
+g = GraphBuilder(State)
+g.add_node("a", lambda state: {"said": "x"}).add_edge(START, "a")
+runtime = Runtime(g.compile(), harness=Agent("openai/x"))
