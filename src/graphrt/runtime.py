@@ -24,6 +24,7 @@ from graphrt._runs.arguments import (
     checked_harness,
     checked_lease,
     checked_migrations,
+    checked_sinks,
     new_id,
     opened_store,
 )
@@ -128,7 +129,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.harness: Any = checked_harness(harness)
         self.budget: Budget | None = checked_budget(budget)
         self.deps = deps
-        self.sinks: tuple[Callable[[Entry], Any], ...] = tuple(sinks) if sinks else ()
+        self.sinks: tuple[Callable[[Entry], Any], ...] = checked_sinks(sinks)
         self.clock: Callable[[], float] = clock if clock is not None else system_clock
         self.ids: Callable[[], str] = ids if ids is not None else new_id
         self.seed = seed

@@ -93,6 +93,7 @@ def test_call_of_a_tool_that_is_not_offered_raises(model: ChatModel) -> None:
         asyncio.run(model.invoke(req("find")))
 
     assert caught.value.code == "script-unknown-tool"
+    assert "@g.node(tools=[...])" in str(caught.value)
 
 
 def test_scripted_exception_is_raised_before_the_stream_begins() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -156,6 +157,29 @@ def test_call_in_an_async_node_is_a_clear_error(face: Face) -> None:
     text = f"{caught.value} {caught.value.__cause__}"
     assert "async" in text
     assert "Await" in text
+
+
+@pytest.mark.filterwarnings("error")
+def test_call_of_a_coroutine_says_to_pass_the_function_and_leaves_no_warning(face: Face) -> None:
+    async def fetch(text: str) -> str:
+        return text
+
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("node", lambda s, ctx: {"x": ctx.call(fetch("a"))})), {})
+    gc.collect()
+
+    cause = caught.value.__cause__
+    assert isinstance(cause, InputError)
+    assert cause.code == "call-of-no-function"
+    assert "ctx.call(ctx.harness.run, prompt)" in str(cause)
+    assert "fetch() was called already" in str(cause)
+
+
+def test_call_of_a_value_says_that_it_is_no_function(face: Face) -> None:
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("node", lambda s, ctx: {"x": ctx.call(5)})), {})
+
+    assert "not 5" in str(caught.value.__cause__)
 
 
 def test_call_side_by_side(face: Face) -> None:

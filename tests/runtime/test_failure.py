@@ -35,6 +35,31 @@ def test_a_node_error_names_the_node_and_carries_the_cause(face: Face, made: Any
     assert "retry('t')" in str(error)
 
 
+def test_a_forgotten_await_is_named_in_the_fix(face: Face, made: Any) -> None:
+    async def ask() -> str:
+        return "x"
+
+    def node(state: Any) -> Any:
+        asked: Any = ask()
+        try:
+            return {"x": asked.text}
+        finally:
+            asked.close()
+
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("node", made(node))), {})
+
+    assert "await the call" in str(caught.value).partition("Fix:")[2]
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_another_attribute_error_is_no_forgotten_await(face: Face) -> None:
+    with pytest.raises(NodeError) as caught:
+        face.run(sequence(("node", lambda state: {"x": (5).text})), {})  # type: ignore[attr-defined]
+
+    assert "await" not in str(caught.value)
+
+
 def test_a_failed_run_keeps_the_last_commit_and_can_be_retried(face: Face, made: Any, kind: str) -> None:
     ran: list[str] = []
     mood = {"broken": True}

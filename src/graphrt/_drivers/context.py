@@ -5,6 +5,7 @@ It reads the task and the run's scope. Questions and effects are kept on the tas
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
@@ -310,13 +311,28 @@ class Context(Generic[D]):
 
         Raises:
             NodeError: Called in an async node, which should await instead.
+            InputError: *fn* is no function, but for instance the coroutine that one has made.
         """
+        given: Any = fn
+        if inspect.iscoroutine(given):
+            given.close()  # nobody will await it
         if self._task.node.is_async:
             raise NodeError(
                 f"Node {self.node!r} is async and used ctx.call().",
                 code="call-in-async-node",
                 where=self._task.engine.where(self._task),
                 fix="Await the function instead.",
+                node=self.node,
+            )
+        if not callable(given):
+            a_coroutine = inspect.iscoroutine(given)
+            raise InputError(
+                f"ctx.call() takes an async function and its arguments, not {'a coroutine' if a_coroutine else repr(given)}.",
+                code="call-of-no-function",
+                where=self._task.engine.where(self._task),
+                known=f"{given.__qualname__}() was called already" if a_coroutine else "",
+                fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt), not "
+                "ctx.call(ctx.harness.run(prompt)).",
                 node=self.node,
             )
         return self._scope.loop().run(lambda: fn(*args, **kwargs), self._scope.control)

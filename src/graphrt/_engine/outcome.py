@@ -309,6 +309,9 @@ def failure(engine: Engine, task: Task) -> BaseException:
     fix = "Look in the node; the cause is chained below."
     if timed_out:
         fix = "Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself."
+    if isinstance(error, AttributeError) and inspect.iscoroutine(error.obj):
+        how = "await the call" if node.is_async else "await the call in an async node, or use ctx.call(function, ...)"
+        fix = f"The node uses a coroutine as if it were its result: {how}."
     raised = NodeError(
         f"Node {node.name!r} failed{tried}: {type(error).__name__}: {log.said(error)}",
         code="node-timeout" if timed_out else "node-failed",

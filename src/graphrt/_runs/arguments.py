@@ -139,13 +139,45 @@ def checked_harness(harness: Any) -> Any:
     """*harness*, if something can be asked of it."""
     a_class = isinstance(harness, type)
     if harness is not None and (a_class or not callable(getattr(harness, "run", None))):
+        a_model = not a_class and callable(getattr(harness, "invoke", None))
         raise InputError(
             f"harness= must be a harness, not {f'the class {harness.__name__}' if a_class else f'a {type(harness).__name__}'}.",
             code="bad-harness",
-            known="a class is no harness: its instances are" if a_class else "it has no run()",
-            fix='Pass an Agent, LiteLLMHarness("provider/model"), MockHarness([...]), or any object with an async run().',
+            known="a class is no harness: its instances are"
+            if a_class
+            else "it has invoke() and no run(): it is a model"
+            if a_model
+            else "it has no run()",
+            fix="Give the model to an agent: harness=Agent(model)."
+            if a_model
+            else 'Pass an Agent, LiteLLMHarness("provider/model"), MockHarness([...]), or any object with an async run().',
         )
     return harness
+
+
+def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
+    """*sinks*, if entries can be handed to each of them."""
+    if sinks is None:
+        return ()
+    alone = issubclass(type(sinks), type) or not hasattr(sinks, "__iter__")
+    given: tuple[Any, ...] = (sinks,) if alone else tuple(sinks)
+    refused = given if alone else [sink for sink in given if isinstance(sink, type) or not callable(sink)]
+    if not refused:
+        return given
+    wrong = refused[0]
+    a_class = isinstance(wrong, type)
+    raise InputError(
+        f"sinks= must be a list of what takes an entry, not {f'the class {wrong.__name__}' if a_class else f'a {type(wrong).__name__}'}.",
+        code="bad-sink",
+        known="a class is no sink: its instances may be"
+        if a_class
+        else "it stands alone, not in a list"
+        if alone
+        else "it cannot be called",
+        fix=f"Pass an instance, in a list: sinks=[{wrong.__name__}()]."
+        if a_class
+        else "Pass functions or a TokenTracker, in a list: sinks=[tracker].",
+    )
 
 
 def checked_budget(budget: Any) -> Budget | None:

@@ -86,7 +86,8 @@ class Recorder:
             failure = ScriptError(
                 f"The {self._name} replies with a call of tool {unbound[0]!r}, which call {number} does not offer.",
                 known=f"offered: {names(tool.name for tool in request.tools) or 'no tools'}",
-                fix="pass the ToolSpec in tools=[...], or correct the script",
+                fix="pass the ToolSpec in tools=[...]; in a graph an agent has the tools that its node names: "
+                "@g.node(tools=[...]); or correct the script",
                 code="script-unknown-tool",
                 expected=unbound,
                 got=[tool.name for tool in request.tools],

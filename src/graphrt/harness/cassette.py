@@ -79,8 +79,12 @@ class Cassette:
         )
 
     def model(self, model: ChatModel) -> RecordedModel:
-        """*model*, with this cassette between it and its caller; in replay only its profile is looked at."""
-        return RecordedModel(self, model)
+        """*model*, with this cassette between it and its caller; in replay only its profile is looked at.
+
+        Raises:
+            InputError: It is no model.
+        """
+        return RecordedModel(self, _checked_model(model))
 
     def harness(self, harness: AgentHarness | None = None, *, name: str = "", output: Any = None) -> RecordedHarness:
         """*harness*, with this cassette between it and its caller.
@@ -92,14 +96,14 @@ class Cassette:
             output: The type of `reply.output`, if it is anything but JSON data; what a `TypeAdapter` takes.
 
         Raises:
-            InputError: There is no harness, and the mode may need one.
+            InputError: There is no harness, and the mode may need one; or it is none.
         """
         if harness is None and self.mode != "replay":
             raise InputError(
                 f"The cassette is in mode {self.mode!r} and was given no harness to ask.",
                 fix="give the live harness: cassette.harness(LiteLLMHarness(...))",
             )
-        return RecordedHarness(self, harness, name=name, output=output)
+        return RecordedHarness(self, _checked_harness(harness), name=name, output=output)
 
     @property
     def remaining(self) -> int:
@@ -228,6 +232,52 @@ class RecordedHarness:
         for piece in cut(reply):
             yield piece
         yield reply
+
+
+def _checked_model(model: Any) -> ChatModel:
+    if isinstance(model, type) or not callable(getattr(model, "invoke", None)):
+        if isinstance(model, str):
+            fix = f"make the model: cassette.model(LiteLLMModel({model!r}))"
+        elif callable(getattr(model, "run", None)) and not isinstance(model, type):
+            fix = "it is a harness: use cassette.harness(...), or put the cassette around the model that it asks"
+        else:
+            fix = "give a ChatModel: cassette.model(LiteLLMModel(...))"
+        raise InputError(
+            f"cassette.model() takes a ChatModel, not {_kind(model)}.",
+            known=_lack(model, "invoke"),
+            fix=fix,
+            code="no-model",
+            value=model,
+        )
+    checked: ChatModel = model
+    return checked
+
+
+def _checked_harness(harness: Any) -> AgentHarness | None:
+    if harness is not None and (isinstance(harness, type) or not callable(getattr(harness, "run", None))):
+        if callable(getattr(harness, "invoke", None)) and not isinstance(harness, type):
+            fix = "it is a model: use cassette.model(...), or give an agent that asks it: cassette.harness(Agent(...))"
+        else:
+            fix = "give a harness: cassette.harness(Agent(...)), or any object with an async run()"
+        raise InputError(
+            f"cassette.harness() takes a harness, not {_kind(harness)}.",
+            known=_lack(harness, "run"),
+            fix=fix,
+            code="bad-harness",
+            value=harness,
+        )
+    checked: AgentHarness | None = harness
+    return checked
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the text {value!r}"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
+
+
+def _lack(value: Any, method: str) -> str:
+    return "a class cannot be asked: its instances can" if isinstance(value, type) else f"it has no {method}()"
 
 
 def _mode(given: CassetteMode | None) -> CassetteMode:

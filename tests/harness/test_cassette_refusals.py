@@ -1,0 +1,55 @@
+"""What cannot be asked is refused when it is put behind a cassette, not at its first call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrt.errors import InputError
+from graphrt.harness import Agent, Cassette, MockHarness, ScriptedModel
+
+
+@pytest.fixture(params=["replay", "record"])
+def cassette(tmp_path: Path, request: Any) -> Cassette:
+    path = tmp_path / "x.cassette"
+    with Cassette(path, mode="record"):
+        pass
+    path.exists() or path.write_text('{"graphrt_cassette": 1}\n')
+    return Cassette(path, mode=request.param)
+
+
+@pytest.mark.parametrize(
+    ("harness", "told"),
+    [
+        (Agent, ("the class Agent", "instances")),
+        (ScriptedModel(["x"]), ("ScriptedModel", "cassette.model(", "Agent(")),
+        ("openai/x", ("'openai/x'", "Agent(")),
+        (5, ("int", "no run()")),
+    ],
+)
+def test_harness_that_cannot_be_run_is_refused(cassette: Cassette, harness: Any, told: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        cassette.harness(harness)
+
+    assert caught.value.code == "bad-harness"
+    assert [word for word in told if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("openai/x", ("'openai/x'", "LiteLLMModel('openai/x')")),
+        (Agent(ScriptedModel(["x"])), ("Agent", "cassette.harness(")),
+        (MockHarness(["x"]), ("MockHarness", "cassette.harness(")),
+        (ScriptedModel, ("the class ScriptedModel", "instances")),
+        (None, ("NoneType", "no invoke()")),
+    ],
+)
+def test_model_that_cannot_be_invoked_is_refused(cassette: Cassette, model: Any, told: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        cassette.model(model)
+
+    assert caught.value.code == "no-model"
+    assert [word for word in told if word not in str(caught.value)] == []

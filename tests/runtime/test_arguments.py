@@ -1,0 +1,50 @@
+"""What a Runtime is made of is checked when it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt import Runtime, TokenTracker
+from graphrt.errors import InputError
+from graphrt.harness import ScriptedModel
+from graphrt.harness.litellm_model import LiteLLMModel
+
+from .support import note, sequence
+
+
+@pytest.mark.parametrize(
+    ("sinks", "told"),
+    [
+        (TokenTracker(), ("a TokenTracker", "stands alone", "sinks=[tracker]")),
+        (TokenTracker, ("the class TokenTracker", "sinks=[TokenTracker()]")),
+        ([TokenTracker], ("the class TokenTracker", "sinks=[TokenTracker()]")),
+        ([print, 5], ("a int", "cannot be called")),
+        (print, ("stands alone",)),
+        ("entries", ("a str", "cannot be called")),
+    ],
+)
+def test_sinks_that_cannot_take_entries_are_refused(sinks: Any, told: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        Runtime(sequence(("a", note("a"))), sinks=sinks)
+
+    assert caught.value.code == "bad-sink"
+    assert [word for word in told if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("collection", [list, tuple, iter])
+def test_sinks_in_any_collection_get_the_entries(collection: Any) -> None:
+    seen: list[Any] = []
+    Runtime(sequence(("a", note("a"))), sinks=collection([seen.append, TokenTracker()])).run({})
+
+    assert seen
+
+
+@pytest.mark.parametrize("model", [LiteLLMModel("openai/x"), ScriptedModel(["x"])])
+def test_model_as_the_harness_is_refused_with_the_agent_that_would_ask_it(model: Any) -> None:
+    with pytest.raises(InputError, match=r"Agent\(model\)") as caught:
+        Runtime(sequence(("a", note("a"))), harness=model)
+
+    assert caught.value.code == "bad-harness"
+    assert "invoke()" in str(caught.value)
