@@ -8,8 +8,10 @@ from typing import Any, Literal, TypedDict
 
 from pydantic import BaseModel
 
-from graphrt import END, START, UNSET, Command, Context, GraphBuilder, Overwrite, Runtime, Send
+from graphrt import END, START, UNSET, AgentHarness, Budget, Command, Context, GraphBuilder, Overwrite, Runtime, Send
+from graphrt.harness import Agent, Cassette, ScriptedModel
 from graphrt.reducers import append, reduced
+from graphrt.testing import FakeChatServer
 
 
 class State(BaseModel, frozen=True):
@@ -193,7 +195,8 @@ g.add_join(["a", END], "b")  # type: ignore[list-item]  # pyright: ignore[report
 g.add_join(["a"], START)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 g.add_join(["a"], "b", when="most")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 g.add_join(["a"], "b", starved="wait")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-g.add_sequence(["a", END])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+g.add_sequence(["a", 1])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+g.add_sequence(START)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 g.set_entry(END)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 g.set_finish(START)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Send(1, "argument")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -320,3 +323,22 @@ loose.add_node("b", lambda point: 1)  # type: ignore[arg-type, return-value]  # 
 GraphBuilder({"x": int})  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 GraphBuilder(State, Update, "name")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 GraphBuilder(State, Update, nam="graph")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+# --- What is asked of a harness
+
+
+async def ask(harness: AgentHarness, agent: Agent) -> None:
+    await harness.run("why?", temprature=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await harness.run("why?", max_tokens="many")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await harness.run(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await agent.run("why?", temprature=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+Cassette("x").harness(Agent)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Cassette("x").harness(ScriptedModel(["x"]))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Cassette("x").harness("openai/x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Cassette("x").model("openai/x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Cassette("x").model(Agent("openai/x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+FakeChatServer([5])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+Budget(calls=1, on_exceeded="rise")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

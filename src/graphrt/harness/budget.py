@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from graphrt.errors import InputError
 
 __all__ = ["Budget", "BudgetWarning"]
 
-OnExceeded: TypeAlias = Literal["stop", "interrupt"]
+OnExceeded: TypeAlias = Literal["stop", "route", "interrupt"]
 MICRO: Final = 1_000_000
 """Parts of a dollar that are counted."""
 MOST: Final = 10**15
@@ -47,13 +47,14 @@ class Budget:
         calls: Model calls.
         seconds: Of wall time since the first call was asked for; a call is cut off where they end. A resume begins
             them anew: the time of waiting for a person or a restart is nobody's work.
-        on_exceeded: "stop" raises BudgetExceededError (a node's `on_error` may route it); "interrupt" asks, on a
-            thread: the answer is how much more may be used from now on, a number of what is short or a mapping such
-            as `{"tokens": 1000, "usd": 0.5}`. Nothing more (0) raises after all.
+        on_exceeded: "stop" raises BudgetExceededError. "route" does the same, and says that a node's `on_error` takes
+            it from there: where a node has none, the run fails. "interrupt" asks, on a thread: the answer is how much
+            more may be used from now on, a number of what is short or a mapping such as
+            `{"tokens": 1000, "usd": 0.5}`. Nothing more (0) raises after all.
         warn_at: Fraction of a limit at which a BudgetWarning goes to the stream, once each.
 
     Raises:
-        InputError: A limit is no number, negative, NaN or infinite; or there is none.
+        InputError: A limit is no number, negative, NaN or infinite; or there is none; or `on_exceeded` is no such word.
     """
 
     tokens: int | None = None
@@ -69,7 +70,7 @@ class Budget:
             raise InputError(
                 f"A Budget cannot be made: {'; '.join(problems)}.",
                 code="bad-budget",
-                fix="Give numbers, for instance Budget(tokens=50_000, usd=0.25).",
+                fix=self._fix(),
             )
 
     def _problems(self) -> Iterator[str]:
@@ -82,11 +83,18 @@ class Budget:
                 problem = number_problem(value, whole=whole)
                 if problem:
                     yield f"{name} must be {'a whole number' if whole else 'a number'}, 0 or more, not {problem}"
-        on_exceeded: Any = self.on_exceeded
-        if on_exceeded not in ("stop", "interrupt"):
-            yield f"on_exceeded must be 'stop' or 'interrupt', not {on_exceeded!r}"
+        if self.on_exceeded not in get_args(OnExceeded):
+            yield f"on_exceeded must be 'stop', 'route' or 'interrupt', not {self.on_exceeded!r}"
         if number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
             yield f"warn_at must be above 0 and at most 1, not {self.warn_at!r}"
+
+    def _fix(self) -> str:
+        if self.on_exceeded not in get_args(OnExceeded):
+            return (
+                "Use on_exceeded='stop', which raises BudgetExceededError; 'route', the same where a node's on_error "
+                "takes it; or 'interrupt', which asks for more."
+            )
+        return "Give numbers, for instance Budget(tokens=50_000, usd=0.25, warn_at=0.8)."
 
     @property
     def limits(self) -> tuple[int | None, int | None, int | None]:
