@@ -59,6 +59,8 @@ class Job:
     """Retries that no entry tells of."""
     starts: dict[int, int] = field(default_factory=dict[int, int])
     results: dict[int, int] = field(default_factory=dict[int, int])
+    loose: set[int] = field(default_factory=set[int])
+    """Pure effects of the execution that runs: no result of theirs is stored before it ends (decision 0023)."""
     questions: list[Question] = field(default_factory=list[Question])
     updates: list[Update] = field(default_factory=list[Update])
     goto: tuple[Target, ...] | None = None

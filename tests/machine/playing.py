@@ -18,6 +18,7 @@ from .parts import Job, Outside, Question
 def script(flow: Flow, job: Job, node: Node, outside: Outside) -> None:  # noqa: C901, PLR0911 - one way out for each act
     """One execution of a scripted node, from its start."""
     name, task = node.name, job.item.task
+    job.loose = set()
     if name in outside.cancels:
         outside.halted = True
     broken = Failure("NodeError", frozenset({name}))
@@ -83,7 +84,9 @@ def act(flow: Flow, job: Job, node: Node, number: int, kind: str, outside: Outsi
         outside.stored()
     outside.done[f"{outside.thread}/{job.id} {number}"] += 1
     job.results[number] = number + 1
-    if kind != "pure":
+    if kind == "pure":
+        job.loose.add(number)
+    else:
         outside.stored()
     return True
 

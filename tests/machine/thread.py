@@ -191,6 +191,7 @@ class ThreadModel:
         """What is durable now: another process would find this."""
         kept = copy.deepcopy(self)
         kept.settle()
+        forget_loose(kept.flow)
         kept.flow.forget_untracked()
         kept.flow.close_untouched()
         return kept
@@ -322,3 +323,12 @@ def fail_writers(flow: Flow, jobs: list[int]) -> None:
     for at in jobs:
         job = flow.jobs[at]
         job.status, job.updates, job.goto, job.known = "due", [], None, False
+
+
+def forget_loose(flow: Flow) -> None:
+    """What pure effects of tasks that still run came to is not stored."""
+    for job in flow.jobs:
+        if job.status == "due":
+            job.results = {number: result for number, result in job.results.items() if number not in job.loose}
+        if job.child is not None:
+            forget_loose(job.child)

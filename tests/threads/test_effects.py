@@ -262,3 +262,22 @@ def test_the_seed_is_the_same_after_a_restart(world):
     world.runtime(graph, seed=None).resume("t", 1)
     assert len(drawn) == 2
     assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("way", ["copy", "fork"])
+def test_a_lost_effect_is_asked_about_in_a_copy_with_the_key_it_was_started_under(world, way):
+    outside = World()
+    outside.fails = 1
+    graph = line(("pay", paying(outside, "once")))
+    with pytest.raises(NodeError):
+        world.runtime(graph).run({"notes": []}, thread="t")
+    asked = world.runtime(graph).retry("t").interrupts[0].payload
+    runtime = world.runtime(graph)
+    other = runtime.copy_thread("t", "other") if way == "copy" else runtime.fork("t", to="other")
+    left = world.runtime(graph).state(other).interrupts[0]
+    assert left.payload == asked
+    assert asked["idempotency_key"].startswith("t/")
+    result = world.runtime(graph).resume(other, {left.id: {"result": {"receipt": 7, "amount": 5}}})
+
+    assert (result.state["x"]["receipt"], outside.done) == (7, 1)
+    assert world.runtime(graph).state("t").status == "interrupted"

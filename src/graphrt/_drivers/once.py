@@ -103,9 +103,12 @@ def _known(
         **(about or {}),
     }
     starts = extra.intents[key]
+    question = f"effect={key}" if starts == 1 else f"effect={key}:{starts}"
+    # In a copy of the thread the question stands with the key under which the effect was started: that one counts.
+    payload = next((asked.payload for asked in extra.interrupts if asked.key == question), payload)
     # Each start has a question of its own: what was answered about the one before says nothing of this one.
     decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]
-    answer = context._ask(f"effect={key}" if starts == 1 else f"effect={key}:{starts}", payload, decision)
+    answer = context._ask(question, payload, decision)
     if isinstance(answer, Mapping) and "result" in answer:
         _take(task, key, answer["result"])
         return True, own(answer["result"])
