@@ -84,7 +84,7 @@ class Budget:
                 if problem:
                     yield f"{name} must be {'a whole number' if whole else 'a number'}, 0 or more, not {problem}"
         if self.on_exceeded not in get_args(OnExceeded):
-            yield f"on_exceeded must be 'stop', 'route' or 'interrupt', not {self.on_exceeded!r}"
+            yield f"on_exceeded must be 'stop' or 'interrupt' ('route' is another name of 'stop'), not {self.on_exceeded!r}"
         if number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
             yield f"warn_at must be above 0 and at most 1, not {self.warn_at!r}"
 
