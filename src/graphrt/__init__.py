@@ -87,7 +87,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("AgentHarness", "Budget", "MockHarness", "TokenTracker"):  # loaded at first use: not every run speaks to a model
+    if name in ("AgentHarness", "Budget", "MockHarness", "TokenTracker"):  # not every run speaks to a model
         from graphrt import harness
 
         return getattr(harness, name)
