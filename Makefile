@@ -41,7 +41,7 @@ lint: $(VENV)/.has-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m pyright
+	$(PY) -m pyright --pythonpath $(PY)
 	$(VENV)/bin/lint-imports
 
 format: $(VENV)/.has-test

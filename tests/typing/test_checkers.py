@@ -32,10 +32,10 @@ def test_mypy_agrees_with_every_line() -> None:
 
 @pytest.mark.needs("pyright")
 def test_pyright_agrees_with_every_line() -> None:
-    assert check("pyright", "tests/typing") == ""
+    assert check("pyright", "--pythonpath", sys.executable, "tests/typing") == ""
 
 
 @pytest.mark.needs("pyright")
 def test_every_public_name_has_a_type() -> None:
     """What a user's checker sees depends on no inference of its own."""
-    assert check("pyright", "--verifytypes", "graphrt", "--ignoreexternal") == ""
+    assert check("pyright", "--pythonpath", sys.executable, "--verifytypes", "graphrt", "--ignoreexternal") == ""
