@@ -173,7 +173,7 @@ def test_symbolic_link_is_followed(tmp_path):
 
 
 READ_ONLY = """
-import os, sqlite3, sys
+import os, sqlite3, sys, urllib.parse
 from graphrt.errors import StoreError
 from graphrt.stores.sqlite import SqliteStore
 if os.geteuid() == 0:
