@@ -1,11 +1,30 @@
-"""The node that is running here, for what is called in it without being told. A context variable, and nothing else."""
+"""Where something runs, for what is called there without being told. Context variables, and nothing else."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-__all__ = ["NODE"]
+__all__ = ["ABOVE", "NODE", "Above"]
 
 NODE: Final[ContextVar[Any]] = ContextVar("graphrt_node", default=None)
 """The Context of the async node that runs here; None outside of nodes that take one."""
+
+
+class Above(NamedTuple):
+    """What a graph that an agent runs is a part of."""
+
+    ledger: Any
+    """What its model calls are held to; None without a budget."""
+    depth: int
+    """Agents above those that run in it."""
+    most_depth: int
+    names: tuple[str, ...]
+    """Of the agents above it, and its own."""
+    emit: Callable[[str, Any], None] | None
+    """Shows (node, item); None if nobody watches."""
+
+
+ABOVE: Final[ContextVar[Above | None]] = ContextVar("graphrt_above", default=None)
+"""What the graph that runs here is a part of, if an agent runs it."""

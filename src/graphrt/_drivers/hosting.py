@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from graphrt._drivers.once import EffectKind, keep_effect, perform_async
 from graphrt._drivers.patience import unhurried
 from graphrt._drivers.shown import MessageItem
 from graphrt._engine.task import Spent
+from graphrt._node import ABOVE
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Usage
 from graphrt.harness._plain import MODEL, is_model, is_plain, reply_from, reply_to, usage_from, usage_to
@@ -78,7 +80,12 @@ class TaskHost:
         self.key: str = context.idempotency_key
         self.ledger: Ledger | None = ledger
         self.known_by: Ledger | None = ledger
-        self.emit: Callable[[Any], None] | None = self.publish if self._scope.emit is not None else None
+        self.emit: Callable[[Any], None] | None = None
+        above = ABOVE.get()
+        if self._scope.emit is not None:
+            self.emit = self.publish
+        elif above is not None and above.emit is not None:  # the stream of the agent that runs this graph
+            self.emit = partial(above.emit, self.node)
 
     def showing(self, show: Callable[[Any], None] | None) -> TaskHost:
         """The same host, which shows items elsewhere."""

@@ -29,15 +29,23 @@ class Purse:
         budget: Of the run; None has no bounds.
         engine: Of the run; its usage and what open tasks spent are spent already.
         warn: Shows warnings.
+        above: What the whole run is held to, if an agent runs the graph.
     """
 
-    def __init__(self, budget: Budget | None, engine: Engine, warn: Callable[[Any], None] | None) -> None:
+    def __init__(
+        self,
+        budget: Budget | None,
+        engine: Engine,
+        warn: Callable[[Any], None] | None,
+        *,
+        above: Ledger | None = None,
+    ) -> None:
         self._lock = Lock()
         self._warn = warn
         self._root = engine
-        self.run: Ledger | None = None
+        self.run: Ledger | None = above
         if budget is not None:
-            self.run = Ledger(budget, of="run", spent=_spent(engine), warn=warn)
+            self.run = Ledger(budget, of="run", parent=above, spent=_spent(engine), warn=warn)
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
         """Of each graph, by its path: its open superstep, and what holds the calls of that."""
         self._bodies: dict[str, tuple[Task, Ledger | None]] = {}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from graphrt._engine.log import Logged
 from graphrt._engine.task import Task
 from graphrt._flows.effects import Control, Record, Staged
+from graphrt._node import ABOVE
 from graphrt.errors import StoreError
 from graphrt.events import OutcomeDropped
 
@@ -158,7 +159,9 @@ class Scope:
         """What the model calls of *task* are held to; None without a budget."""
         if self.purse is None:
             engine = task.engine
-            alone = self.budget is None and task.node.policy.budget is None and not engine.path
+            above = ABOVE.get()
+            ledger = None if above is None else above.ledger
+            alone = self.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
             if alone and "token_budget" not in engine.values:
                 return None
             from graphrt._drivers.purse import Purse
@@ -167,7 +170,7 @@ class Scope:
                 if self.purse is None:
                     emit = self.emit
                     warn = None if emit is None else partial(emit, "messages")
-                    self.purse = Purse(self.budget, self.root or engine, warn)
+                    self.purse = Purse(self.budget, self.root or engine, warn, above=ledger)
         return self.purse.ledger(task)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
-from graphrt._node import NODE
+from graphrt._node import ABOVE, NODE
 from graphrt.errors import AgentLimitError, InputError
 from graphrt.harness.agent._arguments import checked_choice, checked_model, checked_name, checked_retry
 from graphrt.harness.agent._calling import Caller
@@ -269,8 +269,13 @@ class Agent:
     def _place(self, host: Host, digest: str) -> Place:
         above = HERE.get()
         inside = above if isinstance(above, Place) else None
-        depth = 0 if inside is None else inside.depth + 1
-        most = self.limits.depth if inside is None else min(inside.most_depth, depth + self.limits.depth)
+        run_by = ABOVE.get() if inside is None else None
+        depth = inside.depth + 1 if inside is not None else run_by.depth if run_by is not None else 0
+        most = depth + self.limits.depth
+        if inside is not None:
+            most = min(inside.most_depth, most)
+        elif run_by is not None:
+            most = min(run_by.most_depth, most)
         if inside is not None and depth > inside.most_depth:
             raise AgentLimitError(
                 f"Agent {self.name!r} is called {depth} levels deep.",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
-from graphrt.errors import InputError, ToolArgumentsError, ToolError
+from graphrt._node import ABOVE, NODE, Above
+from graphrt.errors import AgentLimitError, InputError, ToolArgumentsError, ToolError
 from graphrt.harness.agent._host import HERE, Place
+from graphrt.harness.agent.happenings import SubAgentItem
 from graphrt.harness.messages import Prompt, ToolSpec
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import RunOptions
@@ -95,6 +98,7 @@ class GraphTool:
             raise InputError(
                 f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
                 code="tool-schema",
+                known=str(error).split("\n", 1)[0],
                 fix="Give input=, a type that a model can fill in.",
             ) from error
         self._graph = graph
@@ -123,8 +127,9 @@ class GraphTool:
             ToolError: The run did not come to its end.
         """
         options = {"deps": context.deps, **self._options}
-        result = await self._graph.arun(dict(arguments), **options)
         here = HERE.get()
+        with _part_of(here, self._graph.name):
+            result = await self._graph.arun(dict(arguments), **options)
         if isinstance(here, Place) and result.usage is not None:
             here.took.append(result.usage)
             await here.host.spent(f"{here.path}{self._graph.name}", result.usage, self._graph.name)
@@ -160,11 +165,47 @@ class GraphHarness:
         """
         if any(value is not None for value in options.values()):
             raise InputError("A graph as a harness takes no options.", known=", ".join(options))
-        result = await self._graph.arun(self._input(prompt), **self._options)
+        with _part_of(HERE.get(), self._graph.name):
+            result = await self._graph.arun(self._input(prompt), **self._options)
         _check_ended(self._graph, result)
         return AgentReply(
             text=self._output(result.state), usage=result.usage, model=self._graph.name, output=result.state
         )
+
+
+@contextmanager
+def _part_of(here: Any, graph: str) -> Generator[None, None, None]:
+    """What runs inside is a part of the agent's run *here*: of its budget, its depth and its stream.
+
+    Raises:
+        AgentLimitError: It would be too deep.
+    """
+    if not isinstance(here, Place):
+        yield
+        return
+    names = (*here.names, graph)
+    if here.depth + 1 > here.most_depth:
+        raise AgentLimitError(
+            f"Graph {graph!r} is run {here.depth + 1} levels deep.",
+            where=" > ".join(names),
+            known=f"depth={here.most_depth}",
+            fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
+            limit=here.most_depth,
+        )
+    show = here.emit
+
+    def emit(node: str, item: Any) -> None:
+        assert show is not None  # noqa: S101 - else it is not passed on
+        show(SubAgentItem(agent=f"{graph}/{node}", item=item))
+
+    above = Above(here.ledger, here.depth + 1, here.most_depth, names, None if show is None else emit)
+    outer, inner, node_ = ABOVE.set(above), HERE.set(None), NODE.set(None)
+    try:
+        yield
+    finally:
+        NODE.reset(node_)
+        HERE.reset(inner)
+        ABOVE.reset(outer)
 
 
 def _check_ended(graph: Runs, result: Any) -> None:

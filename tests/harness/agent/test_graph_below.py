@@ -1,0 +1,74 @@
+"""A graph that an agent runs is a part of its run: of its budget, its depth and its stream."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from typing_extensions import TypedDict
+
+from graphrt import END, START, Budget, Context, GraphBuilder, Runtime
+from graphrt.errors import BudgetExceededError
+from graphrt.harness import Agent, AgentLimits, GraphTool, ScriptedModel, SubAgentItem, TextDelta, ToolCall
+
+
+class State(TypedDict):
+    said: str
+
+
+def graph(name: str = "inner", *tools: str) -> Any:
+    async def node(state: State, ctx: Context) -> State:
+        return {"said": (await ctx.harness.run(state["said"])).text}
+
+    builder = GraphBuilder(State, name=name)
+    builder.add_node("ask", node, tools=tools)
+    builder.add_edge(START, "ask")
+    builder.add_edge("ask", END)
+    return builder.compile()
+
+
+def outer(inner: Agent, *more: str, **options: Any) -> Agent:
+    calls = [ToolCall(id="1", name="inner", arguments={"said": "go"}), *more, "done"]
+    below = GraphTool(graph(), description="Runs it.", output=lambda state: state["said"], harness=inner)
+    return Agent(ScriptedModel(calls), name="outer", tools=[below], max_tokens=20, **options)
+
+
+def inner(*said: str) -> Agent:
+    return Agent(ScriptedModel(said), name="in", max_tokens=20)
+
+
+def test_its_calls_are_held_to_the_budget_of_the_agent() -> None:
+    assert asyncio.run(outer(inner("x"), budget=Budget(calls=3)).run("go")).text == "done"
+    with pytest.raises(BudgetExceededError):
+        asyncio.run(outer(inner("x"), budget=Budget(calls=1)).run("go"))
+
+
+def test_its_calls_are_held_to_the_budget_of_the_run_and_counted_once() -> None:
+    result = Runtime(graph("outer", "inner"), harness=outer(inner("x")), budget=Budget(calls=3)).run({"said": "go"})
+    assert (result.state["said"], result.usage.calls) == ("done", 3)
+    with pytest.raises(BudgetExceededError):
+        Runtime(graph("outer", "inner"), harness=outer(inner("x")), budget=Budget(calls=1)).run({"said": "go"})
+
+
+def test_what_it_does_is_on_the_stream_of_the_agent() -> None:
+    async def watched() -> list[Any]:
+        return [item async for item in outer(inner("x")).stream("go")]
+
+    below = [item for item in asyncio.run(watched()) if isinstance(item, SubAgentItem)]
+    assert {item.agent for item in below} == {"inner/ask"}
+    assert [item.item.text for item in below if isinstance(item.item, TextDelta)] == ["x"]
+
+
+def test_what_it_does_is_on_the_stream_of_the_graph_around() -> None:
+    runtime = Runtime(graph("around", "inner"), harness=outer(inner("x")))
+    shown = [item.item for item in runtime.stream({"said": "go"}, modes="messages")]
+    assert any(isinstance(item, SubAgentItem) and isinstance(item.item, TextDelta) for item in shown)
+
+
+def test_agents_in_it_are_a_level_deeper() -> None:
+    too_deep = asyncio.run(outer(inner("x"), limits=AgentLimits(depth=0)).run("go"))
+    assert [
+        (message.error, "1 levels deep" in message.text) for message in too_deep.messages if message.role == "tool"
+    ] == [(True, True)]
+    assert asyncio.run(outer(inner("x"), limits=AgentLimits(depth=1)).run("go")).messages[2].text == "x"
