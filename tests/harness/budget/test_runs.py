@@ -40,7 +40,7 @@ def test_what_calls_did_not_use_is_there_for_others() -> None:
     result = Runtime(fan(10), harness=agent(calls), budget=Budget(tokens=200)).run({})
 
     assert result.state.said.count("ok") == 6  # 5 * 20 spent leave room for 90 once more; then 80 are left
-    assert calls.most == 2
+    assert calls.most <= 2
 
 
 @pytest.mark.parametrize(
