@@ -132,8 +132,9 @@ class Running:
         """Cancel the coroutine; its result comes all the same."""
 
         def cancel() -> None:
-            self.cancel_asked = True
-            if self.task is not None:
+            first, self.cancel_asked = not self.cancel_asked, True
+            # One that the end of the loop has cancelled already may be cleaning up: that is not cut off.
+            if self.task is not None and not (first and self.task.cancelling()):
                 self.task.cancel()
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
