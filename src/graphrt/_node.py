@@ -20,8 +20,6 @@ class Above(NamedTuple):
     depth: int
     """Agents above those that run in it."""
     most_depth: int
-    names: tuple[str, ...]
-    """Of the agents above it, and its own."""
     emit: Callable[[str, Any], None] | None
     """Shows (node, item); None if nobody watches."""
 

@@ -10,60 +10,26 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.harness.cassettes import ask, counting, read, record, refused, req
 
 from graphrt.errors import AgentLimitError, InputError, RateLimitError, ScriptError
 from graphrt.harness import (
     AgentReply,
     FunctionModel,
     MockHarness,
-    StreamItem,
     TextDelta,
     ToolCall,
     ToolSpec,
     UserMessage,
 )
 from graphrt.harness.cassette import Cassette
-from graphrt.harness.protocol import ChatModel, ModelProfile
+from graphrt.harness.protocol import ModelProfile
 from graphrt.harness.request import ModelRequest
-
-
-def req(text: str, **fields: Any) -> ModelRequest:
-    return ModelRequest(messages=(UserMessage(text=text),), **fields)
-
-
-def counting() -> FunctionModel:
-    """Says how often it was asked."""
-    model: FunctionModel = FunctionModel(lambda request: f"{request.text} {len(model.calls)}")
-    return model
-
-
-def ask(model: ChatModel, *requests: str | ModelRequest) -> list[str]:
-    async def go() -> list[str]:
-        return [(await model.invoke(req(r) if isinstance(r, str) else r)).text for r in requests]
-
-    return asyncio.run(go())
-
-
-async def read(stream: Any) -> list[StreamItem]:
-    return [item async for item in stream]
-
-
-def refused(action: Callable[[], Any]) -> ScriptError:
-    with pytest.raises(ScriptError) as caught:
-        action()
-    return caught.value
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "er" / "tea.cassette"
-
-
-def record(path: Path, *requests: str | ModelRequest) -> FunctionModel:
-    model = counting()
-    with Cassette(path, mode="record") as cassette:
-        ask(cassette.model(model), *requests)
-    return model
 
 
 # ------------------------------------------------------------------------------------------------ errors and streams

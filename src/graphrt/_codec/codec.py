@@ -109,9 +109,7 @@ class Codec:
         except UnknownTagError as unknown:
             raise self._unknown(unknown.tag) from None
         except FetchError as failed:
-            if failed.__cause__ is None:  # pragma: no cover - it carries what was raised
-                raise
-            raise failed.__cause__ from None
+            raise failed.error from None
         except (StoreError, InputError):
             raise
         except Exception as error:

@@ -34,7 +34,11 @@ _RUNNING: Final = (types.GeneratorType, types.CoroutineType, types.AsyncGenerato
 
 
 class FetchError(Exception):
-    """Carries what `fetch` raised past the readers, as its cause."""
+    """Carries what `fetch` raised past the readers."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class Tables:
@@ -127,7 +131,7 @@ def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
     except KeyError:
         raise DamagedError(f"the blob {name!r} is missing") from None
     except Exception as error:
-        raise FetchError from error
+        raise FetchError(error) from error
     if sha256(data).hexdigest() != name:
         raise DamagedError(f"the blob {name!r} has another hash than its name says")
     return Reader(reader.decoders, None).value(from_json(data, allow_inf_nan=False), 0)

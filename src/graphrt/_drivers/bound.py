@@ -19,26 +19,6 @@ __all__ = ["BoundHarness", "MessageItem"]
 Show = Callable[[Any], None]
 
 
-def checked_harness(harness: Any, node: str) -> None:
-    """Refuse what cannot be asked anything.
-
-    Raises:
-        InputError: It is a class, a model without an agent around it, or nothing of the kind.
-    """
-    a_class = isinstance(harness, type)
-    if a_class or not callable(getattr(harness, "run", None)):
-        raise InputError(
-            f"Node {node!r} binds {f'the class {harness.__name__}' if a_class else f'a {type(harness).__name__}'}, "
-            "which is no harness.",
-            code="bad-harness",
-            known="a class is no harness: its instances are" if a_class else "it has no run()",
-            fix="Put a model into an agent: ctx.bind(Agent(model))."
-            if hasattr(harness, "invoke")
-            else "Bind an Agent, or any object with an async run().",
-            node=node,
-        )
-
-
 @final
 class BoundHarness:
     """What `ctx.harness` is: the run's harness, for one task.

@@ -161,9 +161,16 @@ class Context(Generic[D]):
             tools: Those of an agent's tools that may be used; None allows all of them.
             budget: Of what is done through it, inside the budgets of the node and the run.
         """
-        from graphrt._drivers.bound import BoundHarness, checked_harness
+        from graphrt._drivers.bound import BoundHarness
+        from graphrt.harness._checks import check_harness
 
-        checked_harness(harness, self.node)
+        check_harness(
+            harness,
+            taker="ctx.bind() takes a harness",
+            of_model="Put the model into an agent: ctx.bind(Agent(model)).",
+            otherwise="Bind an Agent, or any object with an async run().",
+            node=self.node,
+        )
         host = self._host()
         if budget is not None:
             from graphrt.harness.ledger import Ledger
@@ -203,9 +210,9 @@ class Context(Generic[D]):
         """As `failed`, in a sync node."""
         kept = self._kept
         if kept is not None and "host" in kept:
-            from graphrt._drivers.hosting import mark_failed
+            from graphrt._drivers.hosting import failed_sync
 
-            mark_failed(self, error)
+            failed_sync(self, error)
 
     def now(self) -> float:
         """Seconds since the epoch, by the runtime's clock; read again on re-execution."""

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from graphrt._drivers.once import EffectKind, keep_effect, perform_async
 from graphrt._drivers.patience import unhurried
 from graphrt._drivers.shown import MessageItem
+from graphrt._engine.spending import spending
 from graphrt._engine.task import Spent
 from graphrt._node import ABOVE
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Usage
 from graphrt.harness._plain import MODEL, is_model, is_plain, reply_from, reply_to, usage_from, usage_to
 from graphrt.harness.budget import MICRO
-from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -65,6 +65,7 @@ class TaskHost:
         "known_by",
         "ledger",
         "node",
+        "remembers",
         "thread",
     )
 
@@ -74,6 +75,7 @@ class TaskHost:
         self._task: Task = context._task
         self._numbers: dict[str, int] = {}
         self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
+        self.remembers: bool = True
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
         self.thread: str | None = self._scope.thread
@@ -233,11 +235,11 @@ class TaskHost:
 
 def charged(task: Task, reply: Any) -> Any:
     """*reply* with what the task's model calls took of the field `token_budget`, if the state has one."""
-    field = task.engine.fields.get(TOKEN_BUDGET)
-    if field is None or not field.aggregates or task.engine.values.get(TOKEN_BUDGET).__class__ is not int:
+    extra = task.extra
+    if extra is None:
         return reply
-    total = taken(task.extra.effects) if task.extra is not None else None
-    return reply if total is None or not total.total_tokens else Spent(reply, total.total_tokens)
+    extra.usage = taken(extra.effects)
+    return Spent(reply) if spending(task.engine, task) else reply
 
 
 def used(effects: dict[str, Any]) -> Usage | None:
@@ -280,19 +282,25 @@ async def failed(context: Context[Any], error: Exception) -> None:
 
         await wait(left)
     if _asks_anew(error):
-        await unhurried(context._scope, mark_failed, context, error)
+        await unhurried(context._scope, _ask_anew, context)
 
 
-def mark_failed(context: Context[Any], error: Exception) -> None:
-    """As `failed`, where waiting for the store does no harm.
-
-    A model call that failed does not make the others wrong: what was said before stays said. Anything else that a node
-    raises may come from what a model said, so that the next attempt asks anew.
-    """
+def failed_sync(context: Context[Any], error: Exception) -> None:
+    """As `failed`, in the worker thread of a sync node."""
     context._host().abandon()
     _name_node(context, error)
+    if _asks_anew(error):
+        _ask_anew(context)
+
+
+def _ask_anew(context: Context[Any]) -> None:
+    """Let the next attempt ask its models anew.
+
+    A model call that failed does not make the others wrong: what was said before stays said. Anything else that a node
+    raises may come from what a model said.
+    """
     extra = context._task.more()
-    if _asks_anew(error) and any(key.startswith(MODEL) for key in extra.effects):
+    if any(key.startswith(MODEL) for key in extra.effects):
         extra.effects[FAILED] = extra.effects.get(FAILED, 0) + 1
         keep_effect(context._scope, context._task, FAILED)
 

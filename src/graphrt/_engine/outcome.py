@@ -88,7 +88,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
         _returned(engine, task, reply)
     elif kind is Spent:
         report(engine, task, execution, reply.reply)
-        _spent(engine, task, ({TOKEN_BUDGET: -reply.tokens},))
+        _spent(engine, task, spending(engine, task))
     else:
         _try(engine, task, reply)
     return True

@@ -220,13 +220,12 @@ class Nested:
 
 @final
 class Spent:
-    """Reported: what the node returned, and how many tokens of the state's budget its model calls took."""
+    """Reported: what a node returned whose model calls took something of the state's budget."""
 
-    __slots__ = ("reply", "tokens")
+    __slots__ = ("reply",)
 
-    def __init__(self, reply: Any, tokens: int) -> None:
+    def __init__(self, reply: Any) -> None:
         self.reply = reply
-        self.tokens = tokens
 
 
 @final

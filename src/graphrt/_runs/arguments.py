@@ -137,20 +137,14 @@ def checked_lease(lease_s: Any) -> float:
 
 def checked_harness(harness: Any) -> Any:
     """*harness*, if something can be asked of it."""
-    a_class = isinstance(harness, type)
-    if harness is not None and (a_class or not callable(getattr(harness, "run", None))):
-        a_model = not a_class and callable(getattr(harness, "invoke", None))
-        raise InputError(
-            f"harness= must be a harness, not {f'the class {harness.__name__}' if a_class else f'a {type(harness).__name__}'}.",
-            code="bad-harness",
-            known="a class is no harness: its instances are"
-            if a_class
-            else "it has invoke() and no run(): it is a model"
-            if a_model
-            else "it has no run()",
-            fix="Give the model to an agent: harness=Agent(model)."
-            if a_model
-            else 'Pass an Agent, LiteLLMHarness("provider/model"), MockHarness([...]), or any object with an async run().',
+    if harness is not None:
+        from graphrt.harness._checks import check_harness
+
+        check_harness(
+            harness,
+            taker="harness= takes a harness",
+            of_model="Give the model to an agent: harness=Agent(model).",
+            otherwise='Pass an Agent, LiteLLMHarness("provider/model"), MockHarness([...]), or any object with an async run().',
         )
     return harness
 

@@ -17,6 +17,7 @@ from graphrt.errors import InputError, names
 from graphrt.harness._cassettes.deck import Deck
 from graphrt.harness._cassettes.exchange import Exchange, close
 from graphrt.harness._cassettes.tape import Tape
+from graphrt.harness._checks import check_harness, kind, lack, usable
 from graphrt.harness._pieces import pieces as cut
 from graphrt.harness.messages import Prompt
 from graphrt.harness.protocol import AgentHarness, AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem
@@ -235,16 +236,16 @@ class RecordedHarness:
 
 
 def _checked_model(model: Any) -> ChatModel:
-    if isinstance(model, type) or not callable(getattr(model, "invoke", None)):
+    if not usable(model, "invoke"):
         if isinstance(model, str):
             fix = f"make the model: cassette.model(LiteLLMModel({model!r}))"
-        elif callable(getattr(model, "run", None)) and not isinstance(model, type):
+        elif usable(model, "run"):
             fix = "it is a harness: use cassette.harness(...), or put the cassette around the model that it asks"
         else:
             fix = "give a ChatModel: cassette.model(LiteLLMModel(...))"
         raise InputError(
-            f"cassette.model() takes a ChatModel, not {_kind(model)}.",
-            known=_lack(model, "invoke"),
+            f"cassette.model() takes a ChatModel, not {kind(model)}.",
+            known=lack(model, "invoke"),
             fix=fix,
             code="no-model",
             value=model,
@@ -254,30 +255,15 @@ def _checked_model(model: Any) -> ChatModel:
 
 
 def _checked_harness(harness: Any) -> AgentHarness | None:
-    if harness is not None and (isinstance(harness, type) or not callable(getattr(harness, "run", None))):
-        if callable(getattr(harness, "invoke", None)) and not isinstance(harness, type):
-            fix = "it is a model: use cassette.model(...), or give an agent that asks it: cassette.harness(Agent(...))"
-        else:
-            fix = "give a harness: cassette.harness(Agent(...)), or any object with an async run()"
-        raise InputError(
-            f"cassette.harness() takes a harness, not {_kind(harness)}.",
-            known=_lack(harness, "run"),
-            fix=fix,
-            code="bad-harness",
-            value=harness,
+    if harness is not None:
+        check_harness(
+            harness,
+            taker="cassette.harness() takes a harness",
+            of_model="it is a model: use cassette.model(...), or give an agent that asks it: cassette.harness(Agent(...))",
+            otherwise="give a harness: cassette.harness(Agent(...)), or any object with an async run()",
         )
     checked: AgentHarness | None = harness
     return checked
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, str):
-        return f"the text {value!r}"
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
-
-
-def _lack(value: Any, method: str) -> str:
-    return "a class cannot be asked: its instances can" if isinstance(value, type) else f"it has no {method}()"
 
 
 def _mode(given: CassetteMode | None) -> CassetteMode:

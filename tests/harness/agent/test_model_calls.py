@@ -77,7 +77,7 @@ def slept(monkeypatch):
     return waits
 
 
-@pytest.mark.parametrize(("asked", "waited"), [(7.0, 7.0), (0.0, 0.0), (9_999.0, 120.0)])
+@pytest.mark.parametrize(("asked", "waited"), [(7.0, 7.0), (0.0, 0.0), (120.0, 120.0)])
 def test_no_attempt_is_made_sooner_than_the_provider_asks_for(slept, asked, waited):
     model = Model(RateLimitError("later", retry_after_s=asked), "done")
     items: list[Any] = []
@@ -87,6 +87,16 @@ def test_no_attempt_is_made_sooner_than_the_provider_asks_for(slept, asked, wait
     assert waited in slept
     (failed,) = (item for item in items if isinstance(item, ModelFailed))
     assert failed.delay_s == waited
+
+
+def test_provider_that_asks_to_wait_for_long_is_not_asked_again_too_soon(slept):
+    model = Model(RateLimitError("later", retry_after_s=9_999.0), "done")
+
+    with pytest.raises(RateLimitError) as caught:
+        run(Agent(model, retry=AT_ONCE))
+
+    assert caught.value.retry_after_s == 9_999.0
+    assert slept == []
 
 
 def test_waits_are_the_same_each_time(slept):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from graphrt.limits import RetryPolicy
 
 _WAIT_MAX_S: Final = 120.0
-"""No provider's Retry-After is waited for longer."""
+"""A provider that asks to wait longer is not asked again here: the error says for how long."""
 
 
 @final
@@ -59,7 +59,8 @@ class Caller:
         place = self._place
         self._asked += 1
         call = self._asked
-        digest = of_request(request)
+        keyed = place.host.remembers or self._cache is not None
+        digest = of_request(request) if keyed else ""
         count = self._counts[digest] = self._counts.get(digest, 0) + 1
         source, key = "model", f"{place.path}{digest}#{count}"
 
@@ -104,11 +105,11 @@ class Caller:
             try:
                 return await self._within_budget(model, request, key)
             except Exception as error:
-                if attempt >= policy.attempts or not _passes(policy, error):
+                asked_s = _retrying.hinted_wait(error) or 0.0
+                if attempt >= policy.attempts or asked_s > _WAIT_MAX_S or not _passes(policy, error):
                     self._failed(call, model, error, None)
                     raise
-                wait_s = _retrying.delay(policy, f"{self._place.path}{call}", attempt, _retrying.hinted_wait(error))
-                wait_s = min(wait_s, _WAIT_MAX_S)
+                wait_s = _retrying.delay(policy, f"{self._place.path}{call}", attempt, asked_s)
                 self._failed(call, model, error, wait_s)
             await asyncio.sleep(wait_s)
             attempt += 1

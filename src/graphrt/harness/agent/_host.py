@@ -38,6 +38,8 @@ class Question:
 class Host(Protocol):
     """The surroundings of agents that work for one task."""
 
+    remembers: bool
+    """Whether keys mean anything to it: where nothing is remembered none need be made."""
     deps: Any
     node: str | None
     thread: str | None
@@ -93,6 +95,7 @@ class Alone:
     """The host of an agent outside of any graph."""
 
     def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
+        self.remembers: bool = False
         self.deps: Any = deps
         self.node: str | None = None
         self.thread: str | None = None

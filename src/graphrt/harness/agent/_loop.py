@@ -71,7 +71,7 @@ class Loop:
         repaired = False
         while True:
             if self._models >= self._limits.model_calls:
-                return self._stopped("model_calls")
+                return self.stopped("model_calls")
             self._models += 1
             response = self._unique(await self._ask(replace(self._request, messages=self.said)))
             if response.usage is not None:
@@ -79,7 +79,7 @@ class Loop:
             self._said.add(response.message)
             if response.tool_calls:
                 if self._tools + len(response.tool_calls) > self._limits.tool_calls:
-                    return self._stopped("tool_calls")
+                    return self.stopped("tool_calls")
                 self._tools += len(response.tool_calls)
                 self._said.add(*await self._tooling.turn(response.tool_calls))
                 continue
@@ -109,18 +109,15 @@ class Loop:
             total = one if total is None else total + one
         return total
 
+    def _reply(self, response: ModelResponse, output: Any = None) -> AgentReply:
+        return replace(response, usage=self.usage, output=output, messages=self.said)
+
     def stopped(self, limit: str) -> AgentReply:
-        """What there is when *limit* is reached from outside.
+        """What there is when *limit* is reached.
 
         Raises:
             AgentLimitError: The limits say so.
         """
-        return self._stopped(limit)
-
-    def _reply(self, response: ModelResponse, output: Any = None) -> AgentReply:
-        return replace(response, usage=self.usage, output=output, messages=self.said)
-
-    def _stopped(self, limit: str) -> AgentReply:
         bound = getattr(self._limits, limit)
         if self._limits.on_limit == "raise":
             raise AgentLimitError(

@@ -223,7 +223,12 @@ class Tooling:
     def _late(self, one: Ready) -> Done:
         text = f"Tool {one.call.name!r} took longer than {one.tool.policy.timeout_s:g} s."
         if one.tool.policy.on_error == "raise":
-            raise ToolError(text, code="tool-timeout", tool=one.call.name) from None
+            raise ToolError(
+                text,
+                code="tool-timeout",
+                fix='Raise the tool\'s timeout_s, or let the model see it: on_error="return".',
+                tool=one.call.name,
+            ) from None
         return Done(text=text, error=True)
 
     def _failed(self, one: Ready, error: BaseException) -> Done:

@@ -56,8 +56,8 @@ class Agent:
         name: Of the agent, in events and errors.
         output: The type that the answer has to be; `AgentReply.output` is a value of it.
         limits: Bounds of a run.
-        retry: When a failed model call is repeated, None never: by default 4 attempts for what may pass, never sooner than the
-            provider asks for.
+        retry: When a failed model call is repeated: by default 4 attempts for what may pass, never sooner than the
+            provider asks for, and not at all if that is in more than two minutes. None never repeats.
         fallbacks: Models that are asked in turn where the one before has failed for good.
         cache: Responses that are known already.
         middleware: Layers around model calls and tool calls, outermost first.
@@ -101,7 +101,6 @@ class Agent:
         self.tools: Final = ToolRegistry(tools)
         self.name: Final = checked_name(name)
         self.limits: Final = limits if limits is not None else AgentLimits()
-        self._system = system
         self._output = _form(output)
         self._retry = checked_retry(retry)
         self._cache = cache
@@ -219,7 +218,7 @@ class Agent:
         request = self._request(prompt, options, tools)
         form = _form(options.get("output")) or self._output
         request = _with_form(request, form, self.models[0])
-        place = self._place(host, of_run(self.name, request))
+        place = self._place(host, of_run(self.name, request) if host.remembers else "")
         caller = Caller(self.models, place, retry=self._retry, cache=self._cache, emit=place.emit)
         tooling = Tooling(
             tools,

@@ -183,11 +183,10 @@ def _part_of(here: Any, graph: str) -> Generator[None, None, None]:
     if not isinstance(here, Place):
         yield
         return
-    names = (*here.names, graph)
     if here.depth + 1 > here.most_depth:
         raise AgentLimitError(
             f"Graph {graph!r} is run {here.depth + 1} levels deep.",
-            where=" > ".join(names),
+            where=" > ".join((*here.names, graph)),
             known=f"depth={here.most_depth}",
             fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
             limit=here.most_depth,
@@ -198,7 +197,7 @@ def _part_of(here: Any, graph: str) -> Generator[None, None, None]:
         assert show is not None  # noqa: S101 - else it is not passed on
         show(SubAgentItem(agent=f"{graph}/{node}", item=item))
 
-    above = Above(here.ledger, here.depth + 1, here.most_depth, names, None if show is None else emit)
+    above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit)
     outer, inner, node_ = ABOVE.set(above), HERE.set(None), NODE.set(None)
     try:
         yield

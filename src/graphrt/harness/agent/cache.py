@@ -32,7 +32,9 @@ class ResponseCache:
 
     def __init__(self, max_entries: int = 1_024) -> None:
         if isinstance(max_entries, bool) or not max_entries >= 1:
-            raise InputError(f"max_entries must be a number, 1 or more, not {max_entries!r}.")
+            raise InputError(
+                f"max_entries must be a number, 1 or more, not {max_entries!r}.", fix="Say how many responses are kept."
+            )
         self._most = max_entries
         self._lock = Lock()
         self._known: OrderedDict[Hashable, ModelResponse] = OrderedDict()
