@@ -68,6 +68,7 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "fingerprint": text,
     "names": st.lists(text, max_size=3).map(tuple),
     "digests": digests,
+    "granted": st.none() | st.tuples(numbers, numbers, numbers),
 }
 
 FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {

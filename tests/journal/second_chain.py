@@ -87,9 +87,9 @@ def thread_in(path: Path, thread: str) -> Thread:
 
 
 def saved_in(snapshot: bytes) -> dict[str, str]:
-    """The chain so far, as a snapshot keeps it: the last field of its one event."""
+    """The chain so far, as a snapshot keeps it: the seventeenth field of its one event."""
     [[_, _, *form]] = json.loads(snapshot.split(b"\n")[0])[5]
-    digests: dict[str, str] = form[-1]
+    digests: dict[str, str] = form[16]
     return digests
 
 

@@ -140,7 +140,7 @@ class BoundHarness:
         if known and host.ledger is not None and host.ledger is not host.known_by:
             from graphrt.harness._spending import recount
 
-            recount(host.ledger, reply.usage, _profile(harness), host=host)
+            recount(host.ledger, key, reply.usage, _profile(harness), host=host)
         if known and show is not None:
             show(reply)
         return reply

@@ -12,16 +12,17 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from graphrt._drivers.grants import grant, granted_before, owner
 from graphrt._drivers.once import EffectKind, keep_effect, perform_async
 from graphrt._drivers.patience import unhurried
 from graphrt._drivers.shown import MessageItem
-from graphrt._engine.spending import spending
+from graphrt._engine.spending import GRANTED, spending
 from graphrt._engine.task import Spent
 from graphrt._node import ABOVE
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Usage
 from graphrt.harness._plain import MODEL, is_model, is_plain, reply_from, reply_to, usage_from, usage_to
-from graphrt.harness.budget import MICRO
+from graphrt.harness.budget import MICRO, Amounts
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from graphrt._drivers.context import Context
     from graphrt._engine.task import Task
     from graphrt.harness.agent._host import Question
-    from graphrt.harness.budget import Amounts
     from graphrt.harness.ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
 
@@ -59,6 +59,7 @@ class TaskHost:
         "_numbers",
         "_scope",
         "_task",
+        "_told",
         "deps",
         "emit",
         "key",
@@ -75,6 +76,7 @@ class TaskHost:
         self._task: Task = context._task
         self._numbers: dict[str, int] = {}
         self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
+        self._told: set[str] = set()
         self.remembers: bool = True
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
@@ -206,6 +208,27 @@ class TaskHost:
             self.account()
             await unhurried(scope, keep_effect, scope, task, name)
 
+    def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
+        """What the call *key* may have taken unseen, and what it was allowed by whose budget; told once."""
+        extra = self._task.extra
+        if extra is None or key in self._told:
+            return Amounts(), {}
+        self._told.add(key)
+        effects = extra.effects
+        lost = Amounts()
+        for one in _lost_calls(effects, f"{HELD}{effects.get(FAILED, 0)}/{key}"):
+            lost = lost.plus(Amounts(*one))
+        return lost, granted_before(effects).get(key, {}) if extra.interrupts else {}
+
+    def was_granted(self, question: str, of: str) -> bool:
+        """Whether the budget of *of* has what was answered to *question*."""
+        return f"{GRANTED}{question}" in owner(self._task, of, self._scope.root).more().effects
+
+    async def grant(self, question: str, of: str, more: Amounts) -> None:
+        """Remember that the budget of *of* was allowed *more* in answer to *question*."""
+        scope, task = self._scope, owner(self._task, of, self._scope.root)
+        await unhurried(scope, keep_effect, scope, task, grant(task, question, of, more))
+
     async def effect(
         self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind, about: Mapping[str, Any]
     ) -> Any:
@@ -264,12 +287,16 @@ def taken(effects: dict[str, Any]) -> Usage | None:
 
 
 def _lost(effects: dict[str, Any]) -> list[list[int]]:
-    found: list[list[int]] = []
-    for key, held in effects.items():
-        if key.startswith(HELD) and issubclass(type(held), list):  # a user's own effect may be named so
-            name = f"{MODEL}{key.removeprefix(HELD)}"
-            ended = (name in effects) + sum(known.startswith(f"{name}/spent/") for known in effects)
-            found += held[: max(0, len(held) - ended)]
+    return [one for key in effects if key.startswith(HELD) for one in _lost_calls(effects, key)]
+
+
+def _lost_calls(effects: dict[str, Any], key: str) -> list[list[int]]:
+    held: Any = effects.get(key)
+    if not issubclass(type(held), list):  # a user's own effect may be named so
+        return []
+    name = f"{MODEL}{key.removeprefix(HELD)}"
+    ended = (name in effects) + sum(known.startswith(f"{name}/spent/") for known in effects)
+    found: list[list[int]] = held[: max(0, len(held) - ended)]
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, final
 
+from graphrt._drivers.grants import granted_to_node, granted_to_run, of_node
 from graphrt._drivers.hosting import taken
 from graphrt._engine.task import DONE, HANDLED
 from graphrt.harness.budget import Amounts, Budget, micro
@@ -45,7 +46,9 @@ class Purse:
         self._root = engine
         self.run: Ledger | None = above
         if budget is not None:
-            self.run = Ledger(budget, of="run", parent=above, spent=_spent(engine), warn=warn)
+            self.run = Ledger(
+                budget, of="run", parent=above, spent=_spent(engine), granted=granted_to_run(engine), warn=warn
+            )
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
         """Of each graph, by its path: its open superstep, and what holds the calls of that."""
         self._bodies: dict[str, tuple[Task, Ledger | None]] = {}
@@ -60,7 +63,8 @@ class Purse:
         ledger, budget = self._of_superstep(task), task.node.policy.budget
         if budget is None:
             return ledger
-        return Ledger(budget, of=f"node {task.node.name!r}", parent=ledger, spent=_spent_by(task), warn=self._warn)
+        spent, more = _spent_by(task), granted_to_node(task)
+        return Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=more, warn=self._warn)
 
     def _of_superstep(self, task: Task) -> Ledger | None:
         """The ledger of the open superstep: the field has what was left at its beginning."""

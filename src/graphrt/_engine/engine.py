@@ -14,6 +14,7 @@ from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.joins import JoinState
 from graphrt._engine.route import Due, Routed, Router, merged
+from graphrt._engine.spending import RUN, added, granted
 from graphrt._engine.stored import check_sends
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
 from graphrt._engine.trace import Tape
@@ -37,7 +38,7 @@ class Engine:
     # fmt: off
     __slots__ = (
         "aliases", "asked", "batches", "call", "check_state", "codec", "depth", "dirty", "due", "entering", "ephemeral", "fast",
-        "fields", "guard", "joins", "limits", "log", "make_view", "max_steps", "opened", "path", "plan", "quick",
+        "fields", "granted", "guard", "joins", "limits", "log", "make_view", "max_steps", "opened", "path", "plan", "quick",
         "run_id", "settled", "sizes", "staging", "steps", "superstep", "tape", "tasks", "thread", "told", "trail",
         "trail_last", "usage", "values", "view", "visit_limits", "visits", "waiting", "watched", "writable",
     )
@@ -106,6 +107,8 @@ class Engine:
         """Graphs around this one."""
         self.usage: Usage | None = None
         """What the model calls of committed tasks used."""
+        self.granted: tuple[int, int, int] | None = None
+        """What people allowed the run's budget beyond its limits, in committed tasks."""
         self.tape: Tape | None = None
         """Makes the Steps of a step generator."""
         self.watched: bool = False
@@ -318,10 +321,15 @@ class Engine:
                 self.sizes.pop(name, None)
 
     def count(self, task: Task) -> None:
-        """Add what the model calls of a committed task used."""
-        used = task.extra.usage if task.extra is not None else None
+        """Add what the model calls of a committed task used, and what they were allowed beyond the run's budget."""
+        extra = task.extra
+        if extra is None:
+            return
+        used = extra.usage
         if used is not None:
             self.usage = used if self.usage is None else self.usage + used
+        if extra.effects and extra.interrupts:
+            self.granted = added(self.granted, granted(extra.effects, RUN))
 
     def _watch_commit(self, tasks: Sequence[Task], folded: Folded) -> None:
         for task in tasks:

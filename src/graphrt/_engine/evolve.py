@@ -185,7 +185,7 @@ def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
 
 def start(engine: Engine, values: Values) -> None:
     """Begin a run on *values*, untracked fields at their defaults."""
-    engine.usage = None
+    engine.usage = engine.granted = None
     engine.tasks = []
     engine.waiting = []
     engine.start(with_untracked(engine, values))
@@ -213,7 +213,7 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
             engine.visits[by_name[name].index] = count
     engine.due = _due(engine, saved, take)
     engine.entering = saved.entering
-    engine.usage = saved.usage
+    engine.usage, engine.granted = saved.usage, saved.granted
     set_joins(engine, saved.joins)
 
 
@@ -243,6 +243,7 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
         joins=join_standings(engine, [join for join in engine.joins if join.arrived or join.fired]),
         entering=engine.entering,
         usage=engine.usage,
+        granted=engine.granted,
     )
 
 

@@ -1,11 +1,12 @@
-"""What model calls used of a run, and what they take off the integer field `token_budget` of its state.
+"""What model calls used of a run, what people allowed it, and what is taken off the integer field `token_budget`.
 
 What holds calls to budgets before they are made is no part of the engine.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.reducers import TOKEN_BUDGET
 
@@ -13,6 +14,37 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._engine.task import Task
     from graphrt.events import Usage
+
+
+GRANTED: Final = "granted/"
+"""Keys of effects that tell how much more a person allowed begin so; the question that was answered follows."""
+RUN: Final = "run"
+"""Whose budget that of the run is."""
+
+
+def grants(effects: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[int, int, int]]]:
+    """What people allowed: the question, whose budget it was about, and how much more of tokens, microdollars, calls."""
+    for key, told in dict(effects).items():  # another worker thread may add to them
+        # An effect of the user's own may begin so, but ends with its count, as in "name#0".
+        if key.startswith(GRANTED) and key.rpartition("/")[2].isdigit() and issubclass(type(told), dict):
+            tokens, microusd, calls = told["more"]
+            yield key.removeprefix(GRANTED), told["of"], (tokens, microusd, calls)
+
+
+def granted(effects: Mapping[str, Any], of: str) -> tuple[int, int, int] | None:
+    """All that the budget of *of* was allowed beyond its limits; None if nobody was asked."""
+    total: tuple[int, int, int] | None = None
+    for _, whose, more in grants(effects):
+        if whose == of:
+            total = added(total, more)
+    return total
+
+
+def added(total: tuple[int, int, int] | None, more: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
+    """Both together."""
+    if total is None or more is None:
+        return more if total is None else total
+    return total[0] + more[0], total[1] + more[1], total[2] + more[2]
 
 
 def used(engine: Engine) -> Usage | None:

@@ -183,6 +183,11 @@ def _get_usage(body: Body, stored: Sequence[Any]) -> Usage:
     )
 
 
+def _get_amounts(body: Body, stored: Sequence[Any]) -> tuple[int, int, int]:
+    tokens, microusd, calls = (_int(body, number) for number in stored)
+    return tokens, microusd, calls
+
+
 def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
     return [
         [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), int(j.fired)] for j in joins
@@ -269,6 +274,7 @@ STATE: Final[Form] = (
     ("fingerprint", TEXT),
     ("names", How(_listed, _texts, ())),
     ("digests", DIGESTS),
+    ("granted", How(_listed, _get_amounts)),
 )
 
 _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (

@@ -149,7 +149,7 @@ def _started(opened: Run, values: dict[str, Any], given: Mapping[str, Any], *, f
                 fresh=fresh,
             ),
         )
-    engine.usage = None
+    engine.usage = engine.granted = None
     engine.start(values)
     return opened
 

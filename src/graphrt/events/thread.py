@@ -86,6 +86,8 @@ class StateSaved(Word):
     """Names that were interned so far, in order."""
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
     """Rolling digests of the fields, in hex, where the journal is chained."""
+    granted: tuple[int, int, int] | None = None
+    """Tokens, millionths of a dollar and calls that people allowed the run's budget beyond its limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -21,8 +21,8 @@ __all__ = ["most", "recount", "spend", "took"]
 
 _MESSAGE_TOKENS: Final = 8
 """What providers put around a message or a tool, at most."""
-_More: TypeAlias = int | float | dict[str, int | float]
-"""The form of an answer to the question for more."""
+_More: TypeAlias = bool | int | float | dict[str, bool | int | float]
+"""The form of an answer to the question for more. A bool is none, but would be taken for a number without its name."""
 
 
 async def spend(
@@ -46,6 +46,7 @@ async def spend(
         BudgetExceededError: It does not fit, or there was no time left for it.
         InputError: What it may take has no bound.
     """
+    _begun_anew(ledger, host, key)
     hold = await _reserve(ledger, most(request, profile, ledger), host, key)
     token = HOLDING.set(True)
     try:
@@ -78,12 +79,27 @@ async def spend(
         HOLDING.reset(token)
 
 
-def recount(ledger: Ledger | None, usage: Usage | None, profile: ModelProfile, *, host: Host) -> None:
-    """Count what was paid before a restart, in those of the ledgers that begin anew: *host* says which know of it."""
-    for one in ledger.chain() if ledger is not None else ():
+def recount(ledger: Ledger, key: str, usage: Usage | None, profile: ModelProfile, *, host: Host) -> None:
+    """Count what the call *key* took before a restart, in those of the ledgers that begin anew: *host* knows which."""
+    for one in _begun_anew(ledger, host, key):
+        one.charge(took(usage, Amounts(), profile), here_only=True)
+
+
+def _begun_anew(ledger: Ledger, host: Host, key: str) -> list[Ledger]:
+    """The ledgers that do not know what was before a restart; what is lost of the call *key*, and was allowed for it, is counted there."""
+    anew: list[Ledger] = []
+    for one in ledger.chain():
         if one is host.known_by:
             break
-        one.charge(took(usage, Amounts(), profile), here_only=True)
+        anew.append(one)
+    if anew:
+        lost, granted = host.before(key)
+        for one in anew:
+            if any(lost):
+                one.charge(lost, here_only=True)
+            if one.of in granted:
+                one.allow(granted[one.of])
+    return anew
 
 
 async def _reserve(ledger: Ledger, want: Amounts, host: Host, key: str) -> Hold:
@@ -99,6 +115,8 @@ async def _reserve(ledger: Ledger, want: Amounts, host: Host, key: str) -> Hold:
             asked += 1
             payload = {"problem": problem, "budget": short.of, "short": unit, "wants": want._asdict()}
             question = Question(key=f"{key}/budget/{short.of}/{unit}/{asked}", payload=payload, answer_type=_More)
+            if host.was_granted(question.key, short.of):
+                continue  # it is counted, and was not enough
             (answer,) = host.ask([question])
             more = answer if issubclass(type(answer), dict) else {unit: answer}
             problem = _problem(more)
@@ -106,7 +124,7 @@ async def _reserve(ledger: Ledger, want: Amounts, host: Host, key: str) -> Hold:
                 continue
             if not any(more.values()):
                 raise
-            short.extend(**more)
+            await host.grant(question.key, short.of, short.extend(**more))
             problem = "budget exceeded"
 
 

@@ -97,6 +97,7 @@ class Ledger:
         of: Whose budget it is, for messages.
         parent: The ledger of what it is a part of: what is spent here is spent there too.
         spent: What was spent before.
+        granted: What a person allowed before, beyond the limits.
         clock: Monotonic seconds.
         warn: Gets a BudgetWarning, once for each limit.
     """
@@ -108,6 +109,7 @@ class Ledger:
         of: str = "run",
         parent: Ledger | None = None,
         spent: Amounts = Amounts(),  # noqa: B008 - a frozen value
+        granted: Amounts = Amounts(),  # noqa: B008 - as above
         clock: Callable[[], float] | None = None,
         warn: Callable[[BudgetWarning], None] | None = None,
     ) -> None:
@@ -115,7 +117,9 @@ class Ledger:
         self.of: Final = of
         self.parent: Final = parent
         self._tree: _Tree = parent._tree if parent is not None else _Tree()
-        self._limits: list[int | None] = list(budget.limits)
+        self._limits: list[int | None] = [
+            None if limit is None else limit + more for limit, more in zip(budget.limits, granted, strict=True)
+        ]
         self._spent = spent
         self._held = Amounts()
         self._clock = clock
@@ -244,18 +248,27 @@ class Ledger:
                 if here_only:
                     break
 
-    def extend(self, *, tokens: int = 0, usd: float = 0.0, calls: int = 0, seconds: float = 0.0) -> None:
-        """Allow that much more from now on, of what is limited."""
-        more = (tokens, round(usd * MICRO), calls)
+    def extend(self, *, tokens: int = 0, usd: float = 0.0, calls: int = 0, seconds: float = 0.0) -> Amounts:
+        """Allow that much more from now on, of what is limited; returns by how much the limits rose."""
+        more, rose = (tokens, round(usd * MICRO), calls), [0, 0, 0]
         with self._tree.lock:
             for at, add in enumerate(more):
                 limit = self._limits[at]
                 if limit is not None and add:
-                    self._limits[at] = max(limit, self._spent[at] + self._held[at]) + add
+                    self._limits[at] = new = max(limit, self._spent[at] + self._held[at]) + add
+                    rose[at] = new - limit
             if seconds and self.budget.seconds is not None:
                 self._more_s = max(self._more_s, self._elapsed_s() - self.budget.seconds) + seconds
             told = self._pump()
         _tell(told)
+        return Amounts(*rose)
+
+    def allow(self, more: Amounts) -> None:
+        """Count what a person allowed before a restart."""
+        with self._tree.lock:
+            self._limits = [
+                None if limit is None else limit + add for limit, add in zip(self._limits, more, strict=True)
+            ]
 
     def _begin(self) -> None:
         for ledger in self.chain():

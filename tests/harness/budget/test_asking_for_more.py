@@ -104,21 +104,26 @@ def test_an_answer_of_the_wrong_form_is_refused_where_it_is_given(answer: Any) -
 
 @pytest.mark.parametrize(
     "answer",
-    [-5, True, float("nan"), float("inf"), 0.5, {"tokens": -1}, {"bananas": 3}, {"tokens": True}, {"tokens": 1.5}],
+    [
+        -5,
+        True,
+        False,
+        float("nan"),
+        float("inf"),
+        0.5,
+        {"tokens": -1},
+        {"bananas": 3},
+        {"tokens": True},
+        {"tokens": 1.5},
+    ],
     ids=str,
 )
 def test_an_answer_that_is_no_amount_is_asked_for_again(answer: Any) -> None:
     calls = Calls(took(90))
     runtime, _ = start(calls, Budget(tokens=100, on_exceeded="interrupt"))
-    try:
-        result = runtime.resume("t", answer=answer)
-    except InputError:
-        pass
-    else:
-        assert result.status == "interrupted"
-        if answer not in (True, {"tokens": True}):  # answers are read as fields are: True is 1, one more token
-            assert result.interrupts[0].payload["problem"].startswith("the answer")
-
+    result = runtime.resume("t", answer=answer)
+    assert result.status == "interrupted"
+    assert result.interrupts[0].payload["problem"].startswith("the answer")
     assert runtime.resume("t", 1_000).status == "completed"
     assert calls.made == 3
 

@@ -76,7 +76,8 @@ class Caller:
         response, known = await place.host.reply(key, fresh)
         if known:
             source = "journal"
-            recount(place.ledger, response.usage, self._models[0].profile, host=place.host)
+            if place.ledger is not None:
+                recount(place.ledger, key, response.usage, self._models[0].profile, host=place.host)
         if self._emit is not None:
             if source != "model":
                 self._emit(response)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from graphrt.errors import InputError
+from graphrt.harness.budget import Amounts
 from graphrt.harness.tools.protocol import EffectClass
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
-    from graphrt.harness.budget import Amounts
     from graphrt.harness.ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
 
@@ -86,6 +86,21 @@ class Host(Protocol):
         """Count what was used without `reply`: what *key* names took it."""
         ...
 
+    def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
+        """What the call *key* may have taken without an end in executions before this one, and was allowed by people.
+
+        Of the latter it says whose budget. Told once, for ledgers that begin anew.
+        """
+        ...
+
+    def was_granted(self, question: str, of: str) -> bool:
+        """Whether the budget of *of* has what a person answered to *question*."""
+        ...
+
+    async def grant(self, question: str, of: str, more: Amounts) -> None:
+        """Remember that the budget of *of* was allowed *more* in answer to *question*."""
+        ...
+
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """The answers of a person; the task pauses until all are there."""
         ...
@@ -141,6 +156,17 @@ class Alone:
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
         """There are no accounts."""
+
+    def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:  # noqa: ARG002
+        """There was nothing."""
+        return Amounts(), {}
+
+    def was_granted(self, question: str, of: str) -> bool:  # noqa: ARG002
+        """Nobody was asked."""
+        return False
+
+    async def grant(self, question: str, of: str, more: Amounts) -> None:
+        """Nobody was asked."""
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """There is nobody to ask.

@@ -1,0 +1,215 @@
+"""What a person allowed a budget beyond its limits holds over pauses, commits, restarts and crashes, and counts once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import END, START, Context, GraphBuilder, RunResult, Runtime
+from graphrt.harness import Agent, AgentReply, Budget, FunctionModel
+from graphrt.reducers import append
+
+from .calls import COUNTED, Calls, agent, took
+
+ASKS = Budget(tokens=100, on_exceeded="interrupt")
+
+
+class State(BaseModel):
+    said: Annotated[list[str], append] = []
+
+
+async def twice_and_pause(harness: Any, ctx: Context) -> dict[str, Any]:
+    said = [(await harness.run(str(number))).text for number in range(2)]
+    ctx.interrupt("go on?")
+    return {"said": [*said, (await harness.run("2")).text]}
+
+
+def by_run(harness: Agent) -> tuple[Any, dict[str, Any]]:
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return await twice_and_pause(ctx.harness, ctx)
+
+    return one_node(ask), {"harness": harness, "budget": ASKS}
+
+
+def by_node(harness: Agent) -> tuple[Any, dict[str, Any]]:
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return await twice_and_pause(ctx.harness, ctx)
+
+    return one_node(ask, budget=ASKS), {"harness": harness}
+
+
+def by_use(harness: Agent) -> tuple[Any, dict[str, Any]]:
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return await twice_and_pause(ctx.bind(harness, budget=ASKS), ctx)
+
+    return one_node(ask), {}
+
+
+def in_a_nested_graph(harness: Agent) -> tuple[Any, dict[str, Any]]:
+    """The call that asks is in an ended superstep of the nested graph when the next one comes."""
+
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return {"said": [(await ctx.harness.run(str(number))).text for number in range(2)]}
+
+    async def again(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.interrupt("go on?")
+        return {"said": [(await ctx.harness.run("2")).text]}
+
+    child = GraphBuilder(State, name="child")
+    child.add_node("ask", ask)
+    child.add_node("again", again)
+    child.add_edge(START, "ask")
+    child.add_edge("ask", "again")
+    child.add_edge("again", END)
+    return one_node(child.compile()), {"harness": harness, "budget": ASKS}
+
+
+def over_a_commit(harness: Agent) -> tuple[Any, dict[str, Any]]:
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return {"said": [(await ctx.harness.run(str(number))).text for number in range(2)]}
+
+    async def again(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.interrupt("go on?")
+        return {"said": [(await ctx.harness.run("2")).text]}
+
+    g = GraphBuilder(State, name="steps")
+    g.add_node("ask", ask)
+    g.add_node("again", again)
+    g.add_edge(START, "ask")
+    g.add_edge("ask", "again")
+    g.add_edge("again", END)
+    return g.compile(), {"harness": harness, "budget": ASKS}
+
+
+def one_node(node: Any, **policy: Any) -> Any:
+    g = GraphBuilder(State, name="asks")
+    g.add_node("ask", node, **policy)
+    g.add_edge(START, "ask")
+    g.add_edge("ask", END)
+    return g.compile()
+
+
+WAYS: list[Callable[[Agent], tuple[Any, dict[str, Any]]]] = [by_run, by_node, by_use, in_a_nested_graph, over_a_commit]
+
+
+@pytest.mark.parametrize("chain", [False, True], ids=["plain", "chained"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_is_left_of_an_answer_is_there_after_the_next_restart(way: Any, chain: bool, tmp_path: Path) -> None:
+    calls = Calls(took(90))
+
+    def go(step: Callable[[Runtime[Any]], RunResult[Any]]) -> RunResult[Any]:
+        graph, options = way(agent(calls))
+        with Runtime(graph, store=f"sqlite:///{tmp_path}/t.db", chain=chain, **options) as runtime:
+            return step(runtime)
+
+    first = go(lambda runtime: runtime.run({}, thread="t"))
+    assert first.interrupts[0].payload["problem"] == "budget exceeded"
+    second = go(lambda runtime: runtime.resume("t", 180))
+    assert second.interrupts[0].payload == "go on?"
+    third = go(lambda runtime: runtime.resume("t", answer=True))
+
+    assert (third.status, third.state.said, calls.made) == ("completed", ["ok"] * 3, 3)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_no_more_than_that_is_there(way: Any, tmp_path: Path) -> None:
+    calls = Calls(took(90))
+    graph, options = way(agent(calls))
+    with Runtime(graph, store=f"sqlite:///{tmp_path}/t.db", **options) as runtime:
+        runtime.run({}, thread="t")
+        runtime.resume("t", 100)
+        third = runtime.resume("t", answer=True)
+        assert third.interrupts[0].payload["problem"] == "budget exceeded"
+        assert runtime.resume("t", 70).status == "completed"
+
+    assert calls.made == 3
+
+
+@pytest.mark.parametrize("chain", [False, True], ids=["plain", "chained"])
+def test_a_snapshot_a_fork_and_a_copy_have_it(chain: bool, tmp_path: Path) -> None:
+    calls = Calls(took(90))
+    graph, options = over_a_commit(agent(calls))
+    with Runtime(graph, store=f"sqlite:///{tmp_path}/t.db", chain=chain, **options) as runtime:
+        runtime.run({}, thread="t")
+        assert runtime.resume("t", 180).interrupts[0].payload == "go on?"
+        threads = ["t", runtime.fork("t"), runtime.copy_thread("t")]
+        assert runtime.prune("t") > 0
+        assert [runtime.resume(thread, answer=True).status for thread in threads] == ["completed"] * 3
+
+
+def test_a_new_run_begins_with_the_limits_again(tmp_path: Path) -> None:
+    calls = Calls(took(90))
+    graph, options = over_a_commit(agent(calls))
+    with Runtime(graph, store=f"sqlite:///{tmp_path}/t.db", **options) as runtime:
+        runtime.run({}, thread="t")
+        runtime.resume("t", 1_000)
+        assert runtime.resume("t", answer=True).status == "completed"
+        again = runtime.run({}, thread="t")
+
+    assert again.interrupts[0].payload["problem"] == "budget exceeded"
+
+
+def dies(path: str, way: str, *, answer: int | None, at: int) -> None:
+    """In a process of its own: begin, or answer, and be killed inside of call number *at*."""
+    made: list[int] = []
+
+    def reply(_request: Any) -> AgentReply:
+        made.append(1)
+        if len(made) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return AgentReply(text="ok", usage=took(90))
+
+    model = FunctionModel(reply, usage=None, profile=COUNTED)
+    graph, options = globals()[way](Agent(model, max_tokens=80))
+    runtime = Runtime(graph, store=f"sqlite:///{path}", lease_s=1, **options)
+    if answer is None:
+        runtime.run({}, thread="t")
+    else:
+        runtime.resume("t", answer)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_crash_in_the_call_that_was_allowed_does_not_allow_it_again(way: Any, tmp_path: Path) -> None:
+    """The call that was cut off may have taken all that was allowed: a person is asked anew, not taken at their word twice."""
+    path, calls = str(tmp_path / "t.db"), Calls(took(90))
+    graph, options = way(agent(calls))
+    with Runtime(graph, store=f"sqlite:///{path}", **options) as runtime:
+        assert runtime.run({}, thread="t").interrupts[0].payload["problem"] == "budget exceeded"
+    killed(f"t.dies({path!r}, {way.__name__!r}, answer=90, at=1)")
+    graph, options = way(agent(calls))
+    with Runtime(graph, store=f"sqlite:///{path}", lease_s=1, **options) as runtime:
+        asked = runtime.retry("t")
+        assert [one.payload["problem"] for one in asked.interrupts] == ["budget exceeded"]
+        assert calls.made == 1
+        result = runtime.resume("t", 180)
+        assert result.interrupts[0].payload == "go on?"
+        assert runtime.resume("t", answer=True).status == "completed"
+
+    assert calls.made == 3
+
+
+def test_a_call_that_a_crash_cut_off_counts_in_the_budget_of_one_use(tmp_path: Path) -> None:
+    path, calls = str(tmp_path / "t.db"), Calls(took(90))
+    killed(f"t.dies({path!r}, 'by_use', answer=None, at=1)")
+    graph, options = by_use(agent(calls))
+    with Runtime(graph, store=f"sqlite:///{path}", lease_s=1, **options) as runtime:
+        asked = runtime.retry("t")
+
+    assert asked.interrupts[0].payload["problem"] == "budget exceeded"
+    assert calls.made == 0
+
+
+def killed(code: str) -> None:
+    root = Path(__file__).parents[3]
+    env = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+    program = f"from tests.harness.budget import test_allowances as t\n{code}\n"
+    ended = subprocess.run([sys.executable, "-c", program], env=env, cwd=root, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
