@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from graphrt._drivers.grants import grant, granted_before, owner
@@ -22,6 +23,7 @@ from graphrt._node import ABOVE
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Usage
 from graphrt.harness._plain import MODEL, is_model, is_plain, reply_from, reply_to, usage_from, usage_to
+from graphrt.harness.agent._host import ORDER
 from graphrt.harness.budget import MICRO, Amounts
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class TaskHost:
     """See `graphrt.harness.agent._host.Host`."""
 
     __slots__ = (
+        "_asked",
+        "_begun",
         "_context",
         "_flying",
         "_numbers",
@@ -75,6 +79,8 @@ class TaskHost:
         self._scope = context._scope
         self._task: Task = context._task
         self._numbers: dict[str, int] = {}
+        self._begun = count(1)
+        self._asked: dict[str, tuple[int, ...]] = {}
         self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
         self._told: set[str] = set()
         self.remembers: bool = True
@@ -121,7 +127,7 @@ class TaskHost:
 
         mine = get_running_loop().create_future()
         around = _AROUND.get()
-        token = _AROUND.set(around | {mine})
+        token, order = _AROUND.set(around | {mine}), ORDER.set((*ORDER.get(), next(self._begun)))
         self._flying[mine] = current_task()
         try:
             return await run()
@@ -134,6 +140,7 @@ class TaskHost:
             raise
         finally:
             _AROUND.reset(token)
+            ORDER.reset(order)
             if not mine.done():
                 del self._flying[mine]
                 mine.set_result(None)
@@ -235,20 +242,31 @@ class TaskHost:
         """What *call* came to, remembered."""
         return await perform_async(self._context, self._scope, self._task, key, call, (), kind, about)
 
+    def was_answered(self, question: str) -> bool:
+        """Whether a person has answered the question of that key."""
+        extra = self._task.extra
+        return extra is not None and any(one.answered and one.key == f"key={question}" for one in extra.interrupts)
+
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """The answers; pauses once for all questions that have none."""
         from graphrt._drivers.context import Suspended
 
         answers: list[Any] = []
         pause: Suspended | None = None
+        known = self._task.more().interrupts
+        before = len(known)
         for question in questions:
             try:
                 answers.append(self._context._ask(f"key={question.key}", question.payload, question.answer_type))
             except Suspended as asked:
                 pause = asked
-        if pause is not None:
-            raise pause
-        return answers
+        if pause is None:
+            return answers
+        # Those of parallel runs come in any order; what is stored of them must not (rule R13).
+        for one in known[before:]:
+            self._asked[one.key] = ORDER.get()
+        known.sort(key=lambda one: self._asked.get(one.key, ()))
+        raise pause
 
     def account(self) -> None:
         """Count what all calls of the task took, those of attempts that failed included."""

@@ -14,7 +14,7 @@ from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.joins import JoinState
 from graphrt._engine.route import Due, Routed, Router, merged
-from graphrt._engine.spending import RUN, added, granted
+from graphrt._engine.spending import count
 from graphrt._engine.stored import check_sends
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
 from graphrt._engine.trace import Tape
@@ -320,21 +320,10 @@ class Engine:
             else:
                 self.sizes.pop(name, None)
 
-    def count(self, task: Task) -> None:
-        """Add what the model calls of a committed task used, and what they were allowed beyond the run's budget."""
-        extra = task.extra
-        if extra is None:
-            return
-        used = extra.usage
-        if used is not None:
-            self.usage = used if self.usage is None else self.usage + used
-        if extra.effects and extra.interrupts:
-            self.granted = added(self.granted, granted(extra.effects, RUN))
-
     def _watch_commit(self, tasks: Sequence[Task], folded: Folded) -> None:
         for task in tasks:
             if task.extra is not None:
-                self.count(task)
+                count(self, task)
         if self.trail is not None:
             for task in tasks:
                 for update in task.updates:

@@ -16,7 +16,7 @@ from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.log import Logged
 from graphrt._engine.route import Due
-from graphrt._engine.spending import spending
+from graphrt._engine.spending import count, spending
 from graphrt._engine.standing import due_again, due_parts, join_standings, set_joins
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
@@ -208,9 +208,9 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
     start(engine, take(dict(saved.values)))
     engine.superstep, engine.steps = saved.superstep, saved.steps
     by_name = engine.plan.by_name
-    for name, count in saved.visits.items():
+    for name, visits in saved.visits.items():
         if name in by_name:
-            engine.visits[by_name[name].index] = count
+            engine.visits[by_name[name].index] = visits
     engine.due = _due(engine, saved, take)
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
@@ -301,7 +301,7 @@ def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> Non
     engine.forget_view()
     values, _ = applied(engine.values, engine.fields, folded)
     for task in tasks:
-        engine.count(task)
+        count(engine, task)
         for update in task.updates if task.status == DONE else ():
             engine.follow(update)
     engine.take(values, (*folded.values, *folded.grown))

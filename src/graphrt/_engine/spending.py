@@ -57,6 +57,18 @@ def used(engine: Engine) -> Usage | None:
     return total
 
 
+def count(engine: Engine, task: Task) -> None:
+    """Add what the model calls of a committed task used, and what they were allowed beyond the run's budget."""
+    extra = task.extra
+    if extra is None:
+        return
+    used = extra.usage
+    if used is not None:
+        engine.usage = used if engine.usage is None else engine.usage + used
+    if extra.effects:
+        engine.granted = added(engine.granted, granted(extra.effects, RUN))
+
+
 def spending(engine: Engine, task: Task) -> tuple[dict[str, Any], ...]:
     """The update that takes what *task* used off the state's budget; none without a budget or without usage.
 

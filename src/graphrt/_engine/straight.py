@@ -12,6 +12,7 @@ from graphrt._engine import log
 from graphrt._engine.fold import CONTAINERS, Prefix
 from graphrt._engine.ownership import SOLE, getrefcount
 from graphrt._engine.route import Due, Routed
+from graphrt._engine.spending import count
 from graphrt._engine.stored import stamped
 from graphrt._engine.task import DONE, DUE, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
@@ -144,7 +145,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         else:
             _note(engine, call, checked, undo, target, routed)
     if call.extra is not None:
-        engine.count(call)
+        count(engine, call)
     if target is not None:
         at = target.index
         visits = engine.visits[at]

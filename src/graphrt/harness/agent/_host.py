@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["HERE", "Alone", "Host", "Place", "Question"]
+__all__ = ["HERE", "ORDER", "Alone", "Host", "Place", "Question"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,10 @@ class Host(Protocol):
         """Remember that the budget of *of* was allowed *more* in answer to *question*."""
         ...
 
+    def was_answered(self, question: str) -> bool:
+        """Whether a person has answered the question of that key."""
+        ...
+
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """The answers of a person; the task pauses until all are there."""
         ...
@@ -168,6 +172,10 @@ class Alone:
     async def grant(self, question: str, of: str, more: Amounts) -> None:
         """Nobody was asked."""
 
+    def was_answered(self, question: str) -> bool:  # noqa: ARG002
+        """Nobody was asked."""
+        return False
+
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """There is nobody to ask.
 
@@ -202,3 +210,5 @@ class Place:
 
 HERE: Final[ContextVar[Place | Host | None]] = ContextVar("graphrt_agent_place", default=None)
 """The agent that is running here, or the host of the first one."""
+ORDER: Final[ContextVar[tuple[int, ...]]] = ContextVar("graphrt_run_order", default=())
+"""The place of what runs here among all that runs beside it, in the order in which it began."""

@@ -21,7 +21,7 @@ from graphrt.errors import (
 from graphrt.harness._plain import usage_from, usage_to
 from graphrt.harness.agent._approval import Done, Ready, answered, needs_approval, refused
 from graphrt.harness.agent._digest import of_arguments
-from graphrt.harness.agent._host import HERE, Place
+from graphrt.harness.agent._host import HERE, ORDER, Place
 from graphrt.harness.agent.happenings import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
@@ -118,17 +118,26 @@ class Tooling:
 
     async def _agreed(self, admitted: list[Ready | Done]) -> list[Ready | Done]:
         """What a person agrees to, or takes back."""
-        asking = [one for one in admitted if isinstance(one, Ready) and needs_approval(one)]
-        if not asking:
+        host, approve = self._place.host, self._approve
+        by_person: list[Ready] = []
+        by_code: list[tuple[Ready, Approve]] = []
+        for one in admitted:
+            if isinstance(one, Done):
+                continue
+            if host.was_answered(one.key):  # it holds, though the tool may not ask for it any more
+                by_person.append(one)
+            elif needs_approval(one):
+                if approve is None:
+                    by_person.append(one)
+                else:
+                    by_code.append((one, approve))
+        if not by_person and not by_code:
             return admitted
-        decided: dict[str, Ready | Done] = {}
-        if self._approve is None:
-            decided = answered(asking, self._place)
-        else:
-            for one in asking:
-                ask = partial(self._asked, self._approve, one.call)
-                agreed = await self._place.host.effect(f"{one.key}/approved", ask, "idempotent", {})
-                decided[one.key] = one if agreed is True else refused(one.call, "")
+        decided = answered(by_person, self._place)
+        for one, decide in by_code:
+            ask = partial(self._asked, decide, one.call)
+            agreed = await host.effect(f"{one.key}/approved", ask, "idempotent", {})
+            decided[one.key] = one if agreed is True else refused(one.call, "")
         return [decided.get(one.key, one) if isinstance(one, Ready) else one for one in admitted]
 
     @staticmethod
@@ -140,7 +149,7 @@ class Tooling:
 
     async def _do_all(self, ready: Sequence[Ready]) -> dict[str, Done]:
         """Do all at once. If one fails the others still end: what they did is remembered."""
-        tasks = [asyncio.ensure_future(self._do(one)) for one in ready]
+        tasks = [asyncio.ensure_future(self._do_beside(number, one)) for number, one in enumerate(ready)]
         if not tasks:
             return {}
         try:
@@ -154,6 +163,10 @@ class Tooling:
         if failed:  # what is no Exception pauses the task: it goes first
             raise next((error for error in failed if not isinstance(error, Exception)), failed[0])
         return {one.call.id: task.result() for one, task in zip(ready, tasks, strict=True)}
+
+    async def _do_beside(self, number: int, one: Ready) -> Done:
+        ORDER.set((*ORDER.get(), number))  # in the context of the call's own asyncio task
+        return await self._do(one)
 
     async def _do(self, one: Ready) -> Done:
         emit, call = self._emit, one.call
