@@ -22,6 +22,8 @@ class Above(NamedTuple):
     most_depth: int
     emit: Callable[[str, Any], None] | None
     """Shows (node, item); None if nobody watches."""
+    took: list[Any]
+    """Gets the usage of each run, when it has ended, however it did."""
 
 
 ABOVE: Final[ContextVar[Above | None]] = ContextVar("graphrt_above", default=None)

@@ -15,6 +15,7 @@ from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
 from graphrt._journal.durability import Durability
 from graphrt._later import Later
+from graphrt._node import ABOVE
 from graphrt._runs.results import RunResult
 from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
@@ -179,7 +180,10 @@ class Run:
             error.add_note(f"Closing the run then failed: {type(other).__name__}: {other}")
 
     def close(self) -> None:
-        """Give back what the run held."""
+        """Give back what the run held, and tell an agent that it is a part of what it used."""
+        above = ABOVE.get()
+        if above is not None and (usage := used(self.engine)) is not None:
+            above.took.append(usage)
         self.scope.close()
         if self.engine.tape is not None:
             self.engine.tape.end()

@@ -72,7 +72,7 @@ def test_an_attempt_that_takes_too_long_cancels_its_model(place, verbs):
     way = Way(nodes="async", verbs=verbs, store=place)
     counts: list[int] = []
     model = Waiting(call("note", x=1), "done")
-    graph = way.graph(ask(), timeout_s=0.1, retry=RetryPolicy(attempts=2, wait_initial_s=0.0), tools=("note",))
+    graph = way.graph(ask(), timeout_s=0.5, retry=RetryPolicy(attempts=2, wait_initial_s=0.0), tools=("note",))
 
     with way.runtime(graph, harness=Agent(model, tools=[counting(counts)])) as runtime:
         result = way(runtime, "run", {}, thread="t")

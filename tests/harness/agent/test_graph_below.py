@@ -10,7 +10,16 @@ from typing_extensions import TypedDict
 
 from graphrt import END, START, Budget, Context, GraphBuilder, Runtime
 from graphrt.errors import BudgetExceededError
-from graphrt.harness import Agent, AgentLimits, GraphTool, ScriptedModel, SubAgentItem, TextDelta, ToolCall
+from graphrt.harness import (
+    Agent,
+    AgentLimits,
+    GraphHarness,
+    GraphTool,
+    ScriptedModel,
+    SubAgentItem,
+    TextDelta,
+    ToolCall,
+)
 
 
 class State(TypedDict):
@@ -72,3 +81,67 @@ def test_agents_in_it_are_a_level_deeper() -> None:
         (message.error, "1 levels deep" in message.text) for message in too_deep.messages if message.role == "tool"
     ] == [(True, True)]
     assert asyncio.run(outer(inner("x"), limits=AgentLimits(depth=1)).run("go")).messages[2].text == "x"
+
+
+def failing(calls: int = 1) -> Any:
+    """A graph that pays for *calls* calls, and fails then."""
+
+    async def node(state: State, ctx: Context) -> State:
+        for number in range(calls):
+            await ctx.harness.run(f"{state['said']} {number}")
+        raise ValueError("off")
+
+    builder = GraphBuilder(State, name="inner")
+    builder.add_node("ask", node)
+    builder.add_edge(START, "ask")
+    builder.add_edge("ask", END)
+    return builder.compile()
+
+
+def test_what_a_failed_graph_used_is_counted() -> None:
+    def agent() -> Agent:
+        below = GraphTool(failing(2), description="Fails.", harness=inner("x", "y"))
+        return Agent(ScriptedModel([ToolCall(id="1", name="inner", arguments={"said": "go"}), "done"]), tools=[below])
+
+    result = Runtime(graph("outer", "inner"), harness=agent()).run({"said": "go"})
+    assert (result.state["said"], result.usage.calls) == ("done", 4)
+
+    alone = asyncio.run(agent().run("go"))
+    assert alone.usage is not None
+    assert alone.usage.calls == 4
+
+
+def test_what_a_failed_graph_used_as_a_harness_is_counted() -> None:
+    harness = GraphHarness(
+        failing(2), input=lambda prompt: {"said": prompt}, output=lambda state: state["said"], harness=inner("x", "y")
+    )
+
+    async def node(state: State, ctx: Context) -> State:
+        return {"said": (await ctx.harness.run("go")).text}
+
+    builder = GraphBuilder(State, name="around")
+    builder.add_node("ask", node, on_error="saved")
+    builder.add_node("saved", lambda state: {"said": "saved"})
+    builder.add_edge(START, "ask")
+    builder.add_edge("ask", END)
+    builder.add_edge("saved", END)
+    result = Runtime(builder.compile(), harness=harness).run({"said": "go"})
+    assert (result.state["said"], result.usage.calls) == ("saved", 2)
+
+
+def test_what_a_graph_run_inside_of_it_used_is_counted() -> None:
+    """A node of it runs another graph by hand: that is a part of the agent's run too."""
+    deepest = graph("deepest")
+
+    async def node(state: State, ctx: Context) -> State:
+        return (await deepest.arun({"said": "go"}, harness=inner("z"))).state
+
+    builder = GraphBuilder(State, name="inner")
+    builder.add_node("ask", node)
+    builder.add_edge(START, "ask")
+    builder.add_edge("ask", END)
+    below = GraphTool(builder.compile(), description="Runs another.")
+    agent = Agent(ScriptedModel([ToolCall(id="1", name="inner", arguments={"said": "go"}), "done"]), tools=[below])
+    usage = asyncio.run(agent.run("go")).usage
+    assert usage is not None
+    assert usage.calls == 3

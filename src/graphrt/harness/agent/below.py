@@ -16,6 +16,7 @@ from graphrt.harness.request import RunOptions
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
 
 if TYPE_CHECKING:
+    from graphrt.events import Usage
     from graphrt.harness.agent.agent import Agent
 
 __all__ = ["GraphHarness", "GraphTool"]
@@ -26,6 +27,9 @@ _QUESTION: Final[Mapping[str, Any]] = {
     "required": ["question"],
     "additionalProperties": False,
 }
+
+
+_ANY_DEPTH: Final = 1 << 30
 
 
 @final
@@ -128,11 +132,15 @@ class GraphTool:
         """
         options = {"deps": context.deps, **self._options}
         here = HERE.get()
-        with _part_of(here, self._graph.name):
-            result = await self._graph.arun(dict(arguments), **options)
-        if isinstance(here, Place) and result.usage is not None:
-            here.took.append(result.usage)
-            await here.host.spent(f"{here.path}{self._graph.name}", result.usage, self._graph.name)
+        took: list[Usage] = []
+        try:
+            with _part_of(here, self._graph.name, took):
+                result = await self._graph.arun(dict(arguments), **options)
+        finally:
+            if isinstance(here, Place):
+                for usage in took:
+                    here.took.append(usage)
+                    await here.host.spent(f"{here.path}{self._graph.name}", usage, self._graph.name)
         _check_ended(self._graph, result)
         return result.state if self._output is None else self._output(result.state)
 
@@ -165,23 +173,39 @@ class GraphHarness:
         """
         if any(value is not None for value in options.values()):
             raise InputError("A graph as a harness takes no options.", known=", ".join(options))
-        with _part_of(HERE.get(), self._graph.name):
-            result = await self._graph.arun(self._input(prompt), **self._options)
+        took: list[Usage] = []
+        try:
+            with _part_of(HERE.get(), self._graph.name, took):
+                result = await self._graph.arun(self._input(prompt), **self._options)
+        except BaseException:
+            await _paid(self._graph.name, took)
+            raise
         _check_ended(self._graph, result)
-        return AgentReply(
-            text=self._output(result.state), usage=result.usage, model=self._graph.name, output=result.state
-        )
+        usage = sum(took[1:], took[0]) if took else result.usage
+        return AgentReply(text=self._output(result.state), usage=usage, model=self._graph.name, output=result.state)
+
+
+async def _paid(graph: str, took: list[Usage]) -> None:
+    """Count what a run used that failed: there is no reply that tells it."""
+    node = NODE.get()
+    for usage in took if node is not None and not node.done else ():
+        await node._host().spent(f"graph/{graph}", usage, graph)
 
 
 @contextmanager
-def _part_of(here: Any, graph: str) -> Generator[None, None, None]:
-    """What runs inside is a part of the agent's run *here*: of its budget, its depth and its stream.
+def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, None]:
+    """What runs inside is a part of the agent's run *here*: of its budget, its depth and its stream; *took* gets usage.
 
     Raises:
         AgentLimitError: It would be too deep.
     """
     if not isinstance(here, Place):
-        yield
+        run_by = ABOVE.get()
+        token = ABOVE.set(Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took))
+        try:
+            yield
+        finally:
+            ABOVE.reset(token)
         return
     if here.depth + 1 > here.most_depth:
         raise AgentLimitError(
@@ -197,7 +221,7 @@ def _part_of(here: Any, graph: str) -> Generator[None, None, None]:
         assert show is not None  # noqa: S101 - else it is not passed on
         show(SubAgentItem(agent=f"{graph}/{node}", item=item))
 
-    above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit)
+    above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took)
     outer, inner, node_ = ABOVE.set(above), HERE.set(None), NODE.set(None)
     try:
         yield
