@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._drivers.hosting import TaskHost
 from graphrt._drivers.shown import MessageItem
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["BoundHarness", "MessageItem"]
 
 Show = Callable[[Any], None]
+_FORGOTTEN: Final[set[tuple[str, str]]] = set()
+"""Agents and nodes of which it was told."""
 
 
 @final
@@ -147,6 +149,24 @@ class BoundHarness:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._harness, name)
+
+
+def tell_forgotten(harness: Any, node: str) -> None:
+    """Log, once, that *node* offers its agent none of its tools and does not say that it means so."""
+    import logging
+
+    agent = str(getattr(harness, "name", harness))
+    if (agent, node) in _FORGOTTEN:
+        return
+    _FORGOTTEN.add((agent, node))
+    known = list(getattr(harness.tools, "names", ()))
+    logging.getLogger("graphrt.harness").warning(
+        "Node %r allows agent %r none of its tools %s: name those that it may use, @g.node(tools=%r), or say tools=[].",
+        node,
+        agent,
+        known,
+        known,
+    )
 
 
 def _profile(harness: Any) -> ModelProfile:

@@ -149,10 +149,16 @@ class Context(Generic[D]):
                 node=self.node,
                 boundary=True,
             )
-        bound: BoundHarness = self._once(
-            "harness", lambda: self.bind(self._scope.harness, tools=self._task.node.policy.tools)
-        )
+        bound: BoundHarness = self._once("harness", self._bound)
         return bound
+
+    def _bound(self) -> BoundHarness:
+        harness, tools = self._scope.harness, self._task.node.policy.tools
+        if tools is None and getattr(harness, "tools", None):
+            from graphrt._drivers.bound import tell_forgotten
+
+            tell_forgotten(harness, self.node)
+        return self.bind(harness, tools=tools or ())
 
     def bind(self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None) -> BoundHarness:
         """Another harness for this task: an agent of its own for this node, remembered and counted like `ctx.harness`.

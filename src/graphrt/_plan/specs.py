@@ -38,7 +38,8 @@ class Policy:
     interrupt_before: bool = False
     interrupt_after: bool = False
     version: str | None = None
-    tools: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    """Those that an agent may use; None, which nobody wrote, is none of them."""
     budget: Any = None
     input: Any = None
     output: Any = None
