@@ -25,7 +25,8 @@ class ScriptedModel(ScriptPlayer):
 
     Script and rules are those of `MockHarness`, as strict as there; it stands in for the model of an agent, where
     MockHarness stands in for the agent.
-    It may be called from several tasks, event loops and worker threads at once.
+    It may be called from several tasks, event loops and worker threads at once; an ordered script answers them in the
+    order in which they come, so give rules where several ask at once.
 
     Args:
         script: The ordered replies, or the mapping of rules.
