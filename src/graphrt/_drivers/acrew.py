@@ -203,7 +203,7 @@ class AioCrew:
         return batch
 
     async def alone(self, task: Task) -> Any:
-        """Run one sync task that has a timeout, on a worker thread."""
+        """Run one sync task that has a timeout or may wait for the loop, on a worker thread."""
         execution = task.execution
         self.start((task,))
         while self._scope.control.halt is None:

@@ -1,6 +1,7 @@
 """The asyncio driver: performs a flow's effects on the running loop. Async nodes are tasks; nothing outlives the drive.
 
-A superstep with one task is awaited in the caller's own task; several sync tasks share a crew with the caller.
+A superstep with one task is awaited in the caller's own task; several sync tasks share a crew with the caller. Sync
+nodes that take a Context run on worker threads: what they wait for, a model or a budget, may need this loop.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ class AioDriver:
     async def _run_one(self, task: Task) -> Any:
         node = task.node
         if not node.is_async and node.child is None:
-            if task.timeout_s is not None:
+            if task.timeout_s is not None or node.wants_context:
                 return await self._the_acrew().alone(task)
             return invoke(self.scope, task, self._nested_sync)
         return await self._halting(task)
@@ -191,7 +192,7 @@ class AioDriver:
 
         def cancel() -> None:
             nonlocal asked
-            if current is not None and not finished:
+            if current is not None and not (asked or finished):  # once: what is cancelled may be waiting for its end
                 asked = True
                 current.cancel()
 
@@ -271,7 +272,7 @@ class AioDriver:
 
 def _is_plain_sync(task: Task) -> bool:
     node = task.node
-    return not node.is_async and node.child is None and task.timeout_s is None
+    return not (node.is_async or node.wants_context) and node.child is None and task.timeout_s is None
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
