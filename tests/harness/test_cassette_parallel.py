@@ -21,6 +21,7 @@ from graphrt.harness import (
     AssistantMessage,
     FunctionModel,
     SystemMessage,
+    ThinkingBlock,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -146,10 +147,11 @@ TEXTS = st.text(max_size=20)
 CALLS = st.builds(ToolCall, id=TEXTS, name=st.sampled_from("tu"), arguments=OBJECTS) | st.builds(
     ToolCall, id=TEXTS, name=st.sampled_from("tu"), arguments_text=TEXTS
 )
+BLOCKS = st.lists(st.builds(ThinkingBlock, text=TEXTS, signature=TEXTS, redacted=TEXTS), max_size=2).map(tuple)
 MESSAGES = st.one_of(
     st.builds(SystemMessage, text=TEXTS),
     st.builds(UserMessage, text=TEXTS, id=st.none() | TEXTS),
-    st.builds(AssistantMessage, text=TEXTS, tool_calls=st.lists(CALLS, max_size=3).map(tuple)),
+    st.builds(AssistantMessage, text=TEXTS, tool_calls=st.lists(CALLS, max_size=3).map(tuple), thinking=BLOCKS),
     st.builds(ToolMessage, tool_call_id=TEXTS, text=TEXTS, error=st.booleans()),
 )
 REQUESTS = st.builds(
@@ -175,6 +177,7 @@ REPLIES = st.builds(
     finish_reason=st.sampled_from(["stop", "length", "content_filter", "unknown"]),
     model=st.none() | st.text(min_size=1, max_size=5),
     thinking=TEXTS,
+    thinking_blocks=BLOCKS,
     output=JSON,
     messages=st.lists(MESSAGES, max_size=2).map(tuple),
     stopped=st.none() | TEXTS,

@@ -15,6 +15,7 @@ from graphrt.harness import (
     FunctionModel,
     SystemMessage,
     TextDelta,
+    ThinkingBlock,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -62,7 +63,9 @@ def full(secret: str) -> ModelRequest:
             SystemMessage(text=secret),
             UserMessage(text=f"a {secret} b"),
             AssistantMessage(
-                text=secret, tool_calls=(call, ToolCall(id="c2", name="t", arguments_text=f"{{ {secret}"))
+                text=secret,
+                tool_calls=(call, ToolCall(id="c2", name="t", arguments_text=f"{{ {secret}")),
+                thinking=(ThinkingBlock(text=secret, signature="s"),),
             ),
             ToolMessage(tool_call_id="c1", text=secret),
         ),
@@ -79,6 +82,7 @@ def answer(request: ModelRequest) -> AgentReply:
     return AgentReply(
         text=f"{secret} and {secret}",
         thinking=secret,
+        thinking_blocks=(ThinkingBlock(text=secret, signature=secret), ThinkingBlock(redacted=secret)),
         tool_calls=(call, ToolCall(id="c4", name="t", arguments_text=f"[{secret}")),
         output={"x": [secret]},
         messages=(UserMessage(text=secret),),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Message,
         Prompt,
         SystemMessage,
+        ThinkingBlock,
         ToolCall,
         ToolMessage,
         ToolSpec,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         StreamingHarness,
         StreamItem,
         TextDelta,
+        ThinkingDelta,
         ToolCallDelta,
     )
     from graphrt.harness.request import OutputSpec
@@ -113,6 +115,8 @@ __all__ = [
     "SystemMessage",
     "Template",
     "TextDelta",
+    "ThinkingBlock",
+    "ThinkingDelta",
     "TokenTracker",
     "Tool",
     "ToolCall",
@@ -132,9 +136,12 @@ __all__ = [
     "tool_from_model",
 ]
 
-_MESSAGES: Final = "AssistantMessage Message Prompt SystemMessage ToolCall ToolMessage ToolSpec UserMessage"
+_MESSAGES: Final = (
+    "AssistantMessage Message Prompt SystemMessage ThinkingBlock ToolCall ToolMessage ToolSpec UserMessage"
+)
 _PROTOCOL: Final = (
-    "AgentHarness AgentReply AgentRequest FinishReason RunOptions StreamItem StreamingHarness TextDelta ToolCallDelta"
+    "AgentHarness AgentReply AgentRequest FinishReason RunOptions StreamItem StreamingHarness "
+    "TextDelta ThinkingDelta ToolCallDelta"
 )
 _HOMES: Final = {
     **dict.fromkeys(("Agent",), "graphrt.harness.agent.agent"),

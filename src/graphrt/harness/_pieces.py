@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from graphrt.events import Usage
 from graphrt.harness.messages import AssistantMessage
-from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
+from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta, ToolCallDelta
 from graphrt.harness.request import ModelRequest
+
+Piece: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
+"""What a stream yields before its reply."""
 
 _WORD: Final = re.compile(r"\s*\S+|\s+$")
 
 
-def pieces(reply: AgentReply) -> Iterator[TextDelta | ToolCallDelta]:
-    """Cut *reply*: the text word by word, each tool call in two pieces."""
+def pieces(reply: AgentReply) -> Iterator[Piece]:
+    """Cut *reply*: what was thought and the text word by word, each tool call in two pieces."""
+    for piece in _WORD.findall(reply.thinking):
+        yield ThinkingDelta(text=piece)
     for piece in _WORD.findall(reply.text):
         yield TextDelta(text=piece)
     for index, call in enumerate(reply.tool_calls):

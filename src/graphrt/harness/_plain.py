@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from graphrt.events import Usage
-from graphrt.harness.messages import ToolCall
+from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ModelResponse
 
 __all__ = ["MODEL", "is_model", "is_plain", "reply_from", "reply_to", "usage_from", "usage_to"]
@@ -50,6 +50,11 @@ def reply_to(reply: ModelResponse) -> dict[str, Any]:
         data["model"] = reply.model
     if reply.thinking:
         data["thinking"] = reply.thinking
+    if reply.thinking_blocks:
+        data["thinking_blocks"] = [
+            {name: value for name in ThinkingBlock.__slots__ if (value := getattr(block, name))}
+            for block in reply.thinking_blocks
+        ]
     return data
 
 
@@ -67,4 +72,5 @@ def reply_from(data: Mapping[str, Any]) -> ModelResponse:
         finish_reason=data["finish_reason"],
         model=data.get("model"),
         thinking=data.get("thinking", ""),
+        thinking_blocks=tuple(ThinkingBlock(**block) for block in data.get("thinking_blocks", ())),
     )

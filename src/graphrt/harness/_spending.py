@@ -199,7 +199,10 @@ def _longest(request: ModelRequest, profile: ModelProfile) -> int | None:
 
 
 def _bytes(request: ModelRequest) -> int:
-    spoken = [(message.text, getattr(message, "tool_calls", ())) for message in request.messages]
+    spoken = [
+        (message.text, getattr(message, "tool_calls", ()), *getattr(message, "thinking", ()))
+        for message in request.messages
+    ]
     size = len(to_json([spoken, request.tools, request.output], fallback=repr))
     return size + _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))
 

@@ -17,6 +17,7 @@ __all__ = [
     "Message",
     "Prompt",
     "SystemMessage",
+    "ThinkingBlock",
     "ToolCall",
     "ToolMessage",
     "ToolSpec",
@@ -151,12 +152,34 @@ class UserMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingBlock:
+    """A piece of what the model wrote for itself, with the proof of its provider that the model wrote it.
+
+    A model that thinks, and calls tools, must be shown its blocks again, unchanged, with the answers of the tools.
+    """
+
+    text: str = ""
+    """What may be read of it; empty where the provider shows nothing."""
+    signature: str = ""
+    """The provider's proof, opaque."""
+    redacted: str = ""
+    """The block itself where the provider shows it to nobody, opaque; then the others are empty."""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the provider can tell that it is its own: only such blocks go back to it."""
+        return bool(self.signature or self.redacted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantMessage:
     """What the model said: text, calls of tools, or both."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     """0..n calls, in the order the model made them."""
+    thinking: tuple[ThinkingBlock, ...] = ()
+    """0..n blocks that came before the text and the calls, for the provider that sealed them; others never see them."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     role: Literal["assistant"] = "assistant"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, Unpack
 
 from graphrt.events import Usage
-from graphrt.harness.messages import AssistantMessage, Message, Prompt, ToolCall, ToolSpec
+from graphrt.harness.messages import AssistantMessage, Message, Prompt, ThinkingBlock, ToolCall, ToolSpec
 from graphrt.harness.request import AgentRequest, ModelRequest, OutputSpec, ReasoningEffort, RunOptions
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "StreamItem",
     "StreamingHarness",
     "TextDelta",
+    "ThinkingDelta",
     "ToolCallDelta",
 ]
 
@@ -48,6 +49,8 @@ class AgentReply:
     """The model that answered, as the provider names it."""
     thinking: str = ""
     """What the model wrote for itself before it answered, where the provider shows it."""
+    thinking_blocks: tuple[ThinkingBlock, ...] = ()
+    """0..n blocks that the provider wants back, unchanged, while the conversation goes on; `message` has them."""
     output: Any = field(default=None, hash=False)
     """What the text stands for, where the answer had to have a form; made and checked by an Agent."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
@@ -62,12 +65,20 @@ class AgentReply:
     @property
     def message(self) -> AssistantMessage:
         """The reply as a message, to go on with the conversation."""
-        return AssistantMessage(text=self.text, tool_calls=self.tool_calls)
+        sealed = tuple(block for block in self.thinking_blocks if block.sealed)
+        return AssistantMessage(text=self.text, tool_calls=self.tool_calls, thinking=sealed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
     """The next piece of a streamed text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta:
+    """The next piece of what the model writes for itself; all of them make the reply's `thinking`."""
 
     text: str
 
@@ -89,7 +100,7 @@ class ToolCallDelta:
 ModelResponse: TypeAlias = AgentReply
 """What a model gives back is a reply; an Agent adds to it what it made of it."""
 
-StreamItem: TypeAlias = TextDelta | ToolCallDelta | AgentReply
+StreamItem: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta | AgentReply
 """What a stream yields: any number of deltas, then exactly one AgentReply."""
 
 
@@ -144,7 +155,7 @@ class StreamingHarness(Protocol):
         """Ask the model once and yield the reply in pieces.
 
         Yields:
-            0..n TextDelta and ToolCallDelta, then exactly one AgentReply: the whole reply, with its usage.
+            0..n deltas, then exactly one AgentReply: the whole reply, with its usage.
 
         Raises:
             InputError: The prompt or an option is wrong.
@@ -195,7 +206,7 @@ class ChatModel(Protocol):
         """Ask once and yield the response in pieces.
 
         Yields:
-            0..n TextDelta and ToolCallDelta, then exactly one ModelResponse: the whole of it, with its usage.
+            0..n deltas, then exactly one ModelResponse: the whole of it, with its usage.
 
         Raises:
             HarnessError: The call failed, also in the middle; then no ModelResponse was yielded.

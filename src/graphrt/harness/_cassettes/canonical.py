@@ -115,6 +115,8 @@ def _messages(messages: tuple[Message, ...], redactor: Redactor) -> list[Any]:
     for message in messages:
         message = redactor.message(message)
         form: dict[str, Any] = {"role": message.role, "text": message.text}
+        if isinstance(message, AssistantMessage) and message.thinking:
+            form["thinking"] = [block.text for block in message.thinking]  # seals are drawn by chance too
         if isinstance(message, AssistantMessage) and message.tool_calls:
             form["tool_calls"] = calls = list[Any]()
             for call in message.tool_calls:

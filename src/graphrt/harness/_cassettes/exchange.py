@@ -14,10 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 from graphrt.errors import GraphrtError, ScriptError
 from graphrt.harness._cassettes.canonical import canonical
 from graphrt.harness._cassettes.deck import Deck
-from graphrt.harness._cassettes.recording import Piece, Recording, clean_failure, clean_reply, is_recordable
+from graphrt.harness._cassettes.recording import Recording, clean_failure, clean_reply, is_recordable
 from graphrt.harness._cassettes.redaction import Redactor
+from graphrt.harness._pieces import Piece
 from graphrt.harness._pieces import pieces as cut
-from graphrt.harness.protocol import AgentReply, StreamItem, TextDelta, ToolCallDelta
+from graphrt.harness.protocol import AgentReply, StreamItem, TextDelta, ThinkingDelta, ToolCallDelta
 from graphrt.harness.request import ModelRequest
 
 
@@ -82,7 +83,9 @@ class Exchange:
                 if kept:
                     continue  # the reply is the last item; what a faulty harness says after it is not heard
                 if not isinstance(item, AgentReply):
-                    if isinstance(item, (TextDelta, ToolCallDelta)):  # an agent tells more, which is not recorded
+                    if isinstance(
+                        item, (TextDelta, ThinkingDelta, ToolCallDelta)
+                    ):  # an agent tells more, which is not recorded
                         seen.append(item)
                     yield item
                     continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -15,10 +15,9 @@ from graphrt import errors
 from graphrt.errors import GraphrtError, HarnessError, InputError, LimitError, ScriptError
 from graphrt.harness._cassettes.jsontext import is_json
 from graphrt.harness._cassettes.redaction import Redactor
+from graphrt.harness._pieces import Piece
 from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
-
-Piece: TypeAlias = TextDelta | ToolCallDelta
+from graphrt.harness.protocol import AgentReply
 
 _SAID: Final = frozenset({"what", "code", "where", "known", "fix", "messages"})
 _MESSAGES: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)

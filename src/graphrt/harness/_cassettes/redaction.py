@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from graphrt.errors import InputError
 from graphrt.harness._cassettes.jsontext import is_mapping, is_sequence
+from graphrt.harness._pieces import Piece
 from graphrt.harness._secrets import _forms, _of_environment, credentials
-from graphrt.harness.messages import AssistantMessage, Message, ToolCall
+from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
 
 MASK: Final = "[redacted]"
@@ -118,11 +119,18 @@ class Redactor:
             return replace(call, arguments_text=text, error=self.text(call.error))
         return ToolCall(id=call.id, name=call.name, arguments_text=text)
 
+    def block(self, block: ThinkingBlock) -> ThinkingBlock:
+        """*block* without secrets; one that had some is no longer what its provider sealed."""
+        return ThinkingBlock(
+            text=self.text(block.text), signature=self.text(block.signature), redacted=self.text(block.redacted)
+        )
+
     def message(self, message: Message) -> Message:
         """*message* without secrets."""
         if isinstance(message, AssistantMessage):
             calls = tuple(self.call(call) for call in message.tool_calls)
-            return replace(message, text=self.text(message.text), tool_calls=calls)
+            thinking = tuple(self.block(block) for block in message.thinking)
+            return replace(message, text=self.text(message.text), tool_calls=calls, thinking=thinking)
         return replace(message, text=self.text(message.text))
 
     def reply(self, reply: AgentReply) -> AgentReply:
@@ -131,14 +139,15 @@ class Redactor:
             reply,
             text=self.text(reply.text),
             thinking=self.text(reply.thinking),
+            thinking_blocks=tuple(self.block(block) for block in reply.thinking_blocks),
             tool_calls=tuple(self.call(call) for call in reply.tool_calls),
             messages=tuple(self.message(message) for message in reply.messages),
         )
 
-    def pieces(self, pieces: list[TextDelta | ToolCallDelta]) -> list[TextDelta | ToolCallDelta]:
+    def pieces(self, pieces: list[Piece]) -> list[Piece]:
         """*pieces* without secrets, also without those that lie across several pieces."""
-        for index in (None, *sorted({piece.index for piece in pieces if isinstance(piece, ToolCallDelta)})):
-            mine = [n for n, piece in enumerate(pieces) if getattr(piece, "index", None) == index]
+        for whose in sorted({_whose(piece) for piece in pieces}):
+            mine = [n for n, piece in enumerate(pieces) if _whose(piece) == whose]
             whole = "".join(_written(pieces[n]) for n in mine)
             clean = self.text(whole)
             if clean != whole:  # then the first of them carries all
@@ -151,12 +160,19 @@ class Redactor:
         return pieces
 
 
-def _written(piece: TextDelta | ToolCallDelta) -> str:
-    return piece.text if isinstance(piece, TextDelta) else piece.arguments_text
+def _whose(piece: Piece) -> int:
+    """What the piece is of: a call by its index, or one of the texts."""
+    if isinstance(piece, ToolCallDelta):
+        return piece.index
+    return -1 if isinstance(piece, TextDelta) else -2
 
 
-def _rewritten(piece: TextDelta | ToolCallDelta, text: str) -> TextDelta | ToolCallDelta:
-    return replace(piece, text=text) if isinstance(piece, TextDelta) else replace(piece, arguments_text=text)
+def _written(piece: Piece) -> str:
+    return piece.arguments_text if isinstance(piece, ToolCallDelta) else piece.text
+
+
+def _rewritten(piece: Piece, text: str) -> Piece:
+    return replace(piece, arguments_text=text) if isinstance(piece, ToolCallDelta) else replace(piece, text=text)
 
 
 def _credentials(options: Mapping[str, Any]) -> tuple[str, ...]:

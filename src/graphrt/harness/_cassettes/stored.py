@@ -15,9 +15,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from graphrt.events import Usage
 from graphrt.harness._cassettes.canonical import NAMES, plain
 from graphrt.harness._cassettes.jsontext import is_list, is_sequence
-from graphrt.harness._cassettes.recording import Failure, Piece, Recording, recordable_kind
-from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
-from graphrt.harness.protocol import AgentReply, FinishReason, TextDelta, ToolCallDelta
+from graphrt.harness._cassettes.recording import Failure, Recording, recordable_kind
+from graphrt.harness._pieces import Piece
+from graphrt.harness.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ThinkingBlock,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from graphrt.harness.protocol import AgentReply, FinishReason, TextDelta, ThinkingDelta, ToolCallDelta
 
 
 def _join(value: Any) -> Any:
@@ -41,11 +50,18 @@ class _CallForm(_Form):
     error: str | None = None
 
 
+class _BlockForm(_Form):
+    text: Text = ""
+    signature: str = ""
+    redacted: str = ""
+
+
 class _MessageForm(_Form):
     role: Literal["system", "user", "assistant", "tool"]
     text: Text = ""
     id: str | None = None
     tool_calls: list[_CallForm] = []
+    thinking: list[_BlockForm] = []
     tool_call_id: str = ""
     error: bool = False
 
@@ -66,6 +82,7 @@ class _ReplyForm(_Form):
     finish_reason: FinishReason = "stop"
     model: str | None = None
     thinking: Text = ""
+    thinking_blocks: list[_BlockForm] = []
     output: Any = None
     output_type: str = ""
     messages: list[_MessageForm] = []
@@ -90,11 +107,16 @@ class _PieceForm(_Form):
     arguments_text: str = ""
 
 
+class _ThoughtForm(_Form):
+    thinking: str
+
+
 class _AskedForm(_Form):
     """A message of a canonical request."""
 
     role: Literal["system", "user", "assistant", "tool"]
     text: Text
+    thinking: list[str] = []
     tool_calls: list[dict[str, Any]] = []
     call: int = 0
     error: bool = False
@@ -109,7 +131,7 @@ class _RequestForm(BaseModel):
 
 class _EntryForm(_Form):
     request: _RequestForm
-    pieces: list[str | _PieceForm] | None = None
+    pieces: list[str | _ThoughtForm | _PieceForm] | None = None
     reply: _ReplyForm | None = None
     failure: _FailureForm | None = None
 
@@ -121,7 +143,7 @@ def dump(recording: Recording) -> dict[str, Any]:
     """The plain data that is kept of *recording*."""
     entry: dict[str, Any] = {"request": show_request(recording.request)}
     if recording.pieces is not None:
-        entry["pieces"] = [piece.text if isinstance(piece, TextDelta) else _brief(piece) for piece in recording.pieces]
+        entry["pieces"] = [_brief_piece(piece) for piece in recording.pieces]
     if recording.reply is not None:
         entry["reply"] = _brief(recording.reply)
         if recording.output_type:
@@ -154,7 +176,7 @@ def _brief(value: Any) -> Any:
         if field.name == "role":
             found = {"role": given, **found}
         elif field.default is MISSING or given != field.default:
-            found[field.name] = _split(given) if field.name in _TEXTS else _brief(given)
+            found[field.name] = _split(given) if field.name in _TEXTS and isinstance(given, str) else _brief(given)
     return found
 
 
@@ -165,6 +187,16 @@ def _brief_call(call: ToolCall) -> dict[str, Any]:
     if call.error is not None:
         found["error"] = call.error
     return found
+
+
+def _brief_piece(piece: Piece) -> Any:
+    match piece:
+        case TextDelta():
+            return piece.text
+        case ThinkingDelta():
+            return {"thinking": piece.text}
+        case ToolCallDelta():
+            return _brief(piece)
 
 
 def _split(text: str) -> str | list[str]:
@@ -209,6 +241,7 @@ def _reply(form: _ReplyForm) -> AgentReply:
         finish_reason=form.finish_reason,
         model=form.model,
         thinking=form.thinking,
+        thinking_blocks=tuple(map(_block, form.thinking_blocks)),
         output=form.output,
         messages=tuple(_message(message) for message in form.messages),
         stopped=form.stopped,
@@ -247,12 +280,23 @@ def _message(form: _MessageForm) -> Message:
         case "user":
             return UserMessage(text=form.text, id=form.id)
         case "assistant":
-            return AssistantMessage(text=form.text, tool_calls=tuple(map(_call, form.tool_calls)), id=form.id)
+            return AssistantMessage(
+                text=form.text,
+                tool_calls=tuple(map(_call, form.tool_calls)),
+                thinking=tuple(map(_block, form.thinking)),
+                id=form.id,
+            )
         case "tool":
             return ToolMessage(tool_call_id=form.tool_call_id, text=form.text, id=form.id, error=form.error)
 
 
-def _piece(form: str | _PieceForm) -> Piece:
+def _block(form: _BlockForm) -> ThinkingBlock:
+    return ThinkingBlock(text=form.text, signature=form.signature, redacted=form.redacted)
+
+
+def _piece(form: str | _ThoughtForm | _PieceForm) -> Piece:
     if isinstance(form, str):
         return TextDelta(text=form)
+    if isinstance(form, _ThoughtForm):
+        return ThinkingDelta(text=form.thinking)
     return ToolCallDelta(index=form.index, id=form.id, name=form.name, arguments_text=form.arguments_text)

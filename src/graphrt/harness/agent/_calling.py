@@ -20,7 +20,7 @@ from graphrt.harness.agent._host import Place
 from graphrt.harness.agent._output import in_words
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.happenings import ModelEnded, ModelFailed, ModelStarted
-from graphrt.harness.messages import ToolCall
+from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse
 from graphrt.harness.request import ModelRequest
 
@@ -169,6 +169,9 @@ def _problem(response: Any) -> str | None:
     calls: Any = response.tool_calls
     if not issubclass(type(calls), tuple) or any(type(call) is not ToolCall for call in calls):
         return "a response whose tool calls are no tuple of ToolCalls"
+    blocks: Any = response.thinking_blocks
+    if not issubclass(type(blocks), tuple) or any(type(block) is not ThinkingBlock for block in blocks):
+        return "a response whose thinking blocks are no tuple of ThinkingBlocks"
     usage: Any = response.usage
     return None if usage is None or isinstance(usage, Usage) else f"a usage of type {type(usage).__name__}"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from pydantic_core import to_json
 
+from graphrt.harness.messages import AssistantMessage, ToolCall
 from graphrt.harness.request import ModelRequest
 
 __all__ = ["of_arguments", "of_call", "of_request", "of_run"]
@@ -16,12 +18,12 @@ __all__ = ["of_arguments", "of_call", "of_request", "of_run"]
 
 def of_request(request: ModelRequest) -> str:
     """32 hex digits of the SHA-256 of all that the model is asked."""
-    return sha256(_bytes(request)).hexdigest()[:32]
+    return sha256(_bytes(_asked(request))).hexdigest()[:32]
 
 
 def of_run(agent: str, request: ModelRequest) -> str:
     """16 hex digits of the SHA-256 of who is asked, and what it is asked first."""
-    return sha256(_bytes([agent, request])).hexdigest()[:16]
+    return sha256(_bytes([agent, _asked(request)])).hexdigest()[:16]
 
 
 def of_arguments(arguments: Mapping[str, Any]) -> str:
@@ -35,7 +37,37 @@ def of_arguments(arguments: Mapping[str, Any]) -> str:
 
 def of_call(prompt: Any, options: Mapping[str, Any]) -> str:
     """32 hex digits of the SHA-256 of what a harness is asked."""
-    return sha256(_bytes([prompt, options])).hexdigest()[:32]
+    return sha256(_bytes([_said(prompt), options])).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Thoughtless:
+    """An AssistantMessage as it was before it had `thinking`: journals know calls by the digest of that form."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    id: str | None
+    role: str = "assistant"
+
+
+_Thoughtless.__qualname__ = AssistantMessage.__qualname__  # in its repr, of which digests are made too
+
+
+def _asked(request: ModelRequest) -> ModelRequest:
+    return replace(request, messages=_said(request.messages))
+
+
+def _said(prompt: Any) -> Any:
+    """*prompt* in the form that digests have always been made of; only what is new in it adds to that form."""
+    return type(prompt)(map(_message, prompt)) if type(prompt) in (list, tuple) else prompt
+
+
+def _message(message: Any) -> Any:
+    match message:
+        case AssistantMessage(thinking=()):
+            return _Thoughtless(text=message.text, tool_calls=message.tool_calls, id=message.id)
+        case _:
+            return message
 
 
 def _bytes(value: Any) -> bytes:

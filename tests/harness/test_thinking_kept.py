@@ -1,0 +1,202 @@
+"""Blocks of thinking in all that is written down; and what was written before there were any is read as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from graphrt._codec import Codec
+from graphrt.errors import BadResponseError
+from graphrt.harness import (
+    Agent,
+    AgentReply,
+    AssistantMessage,
+    Budget,
+    FunctionModel,
+    Ledger,
+    Message,
+    MockHarness,
+    ModelProfile,
+    ModelRequest,
+    SystemMessage,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from graphrt.harness._cassettes.canonical import canonical, key
+from graphrt.harness._cassettes.redaction import Redactor
+from graphrt.harness._plain import reply_from, reply_to
+from graphrt.harness._spending import most
+from graphrt.harness.agent._digest import of_call, of_request, of_run
+from graphrt.harness.cassette import Cassette
+from graphrt.reducers import messages
+
+from .cassettes import ask, read
+
+CALL = ToolCall(id="c", name="n", arguments={"x": 1})
+BLOCKS = (ThinkingBlock(text="hm", signature="s"), ThinkingBlock(redacted="d"))
+BEFORE: tuple[Message, ...] = (
+    SystemMessage(text="s"),
+    UserMessage(text="u"),
+    AssistantMessage(text="t", tool_calls=(CALL,)),
+    ToolMessage(tool_call_id="c", text="r"),
+)
+AFTER = (*BEFORE[:2], AssistantMessage(text="t", tool_calls=(CALL,), thinking=BLOCKS), BEFORE[3])
+STORED = (
+    b'[{"$t":"AssistantMessage","v":{"text":"t","tool_calls":{"$t":"tuple","v":[{"$t":"ToolCall","v":{"id":"c",'
+    b'"name":"n","arguments":{"x":1},"arguments_text":"{\\"x\\": 1}","error":null}}]},"id":"a","role":"assistant"}}]'
+)
+"""As it was stored before messages had blocks."""
+
+
+# ------------------------------------------------------------------------------------------------------------ values
+
+
+def test_message_of_a_reply_has_the_sealed_blocks() -> None:
+    reply = AgentReply(text="t", thinking_blocks=(ThinkingBlock(text="seen only"), *BLOCKS))
+
+    assert reply.message == AssistantMessage(text="t", thinking=BLOCKS)
+
+
+def test_message_with_blocks_goes_through_json() -> None:
+    adapter: TypeAdapter[Message] = TypeAdapter(Message)
+
+    assert adapter.validate_json(adapter.dump_json(AFTER[2])) == AFTER[2]
+    assert adapter.validate_python({"role": "assistant", "text": "t"}) == AssistantMessage(text="t")
+
+
+def test_messages_reducer_replaces_a_message_with_its_blocks() -> None:
+    old, new = (AssistantMessage(text=text, id="a", thinking=BLOCKS) for text in ("old", "new"))
+
+    assert messages([old], [new]) == [new]
+
+
+# ------------------------------------------------------------------------------------------------------------ stores
+
+
+def test_stored_message_comes_back_with_its_blocks() -> None:
+    codec = Codec([Message])
+
+    assert codec.load(codec.dump(list(AFTER))) == list(AFTER)
+
+
+def test_message_stored_before_there_were_blocks_is_read() -> None:
+    assert Codec([Message]).load(STORED) == [AssistantMessage(text="t", tool_calls=(CALL,), id="a")]
+
+
+def test_remembered_reply_has_its_blocks() -> None:
+    reply = AgentReply(text="t", thinking="hm", thinking_blocks=BLOCKS)
+    data = reply_to(reply)
+
+    assert json.loads(json.dumps(data)) == data
+    assert reply_from(data) == reply
+    assert data["thinking_blocks"] == [{"text": "hm", "signature": "s"}, {"redacted": "d"}]
+
+
+def test_reply_remembered_before_there_were_blocks_is_read() -> None:
+    assert reply_from({"text": "t", "finish_reason": "stop", "thinking": "hm"}) == AgentReply(text="t", thinking="hm")
+    assert "thinking_blocks" not in reply_to(AgentReply(text="t"))
+
+
+# ------------------------------------------------------------------------------------------------------ names of calls
+
+
+def test_names_of_calls_without_blocks_are_those_that_journals_know() -> None:
+    request = ModelRequest(messages=BEFORE)
+    torn = ModelRequest(messages=(UserMessage(text="\ud800"), *BEFORE))
+
+    assert of_request(request) == "7523e790362cfa72c197276c01a87193"
+    assert of_request(torn) == "f8f5b5d94a6222d3ee67c1ad3bafdca1"
+    assert of_run("a", request) == "6393d047b1316cca"
+    assert of_call(list(BEFORE), {}) == of_call(BEFORE, {}) == "11a64b7a82b5e18a52fadb60df0e6e4e"
+    assert of_call("x", {"a": 1}) == "8f936086721671de4038c607b6524c09"
+
+
+def test_blocks_are_part_of_what_is_asked() -> None:
+    before, after = ModelRequest(messages=BEFORE), ModelRequest(messages=AFTER)
+
+    assert of_request(after) != of_request(before)
+    assert of_call(AFTER, {}) != of_call(BEFORE, {})
+    assert key(canonical(after, Redactor())) != key(canonical(before, Redactor()))
+
+
+def test_key_of_a_recorded_call_without_blocks_is_what_it_was() -> None:
+    form = canonical(ModelRequest(messages=BEFORE), Redactor())
+
+    assert key(form) == "88ec9ae304e2d8f0cf53adeaecc2d500a2412098e5a16606f7e928de0419c1dc"
+
+
+def test_seals_that_providers_draw_do_not_matter() -> None:
+    drawn = AssistantMessage(
+        text="t", tool_calls=(CALL,), thinking=(ThinkingBlock(text="hm", signature="x"), ThinkingBlock(redacted="y"))
+    )
+    forms = [canonical(ModelRequest(messages=said), Redactor()) for said in (AFTER, (*BEFORE[:2], drawn, BEFORE[3]))]
+
+    assert forms[0] == forms[1]
+
+
+# ------------------------------------------------------------------------------------------------- cassettes, doubles
+
+
+def test_cassette_keeps_blocks_and_pieces_of_thinking(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    reply = AgentReply(text="a b", thinking="so\nso", thinking_blocks=BLOCKS, messages=AFTER)
+    asked = ModelRequest(messages=AFTER)
+    recorded = asyncio.run(read(Cassette(path, mode="record").model(FunctionModel(lambda _: reply)).stream(asked)))
+    replayed = asyncio.run(read(Cassette(path).model(FunctionModel(lambda _: "live")).stream(asked)))
+
+    assert replayed == recorded
+    assert replayed[0] == ThinkingDelta(text="so")
+    assert json.loads(path.read_text().split("\n", 1)[1])["pieces"][1] == {"thinking": "\nso"}
+
+
+def test_secret_across_pieces_of_thinking_is_taken_out() -> None:
+    secret = "sk-abcdefghijkl1234"
+    pieces: Any = [ThinkingDelta(text=f"key {secret[:9]}"), ThinkingDelta(text=secret[9:])]
+
+    assert Redactor().pieces(pieces) == [ThinkingDelta(text="key [redacted]")]
+
+
+def test_cassette_of_before_is_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    request = {"messages": [{"role": "user", "text": "u"}], "model": "function"}
+    reply = {"text": "t", "thinking": "hm", "messages": [{"role": "assistant", "text": "t"}]}
+    entry = json.dumps({"request": request, "pieces": ["t"], "reply": reply}, indent=2)
+    path.write_text(f'{{"graphrt_cassette": 1}}\n{entry}\n')
+
+    assert ask(Cassette(path).model(FunctionModel(lambda _: "live")), "u") == ["t"]
+
+
+def test_double_shows_the_thinking_of_a_scripted_reply_first() -> None:
+    mock = MockHarness([AgentReply(text="a b", thinking="let me see", thinking_blocks=BLOCKS)])
+    *deltas, reply = asyncio.run(read(mock.stream("hi")))
+
+    assert [type(delta).__name__ for delta in deltas] == ["ThinkingDelta"] * 3 + ["TextDelta"] * 2
+    assert isinstance(reply, AgentReply)
+    assert reply.thinking_blocks == BLOCKS
+
+
+# ------------------------------------------------------------------------------------------------- budgets and checks
+
+
+def test_budget_holds_what_blocks_take() -> None:
+    ledger = Ledger(Budget(tokens=10_000), of="test")
+    profile = ModelProfile(name="m", max_output_tokens=1)
+    before, after = (most(ModelRequest(messages=said), profile, ledger).tokens for said in (BEFORE, AFTER))
+
+    assert after >= before + len("hm" + "s" + "d")
+
+
+@pytest.mark.parametrize("blocks", [[BLOCKS[0]], ({"text": "hm"},), "hm"])
+def test_response_whose_blocks_are_none_is_refused(blocks: Any) -> None:
+    model = FunctionModel(lambda _: AgentReply(text="t", thinking_blocks=blocks))
+
+    with pytest.raises(BadResponseError, match="thinking blocks"):
+        asyncio.run(Agent(model, retry=None).run("hi"))
