@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from dataclasses import replace
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -10,7 +11,7 @@ import pytest
 
 from graphrt.errors import InputError, ScriptError
 from graphrt.events import Usage
-from graphrt.harness import AgentReply, ToolCall
+from graphrt.harness import AgentReply, ThinkingBlock, ToolCall
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 
@@ -240,3 +241,91 @@ def test_added_answers_are_checked_before_any_of_them_is_kept() -> None:
     assert server.remaining == 0
     server.add(ToolCall(id="1", name="f"), AgentReply(text="x"))
     assert server.remaining == 2
+
+
+ASKED = {"role": "user", "content": "how large?"}
+RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "16"}]}
+USE = {"type": "tool_use", "id": "c1", "name": "area", "input": {}}
+ON = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+THINKS = ChatAnswer(thinking="four by four", tool_calls=(ToolCall(id="c1", name="area"),))
+
+
+def said(*blocks: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def follow_up(*messages: Any, answer: ChatAnswer = THINKS, **body: Any) -> str | None:
+    """Why *messages* were refused, after a first request that got *answer*; "first" stands for its blocks."""
+    with FakeChatServer([answer, "16"], strict=False) as server:
+        first = json.loads(post_messages(server)[1])["content"]
+        sent = [said(*first) if message == "first" else message for message in messages]
+        status, data = post_messages(server, messages=sent, **body)
+        told = json.loads(data)
+        assert server.remaining == (0 if status == 200 else 1), "what is refused takes no answer"
+    if status == 200:
+        return None
+    assert (status, told["error"]["type"]) == (400, "invalid_request_error")
+    message: str = told["error"]["message"]
+    return message
+
+
+def test_blocks_that_come_back_as_they_were_are_taken() -> None:
+    hidden = replace(THINKS, thinking_blocks=(ThinkingBlock(redacted="d"), ThinkingBlock(text="a", signature="s")))
+
+    for answer in (THINKS, hidden):
+        assert follow_up(ASKED, "first", RESULT, answer=answer, **ON) is None
+        assert follow_up(ASKED, "first", RESULT, said(USE), RESULT, answer=answer, **ON) is None, "of one turn"
+
+
+def test_turn_without_its_thinking_is_refused_while_thinking_is_on() -> None:
+    why = follow_up(ASKED, said(USE), RESULT, **ON)
+
+    assert why is not None
+    assert why.startswith("messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`")
+    assert follow_up(ASKED, said(USE), RESULT) is None
+    assert follow_up(ASKED, said(USE), RESULT, thinking={"type": "disabled"}) is None
+    assert follow_up(ASKED, said(USE), RESULT, said({"type": "text", "text": "16"}), ASKED, **ON) is None
+
+
+@pytest.mark.parametrize("changed", [{"signature": "other"}, {"signature": ""}, {"thinking": "five by five"}])
+@pytest.mark.parametrize("on", [ON, {}])
+def test_block_that_was_changed_is_refused(changed: dict[str, str], on: dict[str, Any]) -> None:
+    block = {"type": "thinking", "thinking": "a", "signature": "s", **changed}
+    answer = replace(THINKS, thinking_blocks=(ThinkingBlock(text="a", signature="s"),))
+
+    why = follow_up(ASKED, said(block, USE), RESULT, answer=answer, **on)
+
+    assert why == "messages.1.content.0: Invalid `signature` in `thinking` block"
+
+
+def test_redacted_block_that_the_server_never_sent_is_refused() -> None:
+    why = follow_up(ASKED, said({"type": "redacted_thinking", "data": "d"}, USE), RESULT, **ON)
+
+    assert why == "messages.1.content.0: Invalid `data` in `redacted_thinking` block"
+
+
+def test_streamed_thinking_ends_with_its_signature() -> None:
+    blocks = (ThinkingBlock(text="ab", signature="s"), ThinkingBlock(redacted="d"))
+    with FakeChatServer([ChatAnswer(text="x", thinking_blocks=blocks, pieces=2)]) as server:
+        events = post_messages(server, stream=True)[1].decode().split("\n\n")[:-1]
+    told = [json.loads(event.split("data: ")[1]) for event in events]
+
+    assert [event["content_block"] for event in told if "content_block" in event] == [
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "redacted_thinking", "data": "d"},
+        {"type": "text", "text": ""},
+    ]
+    assert [event["delta"] for event in told if event["type"] == "content_block_delta"] == [
+        {"type": "thinking_delta", "thinking": "a"},
+        {"type": "thinking_delta", "thinking": "b"},
+        {"type": "signature_delta", "signature": "s"},
+        {"type": "text_delta", "text": "x"},
+    ]
+
+
+def test_reply_in_a_script_brings_its_blocks() -> None:
+    reply = AgentReply(text="x", thinking="a", thinking_blocks=(ThinkingBlock(text="a", signature="s"),))
+    with FakeChatServer([reply]) as server:
+        content = json.loads(post_messages(server)[1])["content"]
+
+    assert content[0] == {"type": "thinking", "thinking": "a", "signature": "s"}

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from graphrt.testing._anthropic_thinking import blocks_of, wire_block
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
 
 _REASONS: Final[Mapping[str, str]] = {
@@ -40,9 +41,7 @@ def failure(answer: ChatAnswer) -> bytes:
 
 def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
     """The whole answer at once."""
-    content: list[dict[str, Any]] = []
-    if answer.thinking:
-        content.append({"type": "thinking", "thinking": answer.thinking, "signature": "fake"})
+    content = [wire_block(block) for block in blocks_of(answer)]
     if answer.text:
         content.append({"type": "text", "text": answer.text})
     content += [
@@ -62,19 +61,10 @@ def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
         start["usage"] = {**usage, "output_tokens": 1}
     yield _event("message_start", message=start)
     yield _event("ping")
-    blocks: list[tuple[dict[str, Any], str, str, str]] = []
-    if answer.thinking:
-        thinking = {"type": "thinking", "thinking": "", "signature": ""}
-        blocks.append((thinking, "thinking_delta", "thinking", answer.thinking))
-    if answer.text:
-        blocks.append(({"type": "text", "text": ""}, "text_delta", "text", answer.text))
-    for call in answer.tool_calls:
-        use: dict[str, Any] = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-        blocks.append((use, "input_json_delta", "partial_json", call.arguments_text))
-    for index, (block, kind, name, value) in enumerate(blocks):
+    for index, (block, deltas) in enumerate(_blocks(answer)):
         yield _event("content_block_start", index=index, content_block=block)
-        for piece in cut(value, answer.pieces):
-            yield _event("content_block_delta", index=index, delta={"type": kind, name: piece})
+        for delta in deltas:
+            yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
     if answer.unfinished:
         return
@@ -83,6 +73,26 @@ def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
         end["usage"] = {"output_tokens": usage["output_tokens"]}
     yield _event("message_delta", **end)
     yield _event("message_stop")
+
+
+def _blocks(answer: ChatAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """What each block begins as, and what is added to it."""
+    for thought in blocks_of(answer):
+        if thought.redacted:
+            yield wire_block(thought), []
+            continue
+        deltas = _deltas("thinking", thought.text, answer.pieces)
+        sealed = {"type": "signature_delta", "signature": thought.signature}
+        yield {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, sealed]
+    if answer.text:
+        yield {"type": "text", "text": ""}, _deltas("text", answer.text, answer.pieces)
+    for call in answer.tool_calls:
+        use: dict[str, Any] = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+        yield use, _deltas("input_json", call.arguments_text, answer.pieces, name="partial_json")
+
+
+def _deltas(kind: str, value: str, most: int, *, name: str | None = None) -> list[dict[str, Any]]:
+    return [{"type": f"{kind}_delta", name or kind: piece} for piece in cut(value, most)]
 
 
 def _event(kind: str, **body: Any) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from graphrt.errors import InputError
 from graphrt.events import Usage
-from graphrt.harness.messages import ToolCall
+from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply
 
 __all__ = ["ChatAnswer", "ChatRequest"]
@@ -50,6 +50,9 @@ class ChatAnswer:
     refusal: str | None = None
     thinking: str = ""
     """What the model writes for itself; sent before the text."""
+    thinking_blocks: tuple[ThinkingBlock, ...] = ()
+    """The same in blocks, for Anthropic's wire, where one without a signature gets that of the server. Empty: one
+    block of `thinking`, if there is some."""
     status: int = 200
     error: Mapping[str, Any] | None = field(default=None, hash=False)
     """Body of an error: `message`, `type`, `code`."""
@@ -141,6 +144,7 @@ def _answer_of(item: Any, place: int) -> ChatAnswer:
                 usage="words" if item.usage is None else item.usage,
                 finish_reason=item.finish_reason,
                 thinking=item.thinking,
+                thinking_blocks=item.thinking_blocks,
             )
         case _:
             raise InputError(

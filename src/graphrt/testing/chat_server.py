@@ -18,7 +18,8 @@ from types import ModuleType
 from typing import Any, Final, Self
 
 from graphrt.errors import InputError, ScriptError
-from graphrt.testing import _anthropic_wire, _openai_wire
+from graphrt.harness.messages import ThinkingBlock
+from graphrt.testing import _anthropic_thinking, _anthropic_wire, _openai_wire
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, Scripted, answers_of, cut
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
@@ -32,6 +33,9 @@ class FakeChatServer:
 
     It is meant to be used as a context manager. A request that the script does not expect gets status 400 and makes
     the end of the `with` block raise, as answers left over do.
+
+    On Anthropic's wire a request that does not bring blocks of thinking back as they were sent gets the status 400 that
+    the interface itself gives, and no answer of the script.
 
     Args:
         script: 0..n answers; a text, a `ToolCall` or an `AgentReply` stands for the answer that has it. More may come
@@ -49,6 +53,7 @@ class FakeChatServer:
         self._script: deque[ChatAnswer] = deque()
         self._strict = strict
         self._requests: list[ChatRequest] = []
+        self._sealed: list[ThinkingBlock] = []
         self._unexpected = 0
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -147,8 +152,16 @@ class FakeChatServer:
         with self._lock:
             self._requests.append(request)
             self._arrived.notify_all()
-            if request.method == "POST" and _wire_of(request) is not None and self._script:
-                return self._script.popleft()
+            wire = _wire_of(request) if request.method == "POST" else None
+            if wire is _anthropic_wire:
+                refusal = _anthropic_thinking.refusal_of(request.body, self._sealed)
+                if refusal is not None:
+                    return ChatAnswer.failure(400, refusal)
+            if wire is not None and self._script:
+                answer = self._script.popleft()
+                if wire is _anthropic_wire:
+                    self._sealed += _anthropic_thinking.blocks_of(answer)
+                return answer
             self._unexpected += 1
             what = f"{request.method} {request.path}, request {len(self._requests)}"
         return ChatAnswer.failure(400, f"FakeChatServer: its script does not expect {what}.", type="script")
