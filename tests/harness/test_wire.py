@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from graphrt.errors import BadResponseError, RefusalError
-from graphrt.harness import AgentReply, TextDelta, ToolCall
-from graphrt.harness._wire import ReplyBuilder, read_reply
+from graphrt.harness import AgentReply, AssistantMessage, TextDelta, ThinkingBlock, ThinkingDelta, ToolCall, UserMessage
+from graphrt.harness._wire import ReplyBuilder, read_reply, wire_messages
 
 
 def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -64,3 +64,69 @@ def test_pieces_of_calls_are_kept_apart_by_their_index() -> None:
         ToolCall(id="call_0", name="f0", arguments_text='{"a":1}'),
         ToolCall(id="call_1", name="f1", arguments_text='{"b":2}'),
     )
+
+
+@pytest.mark.parametrize("last", ["four by four", "four", ""], ids=["whole again", "the rest", "nothing"])
+def test_pieces_of_a_block_end_with_its_signature(last: str) -> None:
+    """With the signature come the whole text again, what was left of it, or nothing: providers differ."""
+    builder = ReplyBuilder()
+    texts = ["four ", "by "] if last == "four" else ["four ", "by ", "four"]
+    shown = [delta for text in texts for delta in builder.add(thought(text, {"thinking": text}))]
+    shown += builder.add(thought("", {"thinking": last, "signature": "s1"}))
+    builder.add(thought("", {"type": "redacted_thinking", "data": "d"}))
+    builder.add(thought("then", {"thinking": "then"}))
+    builder.add(thought("", {"thinking": "", "signature": "s2"}))
+    builder.add(chunk("stop", content="16"))
+
+    assert shown == [ThinkingDelta(text=text) for text in texts]
+    assert builder.reply(usage=None, finished=True).thinking_blocks == (
+        ThinkingBlock(text="four by four", signature="s1"),
+        ThinkingBlock(redacted="d"),
+        ThinkingBlock(text="then", signature="s2"),
+    )
+
+
+def test_block_that_nobody_sealed_is_no_block() -> None:
+    builder = ReplyBuilder()
+    for text in ("open ", "source"):
+        builder.add(thought(text, {"thinking": text}))
+    builder.add(thought("", {"type": "redacted_thinking", "data": None}))
+    builder.add({"choices": [{"delta": {"thinking_blocks": ["odd"]}}]})
+    builder.add(chunk("stop", content="16"))
+    reply = builder.reply(usage=None, finished=True)
+
+    assert (reply.thinking, reply.thinking_blocks) == ("open source", ())
+
+
+def test_blocks_of_a_whole_reply_are_those_that_are_sealed() -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "a"},
+        {"type": "thinking", "thinking": "b", "signature": "s"},
+        {"type": "thinking", "thinking": "", "signature": "kept to itself"},
+        {"type": "redacted_thinking", "data": "d"},
+    ]
+    document = {"choices": [{"message": {"content": "hi", "thinking_blocks": blocks}, "finish_reason": "stop"}]}
+
+    assert read_reply(document).thinking_blocks == (
+        ThinkingBlock(text="b", signature="s"),
+        ThinkingBlock(signature="kept to itself"),
+        ThinkingBlock(redacted="d"),
+    )
+
+
+def test_blocks_are_written_only_where_they_are_wanted_and_sealed() -> None:
+    block = ThinkingBlock(text="b", signature="s")
+    said = [
+        UserMessage(text="u"),
+        AssistantMessage(text="t", thinking=(ThinkingBlock(text="a"), block)),
+        AssistantMessage(text="t", thinking=(ThinkingBlock(text="a"),)),
+    ]
+
+    assert wire_messages(said) == wire_messages([said[0], *(AssistantMessage(text="t") for _ in range(2))])
+    _, first, second = wire_messages(said, blocks=True)
+    assert first["thinking_blocks"] == [{"type": "thinking", "thinking": "b", "signature": "s"}]
+    assert "thinking_blocks" not in second
+
+
+def thought(text: str, block: dict[str, Any]) -> dict[str, Any]:
+    return chunk(reasoning_content=text, thinking_blocks=[{"type": "thinking", **block}])

@@ -86,6 +86,9 @@ def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:
         for message in messages:  # it counts the arguments of calls, not their names and ids
             for call in message.get("tool_calls") or ():
                 count += litellm.token_counter(model=model, text=call["id"] + call["function"]["name"])
+        for message in request.messages:
+            for block in getattr(message, "thinking", ()):  # a signature stands for more than the text shows
+                count += litellm.token_counter(model=model, text=block.text + block.signature + block.redacted)
         if request.output is not None:
             count += litellm.token_counter(model=model, text=json.dumps(body["response_format"]))
     except Exception:  # noqa: BLE001 - a counter that fails must not keep a budget from being kept
@@ -95,7 +98,7 @@ def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:
 
 def most_tokens(request: ModelRequest) -> int:
     """A bound that no tokenizer exceeds: one token for each byte, and a margin for what stands between messages."""
-    body = _wire.wire_request(request)
+    body = _wire.wire_request(request, blocks=True)
     text = json.dumps(body, ensure_ascii=False, default=str)
     return len(text.encode(errors="replace")) + _MARGIN_TOKENS * (1 + len(request.messages))
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from graphrt.errors import BadResponseError, RefusalError
 from graphrt.events import Usage
+from graphrt.harness._thinking import BlockBuilder, read_blocks, wire_blocks
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
@@ -22,7 +23,7 @@ from graphrt.harness.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphrt.harness.protocol import AgentReply, FinishReason, StreamItem, TextDelta, ToolCallDelta
+from graphrt.harness.protocol import AgentReply, FinishReason, StreamItem, TextDelta, ThinkingDelta, ToolCallDelta
 from graphrt.harness.request import ModelRequest, OutputSpec
 
 _REASONS: Final[Mapping[Any, FinishReason]] = {
@@ -34,8 +35,13 @@ _REASONS: Final[Mapping[Any, FinishReason]] = {
 }
 
 
-def wire_request(request: ModelRequest) -> dict[str, Any]:
-    """The fields of a request body that *request* asks for; what it leaves open is not among them."""
+def wire_request(request: ModelRequest, *, blocks: bool = False) -> dict[str, Any]:
+    """The fields of a request body that *request* asks for; what it leaves open is not among them.
+
+    Args:
+        request: What is asked.
+        blocks: Whether sealed blocks of thinking go along.
+    """
     choice = request.tool_choice
     optional: dict[str, Any] = {
         "max_tokens": request.max_tokens,
@@ -50,7 +56,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     if request.tools and choice != "auto":
         named = {"type": "function", "function": {"name": choice}}
         optional["tool_choice"] = choice if choice in ("none", "required") else named
-    body: dict[str, Any] = {"messages": wire_messages(request.messages)}
+    body: dict[str, Any] = {"messages": wire_messages(request.messages, blocks=blocks)}
     return body | {name: value for name, value in optional.items() if value is not None}
 
 
@@ -59,12 +65,12 @@ def _wire_output(output: OutputSpec) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def wire_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The `messages` of a request body."""
-    return [_wire_message(message) for message in messages]
+def wire_messages(messages: Iterable[Message], *, blocks: bool = False) -> list[dict[str, Any]]:
+    """The `messages` of a request body, with sealed *blocks* of thinking or without."""
+    return [_wire_message(message, blocks=blocks) for message in messages]
 
 
-def _wire_message(message: Message) -> dict[str, Any]:
+def _wire_message(message: Message, *, blocks: bool) -> dict[str, Any]:
     match message:
         case SystemMessage() | UserMessage():
             return {"role": message.role, "content": message.text}
@@ -74,7 +80,8 @@ def _wire_message(message: Message) -> dict[str, Any]:
             body: dict[str, Any] = {"role": "assistant", "content": message.text or None}
             if message.tool_calls:
                 body["tool_calls"] = [_wire_call(call) for call in message.tool_calls]
-            return body
+            thinking = wire_blocks(message.thinking) if blocks else []
+            return {**body, "thinking_blocks": thinking} if thinking else body
 
 
 def _wire_call(call: ToolCall) -> dict[str, Any]:
@@ -144,6 +151,7 @@ def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[
         finish_reason=reason,
         model=model,
         thinking=_text(_get(message, "reasoning_content")),
+        thinking_blocks=read_blocks(_get(message, "thinking_blocks")),
     )
 
 
@@ -164,6 +172,7 @@ class ReplyBuilder:
     finish_reason: FinishReason | None = None
     texts: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
+    blocks: BlockBuilder = field(default_factory=BlockBuilder)
     calls: list[_OpenCall] = field(default_factory=list[_OpenCall])
     refusals: list[str] = field(default_factory=list[str])
     _positions: dict[int, int] = field(default_factory=dict[int, int])
@@ -175,7 +184,10 @@ class ReplyBuilder:
         shown: list[StreamItem] = []
         for choice in _get(chunk, "choices") or ():
             delta = _get(choice, "delta")
-            self.thoughts.append(_text(_get(delta, "reasoning_content")))
+            self.blocks.add(_get(delta, "thinking_blocks"))
+            if thought := _text(_get(delta, "reasoning_content")):
+                self.thoughts.append(thought)
+                shown.append(ThinkingDelta(text=thought))
             if text := _text(_get(delta, "content")):
                 self.texts.append(text)
                 shown.append(TextDelta(text=text))
@@ -243,6 +255,7 @@ class ReplyBuilder:
             finish_reason=reason,
             model=self.model,
             thinking="".join(self.thoughts),
+            thinking_blocks=self.blocks.blocks(),
         )
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from graphrt.errors import HarnessError, InputError, MissingExtraError, names
 from graphrt.events import Usage
-from graphrt.harness import _failures, _litellm, _secrets, _tables, _wire
+from graphrt.harness import _failures, _litellm, _secrets, _tables, _thinking, _wire
 from graphrt.harness._bounds import Kind
+from graphrt.harness.messages import AssistantMessage
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest
 
@@ -131,7 +132,7 @@ class LiteLLMModel:
                 response = await call.in_time(litellm.acompletion(**self._arguments(request)))
                 reply = _wire.read_reply(response, clean=call.clean)
                 return replace(
-                    reply,
+                    self._with_blocks_kept(reply, request),
                     usage=self._priced(reply.usage, lambda: _known_cost(response)),
                     finish_reason=call.reason(reply.finish_reason),
                 )
@@ -162,6 +163,7 @@ class LiteLLMModel:
                     usage = None  # litellm fills a missing usage with an estimate
                 spent = self._priced(_wire.read_usage(usage), lambda: _price(litellm, call.model, usage))
                 reply = builder.reply(usage=spent, finished=_provider_finished(stream))
+                reply = self._with_blocks_kept(reply, request)
                 yield replace(reply, finish_reason=call.reason(reply.finish_reason))
             return
         except HarnessError:
@@ -192,16 +194,21 @@ class LiteLLMModel:
         """What `litellm.acompletion` is called with; never kept in a variable, which a traceback could show."""
         litellm, defaults = _litellm.load(), self._defaults
         model = request.model or self._name
-        options: dict[str, Any] = {**defaults.options, **request.options}
+        options = self._options(request)
+        thought = any(isinstance(message, AssistantMessage) and message.thinking for message in request.messages)
         body = {"max_tokens": defaults.max_tokens, "temperature": defaults.temperature, **_wire.wire_request(request)}
         if request.output is not None and not self._profile_of(model).output_schema:
             del body["response_format"]  # litellm would refuse the call
-        if self._api_key is None or not _tables.IF_IT_CAN.isdisjoint(body):
+        if self._api_key is None or thought or not _tables.IF_IT_CAN.isdisjoint(body):
             name, provider, key = _tables.provider_of(litellm, model, api_base=self._api_base, options=options)
             if self._api_key is None and not key:
                 _check_key(_tables.missing_key(litellm, model, provider, options), model, provider)
             for field in _tables.left_out(litellm, name, provider):
                 body.pop(field, None)
+            if _thinking.keeps_blocks(name, provider):
+                body["messages"] = _wire.wire_messages(request.messages, blocks=True)
+                if _thinking.cannot_go_on(request.messages):  # another model began the turn, or thinking was off
+                    body.pop("reasoning_effort", None)
         where = {"api_base": self._api_base, "api_key": self._api_key}
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         return {
@@ -214,6 +221,17 @@ class LiteLLMModel:
             # Else some versions need the package `mcp` for any tool.
             **({"_skip_mcp_handler": True} if request.tools else {}),
         }
+
+    def _options(self, request: ModelRequest) -> dict[str, Any]:
+        return {**self._defaults.options, **request.options}
+
+    def _with_blocks_kept(self, reply: ModelResponse, request: ModelRequest) -> ModelResponse:
+        """*reply*, without its blocks of thinking unless the model wants them back."""
+        if not reply.thinking_blocks:
+            return reply
+        model, options = request.model or self._name, self._options(request)
+        name, provider, _ = _tables.provider_of(_litellm.load(), model, api_base=self._api_base, options=options)
+        return reply if _thinking.keeps_blocks(name, provider) else replace(reply, thinking_blocks=())
 
     def _look_up(self) -> ModelProfile:
         found = self._given or self._profile_of(self._name)

@@ -1,0 +1,102 @@
+"""A model that thinks, asked by an agent in a graph: its blocks outlive the process that got them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import Context, GraphBuilder, Runtime
+from graphrt.harness import (
+    Agent,
+    AssistantMessage,
+    LiteLLMModel,
+    Message,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    UserMessage,
+    tool,
+)
+from graphrt.reducers import messages
+from graphrt.testing import ChatAnswer, FakeChatServer
+
+from .graphs import effects
+
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
+BLOCKS = (ThinkingBlock(text="four by four", signature="signed-1"), ThinkingBlock(redacted="opaque-1"))
+CALL = ToolCall(id="c1", name="area", arguments={"x": 4})
+THINKS = ChatAnswer(tool_calls=(CALL,), thinking_blocks=BLOCKS)
+ENDS = ChatAnswer(text="It is 16.", thinking="that was easy")
+
+
+class Talk(BaseModel):
+    said: Annotated[list[Message], messages] = []
+
+
+@tool(approval=True)
+def area(x: int) -> str:
+    """The area of a square."""
+    return str(x * x)
+
+
+def talking() -> Any:
+    g = GraphBuilder(Talk, name="talk")
+
+    @g.node(tools=("area",))
+    async def talk(state: Talk, ctx: Context) -> dict[str, Any]:
+        asked = [*state.said, UserMessage(text="how large?")]
+        thinking = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+        reply = await ctx.harness.run(asked, options=thinking, max_tokens=4000)
+        return {"said": reply.messages}
+
+    g.set_entry("talk")
+    g.set_finish("talk")
+    return g.compile()
+
+
+def life(store: str, server: FakeChatServer) -> Runtime[Any]:
+    """What a process has: everything new, but for the store."""
+    model = LiteLLMModel("anthropic/claude-sonnet-4-5", api_base=server.anthropic_url, api_key="k", timeout_s=10)
+    return Runtime(talking(), store=store, harness=Agent(model, tools=[area]))
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_another_process_goes_on_with_the_blocks_after_an_approval(tmp_path: Path, *, streamed: bool) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    shown: list[Any] = []
+    with FakeChatServer([THINKS, ENDS]) as server:
+        with life(store, server) as runtime:
+            if streamed:
+                shown += [one.item for one in runtime.stream({}, thread="t", modes="messages")]
+            else:
+                runtime.run({}, thread="t")
+            assert [one.payload["arguments"] for one in runtime.state("t").interrupts] == [{"x": 4}]
+        with life(store, server) as runtime:
+            result = runtime.resume("t", answer=True)
+        with life(store, server) as runtime:
+            kept = runtime.state("t").values.said
+            keys = effects(runtime)
+
+    sent = server.requests[1].body["messages"][1]["content"]
+    assert [block["type"] for block in sent] == ["thinking", "redacted_thinking", "tool_use"]
+    assert sent[0]["signature"] == "signed-1"
+    assert len([key for key in keys if key.startswith("model/")]) == 2
+    assert kept == result.state.said
+    assert kept[1] == AssistantMessage(tool_calls=(CALL,), thinking=BLOCKS)
+    assert [block.text for block in kept[3].thinking] == ["that was easy"]
+    if streamed:
+        assert "".join(item.text for item in shown if isinstance(item, ThinkingDelta)) == "four by four"
+
+
+def test_stream_of_a_graph_shows_thinking_before_text() -> None:
+    with FakeChatServer([ENDS]) as server, life("memory:", server) as runtime:
+        items = [one.item for one in runtime.stream({}, thread="t", modes="messages")]
+
+    deltas = [type(item).__name__ for item in items if isinstance(item, (ThinkingDelta, TextDelta))]
+    assert deltas == sorted(deltas, reverse=True)
+    assert set(deltas) == {"ThinkingDelta", "TextDelta"}

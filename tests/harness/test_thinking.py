@@ -1,0 +1,308 @@
+"""A model that thinks, over real HTTP: its blocks come out of a reply, and go back to whoever can read them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from graphrt.errors import HarnessError
+from graphrt.harness import (
+    Agent,
+    AgentReply,
+    AssistantMessage,
+    LiteLLMHarness,
+    LiteLLMModel,
+    Message,
+    Middleware,
+    StreamItem,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    tool,
+)
+from graphrt.harness.cassette import Cassette
+from graphrt.harness.protocol import ChatModel
+from graphrt.harness.request import ModelRequest
+from graphrt.testing import ChatAnswer, FakeChatServer
+
+from .wires import WAYS, ask, model_for, request
+
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
+CLAUDE = "claude-sonnet-4-5"
+CALL = ToolCall(id="c1", name="area", arguments={"x": 4})
+AGAIN = ToolCall(id="c2", name="area", arguments={"x": 5})
+SEALED = ThinkingBlock(text="four by four", signature="signed-1")
+HIDDEN = ThinkingBlock(redacted="opaque-1")
+THINKS = ChatAnswer(text="Let me see.", tool_calls=(CALL,), thinking_blocks=(SEALED, HIDDEN))
+ON: dict[str, Any] = {"options": {"thinking": {"type": "enabled", "budget_tokens": 1024}}, "max_tokens": 4000}
+HOWS: tuple[dict[str, Any], ...] = (ON, {"reasoning": "low", "max_tokens": 4000})
+
+
+@tool
+def area(x: int) -> str:
+    """The area of a square."""
+    return str(x * x)
+
+
+def claude(server: FakeChatServer, **arguments: Any) -> LiteLLMModel:
+    return model_for("anthropic", server, CLAUDE, **arguments)
+
+
+def answer(agent: Agent, way: str, into: list[Any] | None = None, **options: Any) -> AgentReply:
+    async def go() -> AgentReply:
+        if way == "invoke":
+            return await agent.run("how large?", **options)
+        items: list[Any] = [] if into is None else into
+        async for item in agent.stream("how large?", **options):
+            items.append(item)  # noqa: PERF401 - what came before a failure counts
+        reply: AgentReply = items[-1]
+        return reply
+
+    return asyncio.run(go())
+
+
+def content(server: FakeChatServer, number: int, message: int) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = server.requests[number].body["messages"][message]["content"]
+    return blocks
+
+
+class Forgetful(Middleware):
+    """Drops the blocks, as a conversation does that is kept as texts and calls alone."""
+
+    async def before_model(self, request: ModelRequest) -> ModelRequest:
+        messages = [replace(m, thinking=()) if isinstance(m, AssistantMessage) else m for m in request.messages]
+        return replace(request, messages=tuple(messages))
+
+
+# --------------------------------------------------------------------------------------------------------- what comes
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_blocks_come_out_of_a_reply_and_go_into_its_message(way: str) -> None:
+    with FakeChatServer([THINKS]) as server:
+        reply = asyncio.run(ask(claude(server), way, request(tools=[area.spec], **ON)))
+
+    assert reply.thinking == "four by four"
+    assert reply.thinking_blocks == (SEALED, HIDDEN)
+    assert reply.message == AssistantMessage(text="Let me see.", tool_calls=(CALL,), thinking=(SEALED, HIDDEN))
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_stream_shows_thinking_before_text(wire: str) -> None:
+    items: list[StreamItem] = []
+    with FakeChatServer([ChatAnswer(text="it is 42 all", thinking="six times seven")]) as server:
+        reply = asyncio.run(ask(model_for(wire, server, CLAUDE), "stream", request(), items))
+
+    kinds = [type(item) for item in items]
+    assert kinds == [ThinkingDelta] * 4 + [TextDelta] * 4 + [AgentReply]
+    assert "".join(item.text for item in items if isinstance(item, ThinkingDelta)) == "six times seven"
+    assert reply.thinking == "six times seven"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_another_provider_shows_is_text_alone(way: str) -> None:
+    with FakeChatServer([ChatAnswer(text="42", thinking="six times seven")]) as server:
+        reply = asyncio.run(ask(model_for("openai", server), way, request()))
+
+    assert reply.thinking == "six times seven"
+    assert reply.thinking_blocks == ()
+
+
+# ------------------------------------------------------------------------------------------------------ the tool loop
+
+
+@pytest.mark.parametrize("on", HOWS, ids=["options", "reasoning"])
+@pytest.mark.parametrize("way", WAYS)
+def test_agent_whose_model_thinks_uses_tools(way: str, on: dict[str, Any]) -> None:
+    items: list[Any] = []
+    with FakeChatServer([THINKS, ChatAnswer(tool_calls=(AGAIN,)), ChatAnswer(text="16 and 25")]) as server:
+        reply = answer(Agent(claude(server), tools=[area]), way, items, **on)
+
+        assert reply.text == "16 and 25"
+        assert [block["type"] for block in content(server, 1, 1)] == [
+            "thinking", "redacted_thinking", "text", "tool_use",
+        ]  # fmt: skip
+        assert content(server, 2, 1) == content(server, 1, 1)
+        assert [block["type"] for block in content(server, 2, 3)] == ["tool_use"]
+    if way == "stream":
+        thoughts = [item.text for item in items if isinstance(item, ThinkingDelta)]
+        assert "".join(thoughts) == "four by four"
+
+
+@pytest.mark.parametrize("on", HOWS, ids=["options", "reasoning"])
+@pytest.mark.parametrize("way", WAYS)
+def test_conversation_goes_on_after_the_answer(way: str, on: dict[str, Any]) -> None:
+    """The blocks of an earlier turn go along; the new turn begins with what the user says."""
+    with FakeChatServer([THINKS, ChatAnswer(text="16", thinking="easy"), "You are welcome."]) as server:
+        agent = Agent(claude(server), tools=[area])
+        said = answer(agent, way, **on).messages
+        asyncio.run(agent.run([*said, UserMessage(text="thanks")], **on))
+
+    assert [block["type"] for block in content(server, 2, 3)] == ["thinking", "text"]
+
+
+def test_conversation_without_its_blocks_is_refused() -> None:
+    """The control: this is what dropping them comes to."""
+    with FakeChatServer([THINKS, "16"], strict=False) as server, pytest.raises(HarnessError) as caught:
+        answer(Agent(claude(server), tools=[area], middleware=[Forgetful()]), "invoke", **ON)
+
+    assert "Expected `thinking` or `redacted_thinking`, but found `text`" in str(caught.value)
+    assert caught.value.code == "bad-request"
+
+
+def test_block_that_was_changed_is_refused() -> None:
+    conversation: list[Message] = [
+        UserMessage(text="how large?"),
+        AssistantMessage(tool_calls=(CALL,), thinking=(ThinkingBlock(text="five by five", signature="signed-1"),)),
+        ToolMessage(tool_call_id="c1", text="16"),
+    ]
+    with FakeChatServer([THINKS, "16"], strict=False) as server:
+        asyncio.run(ask(claude(server), "invoke", request(tools=[area.spec], **ON)))
+        with pytest.raises(HarnessError, match="Invalid `signature`"):
+            asyncio.run(ask(claude(server), "invoke", request(conversation, tools=[area.spec], **ON)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_turn_that_another_model_began_goes_on_without_reasoning(way: str) -> None:
+    """The model cannot think in it; asked to reason, it does what it can."""
+    conversation: list[Message] = [
+        UserMessage(text="how large?"),
+        AssistantMessage(tool_calls=(CALL,)),
+        ToolMessage(tool_call_id="c1", text="16"),
+    ]
+    with FakeChatServer(["16"]) as server:
+        asked = request(conversation, tools=[area.spec], reasoning="low", max_tokens=4000)
+        reply = asyncio.run(ask(claude(server), way, asked))
+
+    assert reply.text == "16"
+    assert "thinking" not in server.requests[0].body
+
+
+# -------------------------------------------------------------------------------------------------- who gets the blocks
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_blocks_do_not_reach_a_wire_that_has_no_place_for_them(way: str) -> None:
+    conversation: list[Message] = [
+        UserMessage(text="how large?"),
+        AssistantMessage(tool_calls=(CALL,), thinking=(SEALED, HIDDEN)),
+        ToolMessage(tool_call_id="c1", text="16"),
+    ]
+    with FakeChatServer(["16"]) as server:
+        asyncio.run(ask(model_for("openai", server), way, request(conversation, tools=[area.spec])))
+
+    sent = server.requests[0].body["messages"][1]
+    assert set(sent) == {"role", "tool_calls"}
+    assert "signed-1" not in str(server.requests[0].body)
+
+
+def test_proxy_of_litellm_gets_the_blocks_of_claude() -> None:
+    """It speaks OpenAI's wire, and knows this field."""
+    conversation: list[Message] = [
+        UserMessage(text="how large?"),
+        AssistantMessage(tool_calls=(CALL,), thinking=(SEALED,)),
+        ToolMessage(tool_call_id="c1", text="16"),
+    ]
+    with FakeChatServer(["16"]) as server:
+        model = LiteLLMModel("litellm_proxy/claude", api_base=server.url, api_key="k")
+        asyncio.run(ask(model, "invoke", request(conversation, tools=[area.spec])))
+
+    sent = server.requests[0].body["messages"][1]["thinking_blocks"]
+    assert sent == [{"type": "thinking", "thinking": "four by four", "signature": "signed-1"}]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_thinking_over_openais_wire_is_not_sent_back(way: str) -> None:
+    with FakeChatServer([ChatAnswer(thinking="four by four", tool_calls=(CALL,)), "16"]) as server:
+        reply = answer(Agent(model_for("openai", server), tools=[area]), way)
+
+    assert reply.text == "16"
+    assert set(server.requests[1].body["messages"][1]) == {"role", "tool_calls"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_fallback_of_another_provider_goes_on_with_the_conversation_and_hands_it_back(way: str) -> None:
+    second = ChatAnswer(tool_calls=(AGAIN,), thinking="five by five")
+    with FakeChatServer([THINKS, ChatAnswer.failure(400, "no"), "25"]) as one, FakeChatServer([second]) as other:
+        models = claude(one), model_for("openai", other)
+        reply = answer(Agent(models[0], fallbacks=[models[1]], tools=[area]), way, reasoning="low", max_tokens=4000)
+
+    assert reply.text == "25"
+    assert set(other.requests[0].body["messages"][1]) == {"role", "content", "tool_calls"}
+    assert [block["type"] for block in content(one, 2, 1)] == ["thinking", "redacted_thinking", "text", "tool_use"]
+
+
+@pytest.mark.parametrize(
+    ("model", "keeps"),
+    [
+        ("anthropic/claude-sonnet-4-5", True),
+        ("anthropic/whatever", True),
+        ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", True),
+        ("bedrock/arn:aws:bedrock:us-east-1:1:application-inference-profile/x", True),
+        ("bedrock/amazon.nova-pro-v1:0", False),
+        ("vertex_ai/claude-sonnet-4-5", True),
+        ("vertex_ai/gemini-2.5-pro", False),
+        ("azure_ai/claude-sonnet-4-5", True),
+        ("litellm_proxy/claude", True),
+        ("openai/claude", False),
+        ("openrouter/anthropic/claude-sonnet-4.5", False),
+        ("gemini/gemini-2.5-pro", False),
+    ],
+)
+def test_blocks_are_for_claude_wherever_it_runs(model: str, keeps: bool) -> None:
+    from graphrt.harness import _litellm, _tables, _thinking
+
+    def look() -> tuple[str, str, str | None]:
+        return _tables.provider_of(_litellm.load(), model, api_base=None, options={})
+
+    name, provider, _ = _litellm.on_loop(look)
+
+    assert _thinking.keeps_blocks(name, provider) is keeps
+
+
+# ----------------------------------------------------------------------------------------------- harness and cassettes
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_harness_passes_blocks_on(way: str) -> None:
+    with FakeChatServer([THINKS]) as server:
+        harness = LiteLLMHarness(
+            f"anthropic/{CLAUDE}", api_base=server.anthropic_url, api_key="k", options=ON["options"], max_tokens=4000
+        )
+
+        async def go() -> AgentReply:
+            if way == "invoke":
+                return await harness.run("how large?", tools=[area.spec])
+            items = [item async for item in harness.stream("how large?", tools=[area.spec])]
+            assert isinstance(items[-1], AgentReply)
+            return items[-1]
+
+        reply = asyncio.run(go())
+
+    assert reply.message.thinking == (SEALED, HIDDEN)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_cassette_replays_a_conversation_of_a_model_that_thinks(tmp_path: Any, way: str) -> None:
+    def told(model: ChatModel) -> tuple[AgentReply, list[Any]]:
+        items: list[Any] = []
+        return answer(Agent(model, tools=[area]), way, items, **ON), items
+
+    with FakeChatServer([THINKS, ChatAnswer(text="16", thinking="easy")]) as server:
+        with Cassette(tmp_path / "x", mode="record") as cassette:
+            recorded = told(cassette.model(claude(server)))
+        with Cassette(tmp_path / "x") as cassette:
+            replayed = told(cassette.model(claude(server)))
+
+    assert replayed == recorded
+    assert recorded[0].messages[1] == AssistantMessage(
+        text="Let me see.", tool_calls=(CALL,), thinking=(SEALED, HIDDEN)
+    )
+    assert any(isinstance(item, ThinkingDelta) for item in replayed[1]) is (way == "stream")
