@@ -169,13 +169,15 @@ def test_block_that_was_changed_is_refused() -> None:
             asyncio.run(ask(claude(server), "invoke", request(conversation, tools=[area.spec], **ON)))
 
 
+@pytest.mark.parametrize("more", [(), (UserMessage(text="and now?"),)], ids=["result", "result and words"])
 @pytest.mark.parametrize("way", WAYS)
-def test_turn_that_another_model_began_goes_on_without_reasoning(way: str) -> None:
+def test_turn_that_another_model_began_goes_on_without_reasoning(way: str, more: tuple[Message, ...]) -> None:
     """The model cannot think in it; asked to reason, it does what it can."""
     conversation: list[Message] = [
         UserMessage(text="how large?"),
         AssistantMessage(tool_calls=(CALL,)),
         ToolMessage(tool_call_id="c1", text="16"),
+        *more,
     ]
     with FakeChatServer(["16"]) as server:
         asked = request(conversation, tools=[area.spec], reasoning="low", max_tokens=4000)
@@ -183,6 +185,20 @@ def test_turn_that_another_model_began_goes_on_without_reasoning(way: str) -> No
 
     assert reply.text == "16"
     assert "thinking" not in server.requests[0].body
+
+
+def test_next_turn_is_thought_about_again() -> None:
+    conversation: list[Message] = [
+        UserMessage(text="how large?"),
+        AssistantMessage(tool_calls=(CALL,)),
+        ToolMessage(tool_call_id="c1", text="16"),
+        AssistantMessage(text="16"),
+        UserMessage(text="thanks"),
+    ]
+    with FakeChatServer(["You are welcome."]) as server:
+        asyncio.run(ask(claude(server), "invoke", request(conversation, reasoning="low", max_tokens=4000)))
+
+    assert server.requests[0].body["thinking"]["type"] == "enabled"
 
 
 # -------------------------------------------------------------------------------------------------- who gets the blocks

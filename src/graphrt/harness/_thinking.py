@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, UserMessage
+from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolMessage, UserMessage
 
 _OF_CLAUDE: Final = ("claude", "anthropic", "arn:")  # an ARN may stand for any model; of Bedrock's, these are sealed
 _HOSTS: Final = frozenset(
@@ -43,16 +43,21 @@ def _wire_block(block: ThinkingBlock) -> dict[str, Any]:
 
 
 def cannot_go_on(messages: Iterable[Message]) -> bool:
-    """Whether Claude would refuse to think about *messages*: the turn that goes on began without a sealed block."""
+    """Whether Claude would refuse to think about *messages*: the turn that goes on began without a sealed block.
+
+    What the user says right after results of tools is sent with them, and belongs to their turn.
+    """
     turn: list[AssistantMessage] = []
+    before: Message | None = None
     for message in messages:
         match message:
             case UserMessage():
-                turn = []
+                turn = turn if isinstance(before, ToolMessage) else []
             case AssistantMessage():
                 turn.append(message)
             case _:
                 pass
+        before = message
     return bool(turn) and not any(block.sealed for block in turn[0].thinking)
 
 
