@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt import _retrying
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
 from graphrt.events import Usage
+from graphrt.harness._output import in_words
 from graphrt.harness._spending import recount, spend
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.agent._host import Place
-from graphrt.harness.agent._output import in_words
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.happenings import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.messages import ThinkingBlock, ToolCall

@@ -15,7 +15,7 @@ from graphrt.harness.protocol import AgentReply, ModelResponse
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
-    from graphrt.harness.agent._output import OutputForm
+    from graphrt.harness._output import OutputForm
     from graphrt.harness.agent._tooling import Tooling
 
 __all__ = ["Loop"]

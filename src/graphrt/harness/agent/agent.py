@@ -31,7 +31,7 @@ from graphrt.harness.tools.registry import AnyTool, ToolRegistry
 from graphrt.limits import RetryPolicy
 
 if TYPE_CHECKING:
-    from graphrt.harness.agent._output import OutputForm
+    from graphrt.harness._output import OutputForm
     from graphrt.harness.agent.cache import ResponseCache
 
 __all__ = ["Agent"]
@@ -343,7 +343,7 @@ def name_of(tool: Any) -> str:
 
 
 def _with_form(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> ModelRequest:
-    from graphrt.harness.agent._output import in_words
+    from graphrt.harness._output import in_words
 
     if form is None:
         return request
@@ -352,7 +352,7 @@ def _with_form(request: ModelRequest, form: OutputForm | None, model: ChatModel)
 
 
 def _form(wanted: Any) -> OutputForm | None:
-    from graphrt.harness.agent._output import OutputForm
+    from graphrt.harness._output import OutputForm
 
     if wanted is None or isinstance(wanted, OutputForm):
         return wanted
