@@ -13,6 +13,7 @@ from graphrt.errors import InputError, names
 
 if TYPE_CHECKING:
     from graphrt.harness import AgentReply, ModelProfile
+    from graphrt.harness._output import OutputForm
 
 __all__ = ["BoundHarness", "MessageItem"]
 
@@ -117,6 +118,7 @@ class BoundHarness:
         from graphrt.harness.agent._digest import of_call
 
         host, harness = self._host, self._harness
+        form = _form(options)
         path = of_call(prompt, options)
         path = f"{path}.{host.number(path)}/"
         key = f"{path}1"
@@ -145,7 +147,13 @@ class BoundHarness:
             recount(host.ledger, key, reply.usage, _profile(harness), host=host)
         if known and show is not None:
             show(reply)
-        return reply
+        if form is None:
+            return reply
+        from graphrt.harness._output import with_output
+
+        where = f"node {host.node!r}"
+        read: AgentReply = with_output(reply, form, of=type(harness).__name__, where=where, prompt=prompt)
+        return read
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._harness, name)
@@ -167,6 +175,17 @@ def tell_forgotten(harness: Any, node: str) -> None:
         known,
         known,
     )
+
+
+def _form(options: dict[str, Any]) -> OutputForm | None:
+    """The form of the answer, if one is wanted; in *options* then stands what any harness understands."""
+    if options.get("output") is None:
+        return None
+    from graphrt.harness._output import OutputForm
+
+    form = OutputForm(options["output"])
+    options["output"] = form.spec
+    return form
 
 
 def _profile(harness: Any) -> ModelProfile:

@@ -1,37 +1,53 @@
-"""The form of an answer: asked for as a schema, checked as a value, and told to the model once if it does not fit."""
+"""The form of an answer: what `output=` means, asked for as a schema and read as a value.
+
+It is the same for an agent and for any other harness. What becomes of an answer that does not fit is theirs to say.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import is_dataclass, replace
 from typing import Any, Final, final
 
-from graphrt.errors import InputError
-from graphrt.harness.messages import SystemMessage
+from graphrt.errors import BadResponseError, InputError
+from graphrt.harness.messages import Message, SystemMessage, UserMessage
+from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest, OutputSpec
 
-__all__ = ["OutputForm", "in_words"]
+__all__ = ["OutputForm", "form_of", "in_words", "misfit", "with_output"]
 
 _FENCED: Final = re.compile(r"^\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 _PROBLEMS: Final = 5
+_TYPING: Final = ("typing", "typing_extensions", "types")
+"""Where the classes of `list[int]`, `Literal[...]`, `NewType` and the like are from: no classes, some can be called."""
+_DATA: Final = (bool, int, float, str, list, dict)
 
 
 @final
 class OutputForm:
-    """What an answer has to be: a type that pydantic can check.
+    """What an answer has to be: a type that pydantic can check, or JSON.
 
     Args:
-        wanted: A pydantic model, a dataclass, a TypedDict, or any other type with a JSON schema.
+        wanted: A pydantic model, a dataclass, a TypedDict, or any other type with a JSON schema; or an OutputSpec,
+            whose schema is for the provider alone: any JSON is taken.
 
     Raises:
         InputError: No schema can be made of it.
     """
 
     def __init__(self, wanted: Any) -> None:
-        from pydantic import TypeAdapter  # only agents with an output need it
+        from pydantic import TypeAdapter  # only who wants an output needs it
 
+        self._adapter: TypeAdapter[Any] | None = None
+        self._wrapped = False
+        self.spec: OutputSpec
+        if isinstance(wanted, OutputSpec):
+            self.spec = wanted
+            return
+        _check_type(wanted)
         try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(wanted)
+            self._adapter = TypeAdapter(wanted)
             schema = self._adapter.json_schema()
         except Exception as error:  # pydantic has many ways to say so
             raise InputError(
@@ -46,7 +62,7 @@ class OutputForm:
             inner = {key: value for key, value in schema.items() if key != "$defs"}
             definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
             schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
-        self.spec: Final = OutputSpec(name=name, schema=schema)
+        self.spec = OutputSpec(name=name, schema=schema)
 
     def read(self, text: str) -> Any:
         """The value that *text* stands for.
@@ -55,13 +71,10 @@ class OutputForm:
             ValueError: It is none; its text is written for the model.
         """
         from pydantic import ValidationError
-        from pydantic_core import from_json
 
-        fenced = _FENCED.match(text)
-        try:
-            value: Any = from_json(fenced[1] if fenced else text.strip())
-        except ValueError as error:
-            raise ValueError(f"it is no JSON: {error}") from None
+        value = _parsed(text)
+        if self._adapter is None:
+            return value
         if self._wrapped:
             if not issubclass(type(value), dict) or "value" not in value:
                 raise ValueError('it must be an object with the key "value"')
@@ -73,6 +86,54 @@ class OutputForm:
             told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}" for one in found[:_PROBLEMS]]
             more = f" (and {len(found) - _PROBLEMS} more)" if len(found) > _PROBLEMS else ""
             raise ValueError(f"{'; '.join(told)}{more}") from None
+
+
+def form_of(wanted: Any) -> OutputForm | None:
+    """The form that `output=` stands for, if any.
+
+    Raises:
+        InputError: It is no OutputSpec, and no type with a JSON schema.
+    """
+    return wanted if wanted is None or isinstance(wanted, OutputForm) else OutputForm(wanted)
+
+
+def with_output(reply: Any, form: OutputForm, *, of: str, where: str, prompt: Any) -> Any:
+    """The *reply* of a harness with the value that its text stands for.
+
+    What the harness has made of the text itself stays, unless it is nothing but the JSON of it.
+
+    Raises:
+        BadResponseError: The text does not have the form.
+    """
+    if not isinstance(reply, AgentReply) or reply.tool_calls or reply.stopped is not None or _is_made(reply):
+        return reply
+    try:
+        return replace(reply, output=form.read(reply.text))
+    except ValueError as error:
+        problem = str(error)
+    asked: tuple[Message, ...] = (UserMessage(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
+    raise misfit(problem, reply, of=of, where=where, said=(*asked, reply.message))
+
+
+def misfit(
+    problem: str, reply: AgentReply, *, of: str, where: str, said: Sequence[Message], told: str = ""
+) -> BadResponseError:
+    """The error that the answer *of* somebody does not have its form.
+
+    Args:
+        problem: Why not.
+        said: The whole conversation.
+        told: What was done about it.
+    """
+    return BadResponseError(
+        f"The answer of {of} does not have the form that was asked for: {problem}.",
+        code="bad-output",
+        where=where,
+        known=f"{told}its answer began with {reply.text[:80]!r}",
+        fix="Ask for less at once, describe the fields, or use a model that supports structured output.",
+        model=reply.model,
+        messages=tuple(said),
+    )
 
 
 def in_words(request: ModelRequest) -> ModelRequest:
@@ -89,3 +150,49 @@ def in_words(request: ModelRequest) -> ModelRequest:
     else:
         messages = (SystemMessage(text=told), *request.messages)
     return replace(request, output=None, messages=messages)
+
+
+def _is_made(reply: AgentReply) -> bool:
+    made: Any = reply.output
+    if made is None or type(made) not in _DATA:
+        return made is not None
+    try:
+        return bool(made != _parsed(reply.text))
+    except ValueError:
+        return True
+
+
+def _parsed(text: str) -> Any:
+    """The JSON value that *text* is, or that stands fenced in it.
+
+    Raises:
+        ValueError: It is none.
+    """
+    from pydantic_core import from_json
+
+    fenced = _FENCED.match(text)
+    try:
+        return from_json(fenced[1] if fenced else text.strip())
+    except ValueError as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+
+
+def _check_type(wanted: object) -> None:
+    """Refuse what pydantic would take for a type, or refuse in words that do not help.
+
+    Raises:
+        InputError: It is a function, or a value.
+    """
+    kind = type(wanted)
+    if isinstance(wanted, type) or kind.__module__ in _TYPING:
+        return
+    if is_dataclass(wanted) or hasattr(kind, "__pydantic_core_schema__"):
+        what, fix = f"a value of type {kind.__name__}", f"Give the class: output={kind.__name__}."
+    elif isinstance(wanted, dict):
+        what, fix = "a dictionary", "Give a type; for a JSON schema, output=OutputSpec(name=..., schema=...)."
+    elif callable(wanted):
+        name = getattr(wanted, "__name__", kind.__name__)
+        what, fix = f"the function {name!r}", "Give the type that the answer has to be, not what makes one."
+    else:
+        return
+    raise InputError(f"output= is {what}, which is no type.", code="bad-output-type", fix=fix, value=wanted)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias, Unpack
 
 from graphrt.events import Usage
 from graphrt.harness.messages import AssistantMessage, Message, Prompt, ThinkingBlock, ToolCall, ToolSpec
-from graphrt.harness.request import AgentRequest, ModelRequest, OutputSpec, ReasoningEffort, RunOptions
+from graphrt.harness.request import AgentRequest, ModelRequest, ReasoningEffort, RunOptions
 
 __all__ = [
     "AgentHarness",
@@ -113,7 +113,7 @@ class AgentHarness(Protocol):
     """
 
     # Written out: pyright takes `**options: Unpack[RunOptions]` of a protocol for anything, which an Agent, with
-    # keyword arguments of its own beside those of RunOptions, does not fit.
+    # keyword arguments of its own beside those of RunOptions, does not fit. `output` may be taken more narrowly.
     async def run(
         self,
         prompt: Prompt,
@@ -121,7 +121,7 @@ class AgentHarness(Protocol):
         *,
         tools: Sequence[ToolSpec] = ...,
         tool_choice: str | None = ...,
-        output: OutputSpec | None = ...,
+        output: Any = ...,
         system: str | None = ...,
         model: str | None = ...,
         max_tokens: int | None = ...,

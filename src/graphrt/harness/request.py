@@ -45,8 +45,9 @@ class RunOptions(TypedDict, total=False):
     """0..n tools the model may call."""
     tool_choice: str | None
     """"auto", "none", "required", or the name of the tool that must be called."""
-    output: OutputSpec | None
-    """The form of the answer; its text is JSON then."""
+    output: object
+    """The form of the answer, a type or an `OutputSpec`; its text is JSON then. An Agent reads it, and so does a graph
+    for the harnesses of its nodes: `AgentReply.output` is a value of the type, or what the JSON says. None: free text."""
     system: str | None
     """Instructions, put before the prompt. None: what the harness was made with."""
     model: str | None
@@ -140,7 +141,7 @@ class ModelRequest:
             temperature=merged.get("temperature"),
             options=extra,
             tool_choice=_tool_choice(merged.get("tool_choice", "auto"), tools),
-            output=merged.get("output"),
+            output=_output(merged.get("output")),
             top_p=merged.get("top_p"),
             stop=tuple(merged.get("stop", ())),
             seed=merged.get("seed"),
@@ -194,6 +195,14 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     if not messages:
         raise InputError("The prompt has no messages.", fix="give a text, or at least one message")
     return messages
+
+
+def _output(wanted: Any) -> OutputSpec | None:
+    if wanted is None or isinstance(wanted, OutputSpec):
+        return wanted
+    from graphrt.harness._output import OutputForm
+
+    return OutputForm(wanted).spec
 
 
 def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:

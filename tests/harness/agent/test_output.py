@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Literal, NewType
 
 import pytest
-from pydantic import BaseModel
-from typing_extensions import TypedDict
+from pydantic import BaseModel, Field
+from typing_extensions import TypeAliasType, TypedDict
 
 from graphrt.errors import AgentLimitError, BadResponseError, InputError
-from graphrt.harness import Agent, AgentLimits, OutputSpec
+from graphrt.harness import Agent, AgentLimits, MockHarness, OutputSpec
 
 from .fakes import Model, call, counting, heard, run, says
 
@@ -110,9 +112,95 @@ def test_one_run_may_want_another_form():
     assert run(Agent(Model('{"x": 1}'), output=Book), output=Point).output == Point(1)
 
 
-def test_a_schema_that_is_no_type_is_refused():
-    with pytest.raises(InputError, match="not an OutputSpec"):
-        run(Agent(Model()), output=OutputSpec(name="a", schema={"type": "object"}))
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [('{"x": 1}', {"x": 1}), ('{"y": []}', {"y": []}), ("```json\n[1]\n```", [1]), ("null", None), ("2.5", 2.5)],
+)
+@pytest.mark.parametrize("at", ["made with it", "asked with it"])
+def test_with_an_output_spec_an_answer_is_what_its_json_says(text, value, at):
+    """Whether it fits the schema is not checked."""
+    spec = OutputSpec(name="a", schema={"type": "object", "properties": {"x": {"type": "integer"}}})
+    model = Model(text)
+
+    made, given = ({"output": spec}, {}) if at == "made with it" else ({"output": Book}, {"output": spec})
+    reply = run(Agent(model, **made), **given)
+
+    assert (reply.output, reply.text) == (value, text)
+    assert model.asked[0].output is spec
+
+
+def test_with_an_output_spec_an_answer_that_is_no_json_is_told_to_the_model_once():
+    spec = OutputSpec(name="a", schema={"type": "object"})
+    model = Model("a book", '{"title": "A"}')
+
+    assert run(Agent(model, output=spec)).output == {"title": "A"}
+    assert "it is no JSON" in model.asked[1].text
+    with pytest.raises(BadResponseError, match=r"agent 'agent' .*: it is no JSON") as caught:
+        run(Agent(Model("a", "b"), output=spec))
+    assert caught.value.code == "bad-output"
+
+
+def test_an_output_spec_is_asked_for_in_words_where_a_model_has_no_schemas():
+    model = Model("{}", output_schema=False)
+
+    assert run(Agent(model, output=OutputSpec(name="a", schema={"title": "Shelf"}))).output == {}
+    assert model.asked[0].output is None
+    assert '{"title":"Shelf"}' in (model.asked[0].system or "")
+
+
+def answer() -> Book: ...
+
+
+class Nothing:
+    """Nobody can fill it in."""
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "fix"),
+    [
+        (answer, "the function 'answer'", "Give the type that the answer has to be"),
+        (lambda text: text, "the function '<lambda>'", "Give the type"),
+        (partial(answer), "the function 'partial'", "Give the type"),
+        (Book(title="A", pages=1).model_dump, "the function 'model_dump'", "Give the type"),
+        (Book(title="A", pages=1), "a value of type Book", "Give the class: output=Book."),
+        (Point(1), "a value of type Point", "Give the class: output=Point."),
+        ({"type": "object"}, "a dictionary", "output=OutputSpec(name=..., schema=...)"),
+        (5, "output=5", "Give a pydantic model"),
+        (Nothing, "Nothing'>", "Give a pydantic model"),
+    ],
+)
+def test_what_is_no_type_is_refused(given, what, fix):
+    asked: list[Any] = [
+        lambda: Agent(Model(), output=given),
+        lambda: run(Agent(Model()), output=given),
+        lambda: asyncio.run(MockHarness(["x"]).run("go", output=given)),
+    ]
+    for ask in asked:
+        with pytest.raises(InputError) as caught:
+            ask()
+
+        assert caught.value.code == "bad-output-type"
+        assert what in str(caught.value)
+        assert fix in caught.value.fix
+
+
+Number = NewType("Number", int)
+Numbers = TypeAliasType("Numbers", list[int])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "value"),
+    [
+        (Literal["a", "b"], '{"value": "a"}', "a"),
+        (int | str, '{"value": "x"}', "x"),
+        (Annotated[int, Field(gt=3)], '{"value": 4}', 4),
+        (Number, '{"value": 4}', 4),
+        (Numbers, '{"value": [4]}', [4]),
+        (Any, '{"value": {"a": 1}}', {"a": 1}),
+    ],
+)
+def test_types_that_are_no_classes_are_types_too(wanted, text, value):
+    assert run(Agent(Model(text), output=wanted)).output == value
 
 
 def test_an_answer_that_was_stopped_has_no_value():

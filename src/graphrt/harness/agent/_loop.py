@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphrt.errors import AgentLimitError, BadResponseError
 from graphrt.events import Usage
+from graphrt.harness._output import OutputForm, misfit
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import ModelCall
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
@@ -15,7 +16,6 @@ from graphrt.harness.protocol import AgentReply, ModelResponse
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
-    from graphrt.harness._output import OutputForm
     from graphrt.harness.agent._tooling import Tooling
 
 __all__ = ["Loop"]
@@ -155,15 +155,8 @@ class Loop:
         return replace(response, tool_calls=tuple(named)) if tuple(named) != calls else response
 
     def _misfit(self, problem: str, response: ModelResponse) -> BadResponseError:
-        return BadResponseError(
-            f"The answer of agent {self._name!r} does not have the form that was asked for: {problem}.",
-            code="bad-output",
-            where=f"agent {self._name!r}",
-            known=f"the model was told once; its answer began with {response.text[:80]!r}",
-            fix="Ask for less at once, describe the fields, or use a model that supports structured output.",
-            model=response.model,
-            messages=self.said,
-        )
+        who = f"agent {self._name!r}"
+        return misfit(problem, response, of=who, where=who, said=self.said, told="the model was told once; ")
 
 
 class _Said:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
 from graphrt._node import ABOVE, NODE
 from graphrt.errors import AgentLimitError, InputError
+from graphrt.harness._output import OutputForm, form_of, in_words
 from graphrt.harness.agent._arguments import checked_choice, checked_model, checked_name, checked_retry
 from graphrt.harness.agent._calling import Caller
 from graphrt.harness.agent._digest import of_run
@@ -26,12 +27,11 @@ from graphrt.harness.budget import Budget
 from graphrt.harness.ledger import Ledger
 from graphrt.harness.messages import Message, Prompt, SystemMessage
 from graphrt.harness.protocol import AgentReply, ChatModel
-from graphrt.harness.request import ModelRequest, OutputSpec, RunOptions
+from graphrt.harness.request import ModelRequest, RunOptions
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry
 from graphrt.limits import RetryPolicy
 
 if TYPE_CHECKING:
-    from graphrt.harness._output import OutputForm
     from graphrt.harness.agent.cache import ResponseCache
 
 __all__ = ["Agent"]
@@ -54,7 +54,8 @@ class Agent:
         tools: What the model may ask for: tools, or typed functions.
         system: Instructions.
         name: Of the agent, in events and errors.
-        output: The type that the answer has to be; `AgentReply.output` is a value of it.
+        output: The type that the answer has to be; `AgentReply.output` is a value of it. With an OutputSpec the answer
+            has to be JSON, and `AgentReply.output` is what it says: whether that fits the schema is not checked.
         limits: Bounds of a run.
         retry: When a failed model call is repeated: by default 4 attempts for what may pass, never sooner than the
             provider asks for, and not at all if that is in more than two minutes. None never repeats.
@@ -101,7 +102,7 @@ class Agent:
         self.tools: Final = ToolRegistry(tools)
         self.name: Final = checked_name(name)
         self.limits: Final = limits if limits is not None else AgentLimits()
-        self._output = _form(output)
+        self._output = form_of(output)
         self._retry = checked_retry(retry)
         self._cache = cache
         self._layers = tuple(middleware)
@@ -216,7 +217,7 @@ class Agent:
     async def _go(self, prompt: Any, options: RunOptions, host: Host, transcript: list[Message] | None) -> AgentReply:
         tools = self._offered(options)
         request = self._request(prompt, options, tools)
-        form = _form(options.get("output")) or self._output
+        form = form_of(options.get("output")) or self._output
         request = _with_form(request, form, self.models[0])
         place = self._place(host, of_run(self.name, request) if host.remembers else "")
         caller = Caller(self.models, place, retry=self._retry, cache=self._cache, emit=place.emit)
@@ -343,19 +344,7 @@ def name_of(tool: Any) -> str:
 
 
 def _with_form(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> ModelRequest:
-    from graphrt.harness._output import in_words
-
     if form is None:
         return request
     request = replace(request, output=form.spec)
     return request if model.profile.output_schema else in_words(request)
-
-
-def _form(wanted: Any) -> OutputForm | None:
-    from graphrt.harness._output import OutputForm
-
-    if wanted is None or isinstance(wanted, OutputForm):
-        return wanted
-    if isinstance(wanted, OutputSpec):
-        raise InputError("An Agent takes a type as its output, not an OutputSpec.", fix="Give a pydantic model.")
-    return OutputForm(wanted)
