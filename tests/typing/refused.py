@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 from pydantic import BaseModel
 
 from graphrt import END, START, UNSET, AgentHarness, Budget, Command, Context, GraphBuilder, Overwrite, Runtime, Send
-from graphrt.harness import Agent, Cassette, ScriptedModel
+from graphrt.harness import Agent, AgentReply, Cassette, ScriptedModel
 from graphrt.reducers import append, reduced
 from graphrt.testing import FakeChatServer
 
@@ -332,7 +332,7 @@ async def ask(harness: AgentHarness, agent: Agent) -> None:
     await harness.run("why?", temprature=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await harness.run("why?", max_tokens="many")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await harness.run(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    await agent.run("why?", temprature=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await agent.run("why?", temprature=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
 Cassette("x").harness(Agent)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -342,3 +342,28 @@ Cassette("x").model("openai/x")  # type: ignore[arg-type]  # pyright: ignore[rep
 Cassette("x").model(Agent("openai/x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 FakeChatServer([5])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 Budget(calls=1, on_exceeded="rise")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# --- What an answer is
+
+
+class Person(BaseModel):
+    name: str
+
+
+async def answers(ctx: Context, agent: Agent[Person], anything: Agent) -> None:
+    (await agent.run("who?")).output.nam  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    (await agent.run("who?", output=int)).output.name  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    (await anything.run("who?", output=Person)).output.nam  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    (await ctx.bind(agent).run("who?")).output.nam  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    (await ctx.bind(agent).run("who?", output=int)).output.name  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    (await ctx.harness.run("who?", output=Person)).output.nam  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    (await agent.run("who?")).output = Person(name="?")  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    other: AgentReply[int] = await agent.run("who?")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType, reportUnusedVariable]
+    agent_of_numbers: Agent[int] = agent  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType, reportUnusedVariable]
+    ctx.interrupt("who?", answer_type=Person).nam  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    text: str = ctx.interrupt("who?", answer_type=bool)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType, reportUnusedVariable]
+
+
+Agent("openai/x", output=Person, nam="agent")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+Agent("openai/x", output=Person, tools=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]

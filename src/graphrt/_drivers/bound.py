@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final, overload
 
 from graphrt._drivers.hosting import TaskHost
 from graphrt._drivers.shown import MessageItem
 from graphrt.errors import InputError, names
+from graphrt.harness.protocol import OutputT_co
 
 if TYPE_CHECKING:
     from graphrt.harness import AgentReply, ModelProfile
@@ -17,14 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundHarness", "MessageItem"]
 
+T = TypeVar("T")
 Show = Callable[[Any], None]
 _FORGOTTEN: Final[set[tuple[str, str]]] = set()
 """Agents and nodes of which it was told."""
 
 
 @final
-class BoundHarness:
-    """What `ctx.harness` is: the run's harness, for one task.
+class BoundHarness(Generic[OutputT_co]):
+    """What `ctx.harness` is: the run's harness, for one task; `ctx.bind(agent)` of an `Agent[Person]` is one of Person.
 
     What a model said is remembered with the task: when the node runs again after a pause or a crash, the same call
     gets the same reply and nothing is paid again; after an attempt that failed it is asked anew.
@@ -41,7 +43,13 @@ class BoundHarness:
         self._host = host
         self._tools = tools
 
-    async def run(self, prompt: Any, /, **options: Any) -> AgentReply:
+    @overload
+    async def run(self, prompt: Any, /, *, output: None = None, **options: Any) -> AgentReply[OutputT_co]: ...
+    @overload
+    async def run(self, prompt: Any, /, *, output: type[T], **options: Any) -> AgentReply[T]: ...
+    @overload
+    async def run(self, prompt: Any, /, *, output: Any, **options: Any) -> AgentReply: ...
+    async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
         """Ask the harness; see `graphrt.harness.AgentHarness.run`."""
         return await self._go(prompt, options, self._host.emit)
 

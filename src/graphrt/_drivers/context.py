@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from graphrt._drivers.bound import BoundHarness
     from graphrt._drivers.hosting import TaskHost
+    from graphrt.harness.agent.agent import Agent
     from graphrt.harness.budget import Budget
     from graphrt.harness.ledger import Ledger
 
@@ -160,6 +161,14 @@ class Context(Generic[D]):
             tell_forgotten(harness, self.node)
         return self.bind(harness, tools=tools or ())
 
+    @overload
+    def bind(
+        self, harness: Agent[T], *, tools: Sequence[Any] | None = None, budget: Budget | None = None
+    ) -> BoundHarness[T]: ...
+    @overload
+    def bind(
+        self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None
+    ) -> BoundHarness: ...
     def bind(self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None) -> BoundHarness:
         """Another harness for this task: an agent of its own for this node, remembered and counted like `ctx.harness`.
 
@@ -235,6 +244,14 @@ class Context(Generic[D]):
 
     # -- what a node asks for ------------------------------------------------------------------------------------
 
+    @overload
+    def interrupt(
+        self, payload: Any = None, *, key: str | None = None, answer_type: type[T], expires_s: float | None = None
+    ) -> T: ...
+    @overload
+    def interrupt(
+        self, payload: Any = None, *, key: str | None = None, answer_type: Any = None, expires_s: float | None = None
+    ) -> Any: ...
     def interrupt(
         self,
         payload: Any = None,

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 from graphrt.errors import BadResponseError, InputError
 from graphrt.harness.messages import Message, SystemMessage, UserMessage
-from graphrt.harness.protocol import AgentReply
+from graphrt.harness.protocol import AgentReply, ChatModel
 from graphrt.harness.request import ModelRequest, OutputSpec
 
 __all__ = ["OutputForm", "form_of", "in_words", "misfit", "with_output"]
@@ -64,6 +64,11 @@ class OutputForm:
             schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
         self.spec = OutputSpec(name=name, schema=schema)
 
+    def asked_of(self, model: ChatModel, request: ModelRequest) -> ModelRequest:
+        """*request*, which asks *model* for this form: by its schema, or in words where it knows no schemas."""
+        request = replace(request, output=self.spec)
+        return request if model.profile.output_schema else in_words(request)
+
     def read(self, text: str) -> Any:
         """The value that *text* stands for.
 
@@ -105,14 +110,17 @@ def with_output(reply: Any, form: OutputForm, *, of: str, where: str, prompt: An
     Raises:
         BadResponseError: The text does not have the form.
     """
-    if not isinstance(reply, AgentReply) or reply.tool_calls or reply.stopped is not None or _is_made(reply):
-        return reply
+    if not issubclass(type(reply), AgentReply):
+        return reply  # harnesses are written by hand too
+    answer: AgentReply = reply
+    if answer.tool_calls or answer.stopped is not None or _is_made(answer):
+        return answer
     try:
-        return replace(reply, output=form.read(reply.text))
+        return replace(answer, output=form.read(answer.text))
     except ValueError as error:
         problem = str(error)
     asked: tuple[Message, ...] = (UserMessage(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
-    raise misfit(problem, reply, of=of, where=where, said=(*asked, reply.message))
+    raise misfit(problem, answer, of=of, where=where, said=(*asked, answer.message))
 
 
 def misfit(

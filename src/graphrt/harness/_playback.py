@@ -103,6 +103,9 @@ class Recorder:
         )
 
     def _reply(self, answer: Any) -> AgentReply:
+        if issubclass(type(answer), AgentReply):
+            reply: AgentReply = answer
+            return reply
         match answer:
             case type() if issubclass(answer, BaseException):
                 raise answer
@@ -112,8 +115,6 @@ class Recorder:
                 return AgentReply(text=answer)
             case ToolCall():
                 return AgentReply(tool_calls=(answer,))
-            case AgentReply():
-                return answer
             case _:
                 raise InputError(
                     f"The {self._name} was to reply with a value of type {type(answer).__name__}.",

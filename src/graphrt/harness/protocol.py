@@ -6,8 +6,10 @@ Protocols and replies live here; what goes in is `request`'s. Nothing that knows
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, Unpack
+from dataclasses import FrozenInstanceError, dataclass, field
+from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, Unpack
+
+import typing_extensions as te
 
 from graphrt.events import Usage
 from graphrt.harness.messages import AssistantMessage, Message, Prompt, ThinkingBlock, ToolCall, ToolSpec
@@ -30,13 +32,19 @@ __all__ = [
     "ToolCallDelta",
 ]
 
+OutputT_co = te.TypeVar("OutputT_co", default=Any, covariant=True)
+"""Type of an answer's output. Covariant: a reply is only read, and Agents and bound harnesses only give replies."""
+
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "unknown"]
 """Why the model stopped writing."""
 
 
+_NO_OUTPUT: Final[Any] = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentReply:
-    """What a model answered."""
+class AgentReply(Generic[OutputT_co]):
+    """What a model answered: an `AgentReply[Person]` where the answer had to be a `Person`."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -51,8 +59,9 @@ class AgentReply:
     """What the model wrote for itself before it answered, where the provider shows it."""
     thinking_blocks: tuple[ThinkingBlock, ...] = ()
     """0..n blocks that the provider wants back, unchanged, while the conversation goes on; `message` has them."""
-    output: Any = field(default=None, hash=False)
-    """What the text stands for, where the answer had to have a form; made and checked by an Agent."""
+    output: OutputT_co = field(default=_NO_OUTPUT, hash=False)
+    """What the text stands for, where the answer had to have a form; made and checked by an Agent, or by a graph for
+    the harnesses of its nodes. None where there is none: no form, calls of tools, or a limit that ended the loop."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
     """The whole conversation with the reply at its end, where an Agent led it: 0..n messages."""
     stopped: str | None = None
@@ -67,6 +76,15 @@ class AgentReply:
         """The reply as a message, to go on with the conversation."""
         sealed = tuple(block for block in self.thinking_blocks if block.sealed)
         return AssistantMessage(text=self.text, tool_calls=self.tool_calls, thinking=sealed)
+
+
+def _refuse(self: AgentReply, name: str, value: object) -> NoReturn:  # noqa: ARG001
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+# What dataclass writes there for a class with slots raises TypeError for names that are no fields: before Python 3.12.3
+# AgentReply[Person](...) would fail, which sets one (python/cpython#115165).
+AgentReply.__setattr__ = _refuse  # type: ignore[assignment, method-assign]  # dataclass takes no method of that name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

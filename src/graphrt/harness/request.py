@@ -38,16 +38,13 @@ class OutputSpec:
     """Whether the provider is to hold the model to it, where it can."""
 
 
-class RunOptions(TypedDict, total=False):
-    """The keyword arguments of `AgentHarness.run`; every one may be left out."""
+class AllButOutput(TypedDict, total=False):
+    """The keyword arguments of `AgentHarness.run` but the one that decides what type of output there is."""
 
     tools: Sequence[ToolSpec]
     """0..n tools the model may call."""
     tool_choice: str | None
     """"auto", "none", "required", or the name of the tool that must be called."""
-    output: object
-    """The form of the answer, a type or an `OutputSpec`; its text is JSON then. An Agent reads it, and so does a graph
-    for the harnesses of its nodes: `AgentReply.output` is a value of the type, or what the JSON says. None: free text."""
     system: str | None
     """Instructions, put before the prompt. None: what the harness was made with."""
     model: str | None
@@ -65,6 +62,14 @@ class RunOptions(TypedDict, total=False):
     """Seconds that the call may take. None: what the harness was made with."""
     options: Mapping[str, Any] | None
     """What only this provider understands, passed on as it is."""
+
+
+class RunOptions(AllButOutput, total=False):
+    """The keyword arguments of `AgentHarness.run`; every one may be left out."""
+
+    output: object
+    """The form of the answer, a type or an `OutputSpec`; its text is JSON then. An Agent reads it, and so does a graph
+    for the harnesses of its nodes: `AgentReply.output` is a value of the type, or what the JSON says. None: free text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

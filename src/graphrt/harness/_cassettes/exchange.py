@@ -82,10 +82,9 @@ class Exchange:
             async for item in items:
                 if kept:
                     continue  # the reply is the last item; what a faulty harness says after it is not heard
-                if not isinstance(item, AgentReply):
-                    if isinstance(
-                        item, (TextDelta, ThinkingDelta, ToolCallDelta)
-                    ):  # an agent tells more, which is not recorded
+                if not issubclass(type(item), AgentReply):
+                    # an agent tells more, which is not recorded
+                    if isinstance(item, (TextDelta, ThinkingDelta, ToolCallDelta)):
                         seen.append(item)
                     yield item
                     continue

@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
 from graphrt._node import ABOVE, NODE
 from graphrt.errors import AgentLimitError, InputError
-from graphrt.harness._output import OutputForm, form_of, in_words
+from graphrt.harness._output import form_of
 from graphrt.harness.agent._arguments import checked_choice, checked_model, checked_name, checked_retry
 from graphrt.harness.agent._calling import Caller
 from graphrt.harness.agent._digest import of_run
@@ -26,23 +26,28 @@ from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model
 from graphrt.harness.budget import Budget
 from graphrt.harness.ledger import Ledger
 from graphrt.harness.messages import Message, Prompt, SystemMessage
-from graphrt.harness.protocol import AgentReply, ChatModel
-from graphrt.harness.request import ModelRequest, RunOptions
+from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
+from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry
 from graphrt.limits import RetryPolicy
 
 if TYPE_CHECKING:
+    from graphrt.harness.agent._options import AgentOptions
     from graphrt.harness.agent.cache import ResponseCache
 
 __all__ = ["Agent"]
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("graphrt.harness")
 _RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2, wait_max_s=30.0)
 
 
 @final
-class Agent:
+class Agent(Generic[OutputT_co]):
     """The standard harness: asks a model, does the tool calls that it asks for, and goes on until it has answered.
+
+    `Agent(model, output=Person)` is an `Agent[Person]`, whose replies have a Person as their output.
 
     An agent holds nothing of a run: it may be used from several tasks, event loops and worker threads at once. In a
     graph it is the run's harness (`harness=agent`) or is bound to a node (`ctx.bind(agent)`): then model calls and tool
@@ -75,6 +80,14 @@ class Agent:
         InputError: An argument is wrong.
     """
 
+    @overload
+    def __init__(
+        self, model: ChatModel | str, *, output: type[OutputT_co], **options: Unpack[AgentOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[Any], model: ChatModel | str, *, output: Any = None, **options: Unpack[AgentOptions]
+    ) -> None: ...
     def __init__(
         self,
         model: ChatModel | str,
@@ -119,6 +132,39 @@ class Agent:
         self._sinks = tuple(sinks)
         ModelRequest.build("check", self._defaults)
 
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: type[T],
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: Any = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
     async def run(
         self,
         prompt: Prompt,
@@ -127,7 +173,7 @@ class Agent:
         deps: Any = None,
         transcript: list[Message] | None = None,
         **options: Unpack[RunOptions],
-    ) -> AgentReply:
+    ) -> AgentReply[Any]:
         """Answer *prompt*.
 
         Args:
@@ -218,7 +264,7 @@ class Agent:
         tools = self._offered(options)
         request = self._request(prompt, options, tools)
         form = form_of(options.get("output")) or self._output
-        request = _with_form(request, form, self.models[0])
+        request = request if form is None else form.asked_of(self.models[0], request)
         place = self._place(host, of_run(self.name, request) if host.remembers else "")
         caller = Caller(self.models, place, retry=self._retry, cache=self._cache, emit=place.emit)
         tooling = Tooling(
@@ -341,10 +387,3 @@ def name_of(tool: Any) -> str:
     spec = getattr(tool, "spec", tool)
     name: str = getattr(spec, "name", None) or getattr(tool, "__name__", "") or repr(tool)
     return name
-
-
-def _with_form(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> ModelRequest:
-    if form is None:
-        return request
-    request = replace(request, output=form.spec)
-    return request if model.profile.output_schema else in_words(request)

@@ -1,0 +1,41 @@
+"""What an agent takes besides its model and the type of its output, for type checkers; what it means is told in `Agent`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from graphrt.harness.agent._tooling import Approve, OnBadCall
+from graphrt.harness.agent.happenings import EventSink
+from graphrt.harness.agent.limits import AgentLimits
+from graphrt.harness.agent.middleware import Middleware
+from graphrt.harness.budget import Budget
+from graphrt.harness.protocol import ChatModel
+from graphrt.harness.tools.registry import AnyTool
+from graphrt.limits import RetryPolicy
+
+if TYPE_CHECKING:
+    from graphrt.harness.agent.cache import ResponseCache
+
+__all__ = ["AgentOptions"]
+
+
+class AgentOptions(TypedDict, total=False):
+    """The keyword arguments of `Agent` but `output`, which decides what kind of agent it is."""
+
+    tools: Iterable[AnyTool]
+    system: str | None
+    name: str
+    limits: AgentLimits | None
+    retry: RetryPolicy | None
+    fallbacks: Sequence[ChatModel | str]
+    cache: ResponseCache | None
+    middleware: Sequence[Middleware]
+    budget: Budget | None
+    unknown_tool: OnBadCall
+    invalid_arguments: OnBadCall
+    approve: Approve | None
+    max_tokens: int | None
+    temperature: float | None
+    options: Mapping[str, Any] | None
+    sinks: Sequence[EventSink]
