@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, NewType
@@ -13,6 +14,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from graphrt.errors import AgentLimitError, BadResponseError, InputError
 from graphrt.harness import Agent, AgentLimits, MockHarness, OutputSpec
+from graphrt.harness.agent._options import AgentOptions
 
 from .fakes import Model, call, counting, heard, run, says
 
@@ -201,6 +203,12 @@ Numbers = TypeAliasType("Numbers", list[int])
 )
 def test_types_that_are_no_classes_are_types_too(wanted, text, value):
     assert run(Agent(Model(text), output=wanted)).output == value
+
+
+def test_checkers_are_told_of_every_argument_of_an_agent():
+    made = set(inspect.signature(Agent).parameters)
+
+    assert made == {"model", "output", *AgentOptions.__annotations__}
 
 
 def test_an_answer_that_was_stopped_has_no_value():

@@ -188,7 +188,9 @@ class GraphHarness:
 async def _paid(graph: str, took: list[Usage]) -> None:
     """Count what a run used that failed: there is no reply that tells it."""
     node = NODE.get()
-    for usage in took if node is not None and not node.done else ():
+    if node is None or node.done:
+        return
+    for usage in took:
         await node._host().spent(f"graph/{graph}", usage, graph)
 
 
