@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphrt._drivers.grants import granted_to_node, granted_to_run, of_node
 from graphrt._drivers.hosting import taken
+from graphrt._engine.spending import budget_field
 from graphrt._engine.task import DONE, HANDLED
 from graphrt.harness.budget import Amounts, Budget, micro
 from graphrt.harness.ledger import Ledger
@@ -74,8 +75,8 @@ class Purse:
             return ledger
         self._forget(engine.path)
         ledger = self.run if engine is self._root or not engine.path else self._of_body(engine.path)
-        left: Any = engine.values.get(FIELD)
-        if left.__class__ is int:
+        left = budget_field(engine)
+        if left is not None:
             spent = Amounts()
             for other in engine.tasks:
                 spent = spent.plus(_spent_by(other))

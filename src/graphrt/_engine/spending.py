@@ -5,10 +5,11 @@ What holds calls to budgets before they are made is no part of the engine.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.reducers import TOKEN_BUDGET
+from graphrt.reducers import TOKEN_BUDGET, add, spend
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -74,7 +75,16 @@ def spending(engine: Engine, task: Task) -> tuple[dict[str, Any], ...]:
 
     A task that failed and whose error is handled changes nothing else, but what it used is paid.
     """
-    field, used = engine.fields.get(TOKEN_BUDGET), task.extra.usage if task.extra is not None else None
-    if field is None or used is None or not used.total_tokens or not field.aggregates:
+    used = task.extra.usage if task.extra is not None else None
+    if used is None or not used.total_tokens or budget_field(engine) is None:
         return ()
-    return ({TOKEN_BUDGET: -used.total_tokens},) if engine.values.get(TOKEN_BUDGET).__class__ is int else ()
+    return ({TOKEN_BUDGET: -used.total_tokens},) if engine.fields[TOKEN_BUDGET].aggregates else ()
+
+
+def budget_field(engine: Engine) -> int | None:
+    """What the state's budget has left; None without one: no such field, no whole number, or a reducer of its own but `add`."""
+    field = engine.fields.get(TOKEN_BUDGET)
+    if field is None or (field.aggregates and field.reduce not in (spend, add, operator.add)):
+        return None
+    left: Any = engine.values.get(TOKEN_BUDGET)
+    return left if left.__class__ is int else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pydantic_core import to_json
 
@@ -21,7 +21,7 @@ __all__ = ["most", "recount", "spend", "took"]
 
 _MESSAGE_TOKENS: Final = 8
 """What providers put around a message or a tool, at most."""
-_More: TypeAlias = bool | int | float | dict[str, bool | int | float]
+_ANSWER: Final[Any] = bool | int | float | dict[str, bool | int | float]
 """The form of an answer to the question for more. A bool is none, but would be taken for a number without its name."""
 
 
@@ -47,36 +47,57 @@ async def spend(
         InputError: What it may take has no bound.
     """
     _begun_anew(ledger, host, key)
-    hold = await _reserve(ledger, most(request, profile, ledger), host, key)
-    token = HOLDING.set(True)
-    try:
-        await host.hold(key, hold.want)
-        left = ledger.seconds_left()
-        scope = asyncio.timeout(left)
+    want, more = most(request, profile, ledger), _More(host, key, profile)
+    while True:
+        hold = await _reserve(ledger, want, more)
+        token = HOLDING.set(True)
         try:
-            async with scope:
-                response = await call()
-        except TimeoutError:
-            if not scope.expired():
+            await host.hold(key, hold.want)
+            response = await _in_time(call, ledger)
+            used = took(response.usage, hold.want, profile)
+            hold.commit(used)
+            return _filled(response, used, request, profile)
+        except GeneratorExit:
+            raise  # its event loop is gone
+        except BaseException as error:
+            await host.let_go(key)
+            if not isinstance(error, _LateError):
                 raise
+            left = error.left
+        finally:
+            hold.release()
+            HOLDING.reset(token)
+        timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
+        _, over = min(timed, key=lambda one: one[0])
+        if over.budget.on_exceeded != "interrupt" or not await more.ask(over, "seconds", want):
             raise BudgetExceededError(
-                f"A model call took longer than the budget of {ledger.of} has time: {left:g} s were left.",
-                where=f"budget of {ledger.of}",
+                f"A model call took longer than the budget of {over.of} has time: {left:g} s were left.",
+                where=f"budget of {over.of}",
                 fix="Raise the budget's seconds.",
-                limit=ledger.budget,
+                limit=over.budget,
                 boundary=True,
-            ) from None
-        used = took(response.usage, hold.want, profile)
-        hold.commit(used)
-        return _filled(response, used, request, profile, usd=ledger.bounds[1])
-    except GeneratorExit:
-        raise  # its event loop is gone
-    except BaseException:
-        await host.let_go(key)
-        raise
-    finally:
-        hold.release()
-        HOLDING.reset(token)
+            )
+
+
+class _LateError(Exception):
+    """The call was cut off."""
+
+    def __init__(self, left: float) -> None:
+        super().__init__(left)
+        self.left: Final = left
+        """Seconds that there were for it."""
+
+
+async def _in_time(call: Callable[[], Awaitable[ModelResponse]], ledger: Ledger) -> ModelResponse:
+    left = ledger.seconds_left()
+    scope = asyncio.timeout(left)
+    try:
+        async with scope:
+            return await call()
+    except TimeoutError:
+        if left is None or not scope.expired():
+            raise
+    raise _LateError(left)
 
 
 def recount(ledger: Ledger, key: str, usage: Usage | None, profile: ModelProfile, *, host: Host) -> None:
@@ -102,30 +123,55 @@ def _begun_anew(ledger: Ledger, host: Host, key: str) -> list[Ledger]:
     return anew
 
 
-async def _reserve(ledger: Ledger, want: Amounts, host: Host, key: str) -> Hold:
-    asked, problem = 0, "budget exceeded"
+async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
     while True:
         try:
             return await ledger.reserve(want)
         except BudgetExceededError:
             lacking = ledger.lacking(want)
-            if lacking is None or lacking[0].budget.on_exceeded != "interrupt":
+            if lacking is None or lacking[0].budget.on_exceeded != "interrupt" or not await more.ask(*lacking, want):
                 raise
-            short, unit = lacking
-            asked += 1
-            payload = {"problem": problem, "budget": short.of, "short": unit, "wants": want._asdict()}
-            question = Question(key=f"{key}/budget/{short.of}/{unit}/{asked}", payload=payload, answer_type=_More)
-            if host.was_granted(question.key, short.of):
+
+
+class _More:
+    """Asks a person for more of a budget, on behalf of one call."""
+
+    def __init__(self, host: Host, key: str, profile: ModelProfile) -> None:
+        self._host = host
+        self._key = key
+        self._model = profile.name
+        self._asked = 0
+
+    async def ask(self, short: Ledger, unit: str, want: Amounts) -> bool:
+        """Raise the limits of *short*, which lacks *unit*, by what a person answers; False if that is nothing.
+
+        What is asked is the same at every execution: it tells nothing of what others have spent meanwhile.
+        """
+        problem = "budget exceeded"
+        while True:
+            self._asked += 1
+            payload = {
+                "problem": problem,
+                "budget": short.of,
+                "short": unit,
+                "limit": getattr(short.budget, unit),
+                "wants": {"tokens": want.tokens, "usd": want.microusd / MICRO, "calls": want.calls},
+                "model": self._model,
+            }
+            question = Question(
+                key=f"{self._key}/budget/{short.of}/{unit}/{self._asked}", payload=payload, answer_type=_ANSWER
+            )
+            if self._host.was_granted(question.key, short.of):
                 continue  # it is counted, and was not enough
-            (answer,) = host.ask([question])
+            (answer,) = self._host.ask([question])
             more = answer if issubclass(type(answer), dict) else {unit: answer}
             problem = _problem(more)
-            if problem:
-                continue
-            if not any(more.values()):
-                raise
-            await host.grant(question.key, short.of, short.extend(**more))
-            problem = "budget exceeded"
+            if not problem:
+                break
+        if not any(more.values()):
+            return False
+        await self._host.grant(question.key, short.of, short.extend(**more))
+        return True
 
 
 def _problem(more: dict[str, Any]) -> str:
@@ -161,8 +207,24 @@ def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amount
             fix="Give max_tokens to the agent, the model or the call.",
             model=profile.name,
         )
-    read = profile.count_tokens(request) if profile.count_tokens is not None else _bytes(request)
+    read = _read(request, profile)
     return Amounts(read + answer, _price(profile, ledger, read, answer) if usd_counts else 0, 1)
+
+
+def _read(request: ModelRequest, profile: ModelProfile) -> int:
+    if profile.count_tokens is None:
+        return _bytes(request)
+    read: Any = profile.count_tokens(request)
+    problem = number_problem(read, whole=True)
+    if problem:
+        raise InputError(
+            f"count_tokens of model {profile.name!r} says {problem}.",
+            code="bad-token-count",
+            known="nothing was sent",
+            fix="Return a whole number, 0 or more: the tokens that the request takes.",
+            model=profile.name,
+        )
+    return int(read)
 
 
 def took(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Amounts:
@@ -179,9 +241,7 @@ def took(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Amounts:
     return Amounts(usage.total_tokens, microusd, max(1, usage.calls))
 
 
-def _filled(
-    response: ModelResponse, used: Amounts, request: ModelRequest, profile: ModelProfile, *, usd: bool
-) -> ModelResponse:
+def _filled(response: ModelResponse, used: Amounts, request: ModelRequest, profile: ModelProfile) -> ModelResponse:
     """*response* with what is counted for it, where it does not tell itself."""
     usage = response.usage
     if type(response) is not AgentReply or not used.tokens:
@@ -189,9 +249,9 @@ def _filled(
     if usage is None or not usage.total_tokens:
         written = min(used.tokens, _longest(request, profile) or 0)
         usage = Usage(input_tokens=used.tokens - written, output_tokens=written, calls=used.calls)
-    elif usage.cost_usd is not None or not usd:
+    elif usage.cost_usd is not None or not used.microusd:
         return response
-    return replace(response, usage=replace(usage, cost_usd=used.microusd / MICRO) if usd else usage)
+    return replace(response, usage=replace(usage, cost_usd=used.microusd / MICRO) if used.microusd else usage)
 
 
 def _longest(request: ModelRequest, profile: ModelProfile) -> int | None:

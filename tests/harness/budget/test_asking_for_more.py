@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
 
-from graphrt import START, Context, GraphBuilder, RunResult, Runtime
+from graphrt import START, Context, GraphBuilder, NodeError, RunResult, Runtime
 from graphrt.errors import BudgetExceededError, InputError
-from graphrt.harness import Budget
+from graphrt.harness import Agent, Budget, FunctionModel, ModelProfile
 from graphrt.reducers import append
 
-from .calls import PRICED, Calls, agent, took
+from .calls import PRICED, Calls, agent, fan, took
 
 
 class State(BaseModel):
@@ -48,8 +49,17 @@ def test_the_question_tells_whose_budget_lacks_what() -> None:
         "problem": "budget exceeded",
         "budget": "run",
         "short": "tokens",
-        "wants": {"tokens": 90, "microusd": 0, "calls": 1},
+        "limit": 100,
+        "wants": {"tokens": 90, "usd": 0.0, "calls": 1},
+        "model": "counted",
     }
+
+
+def test_dollars_are_told_in_dollars_as_they_are_answered() -> None:
+    _, result = start(Calls(took(90), profile=PRICED), Budget(usd=0.0002, on_exceeded="interrupt"))
+
+    assert result.interrupts[0].payload["limit"] == 0.0002
+    assert result.interrupts[0].payload["wants"] == {"tokens": 90, "usd": 0.00017, "calls": 1}
 
 
 @pytest.mark.parametrize("answer", [1_000, {"tokens": 1_000}, {"tokens": 200, "calls": 3, "usd": 0.5}], ids=str)
@@ -162,3 +172,48 @@ def test_a_store_keeps_the_question_over_a_restart(tmp_path: Any) -> None:
         result = third.resume("t", answer={"tokens": 90})
 
     assert (result.status, calls.made, result.usage.total_tokens) == ("completed", 3, 270)
+
+
+def test_time_that_ends_during_a_call_is_asked_for() -> None:
+    """The call was cut off, and is made again when there is more time."""
+    slow = [True]
+
+    async def answer(_request: Any) -> str:
+        if slow and slow.pop():
+            await asyncio.sleep(3600)
+        return "ok"
+
+    budget = Budget(seconds=0.2, on_exceeded="interrupt")
+    runtime = Runtime(asks(3), store="memory:", harness=Agent(FunctionModel(answer)), budget=budget)
+    paused = runtime.run({}, thread="t")
+    assert (paused.status, paused.interrupts[0].payload["short"]) == ("interrupted", "seconds")
+    assert paused.interrupts[0].payload["limit"] == 0.2
+
+    assert runtime.resume("t", 60).state.said == ["ok", "ok", "ok"]
+
+
+def test_no_more_time_is_a_refusal() -> None:
+    async def answer(_request: Any) -> str:
+        await asyncio.sleep(3600)
+        return "never"
+
+    budget = Budget(seconds=0.05, on_exceeded="interrupt")
+    runtime = Runtime(asks(1), store="memory:", harness=Agent(FunctionModel(answer)), budget=budget)
+    runtime.run({}, thread="t")
+
+    assert runtime.resume("t", 0).state.said == ["refused"]
+
+
+@pytest.mark.parametrize("count", [-1, float("nan"), 1.5, True, None, "10"], ids=repr)
+def test_a_count_of_tokens_that_is_none_is_refused_before_any_call(count: Any) -> None:
+    calls = Calls(took(90), profile=ModelProfile(name="odd", count_tokens=lambda _: count))
+    with pytest.raises(NodeError) as caught:
+        Runtime(fan(1, asks_once), harness=agent(calls), budget=Budget(tokens=1_000)).run({})
+
+    assert isinstance(caught.value.__cause__, InputError)
+    assert caught.value.__cause__.code == "bad-token-count"
+    assert calls.made == 0
+
+
+async def asks_once(state: Any, ctx: Context) -> dict[str, Any]:
+    return {"said": [(await ctx.harness.run("go")).text]}

@@ -337,3 +337,16 @@ def test_only_supersteps_that_spend_leave_the_fast_path(monkeypatch: pytest.Monk
     result = Runtime(g.compile(), harness=agent(Calls(took(30)))).run(GIVEN)
 
     assert (left(result.state), left_it) == (170, ["b"])
+
+
+@pytest.mark.parametrize("reducer", [min, max, lambda current, incoming: incoming], ids=["min", "max", "last"])
+def test_a_field_with_a_reducer_of_its_own_is_no_budget(reducer: Any) -> None:
+    """What the reducer makes of a negative number is not what anybody meant."""
+
+    class Own(BaseModel):
+        token_budget: Annotated[int, reducer] = 50
+        said: Annotated[list[str], append] = []
+
+    calls = Calls(took(90))
+    result = Runtime(graph(Own), harness=agent(calls)).run({})
+    assert (result.state.token_budget, result.state.said) == (50, ["ok"])
