@@ -81,7 +81,15 @@ class BoundHarness(Generic[OutputT_co]):
                 yield item
 
     async def _go(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-        return await self._host.beside(partial(self._run, prompt, options, show))
+        host = self._host
+        if host.over:
+            raise InputError(
+                f"Node {host.node!r} has ended, and its harness was asked after that.",
+                code="call-after-end",
+                known="nobody would count what the call takes",
+                fix="Await what the node starts, and do not keep ctx: call the agent or the model itself elsewhere.",
+            )
+        return await host.beside(partial(self._run, prompt, options, show))
 
     async def _run(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
         drive = getattr(self._harness, "__graphrt_drive__", None)

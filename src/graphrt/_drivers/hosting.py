@@ -97,6 +97,11 @@ class TaskHost:
         elif above is not None and above.emit is not None:  # the stream of the agent that runs this graph
             self.emit = partial(above.emit, self.node)
 
+    @property
+    def over(self) -> bool:
+        """Whether the attempt has ended that it stands for."""
+        return self._context.done
+
     def showing(self, show: Callable[[Any], None] | None) -> TaskHost:
         """The same host, which shows items elsewhere."""
         if show == self.emit:

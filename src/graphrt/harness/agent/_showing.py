@@ -44,3 +44,5 @@ async def shown(
             running.cancel()
             with suppress(BaseException):
                 await running
+        elif not running.cancelled():
+            running.exception()  # a reader that has left does not hear of it
