@@ -181,8 +181,10 @@ _DEFINITE: Final = frozenset({int, str, float, bool, bytes, type(None), list, di
 # -- on all Pythons ----------------------------------------------------------------------------------------------
 
 
-def portable(hint: Any, localns: Mapping[str, Any] | None = None, busy: frozenset[Any] = frozenset()) -> Any:
-    """*hint* with every TypedDict in it replaced by one that pydantic takes on all Pythons and that refuses extras.
+def portable(
+    hint: Any, localns: Mapping[str, Any] | None = None, busy: frozenset[Any] = frozenset(), *, closed: bool = True
+) -> Any:
+    """*hint* with every TypedDict in it replaced by one that pydantic takes on all Pythons; *closed* refuses extras.
 
     pydantic refuses `typing.TypedDict` below Python 3.12, and drops the unknown keys of one silently.
     """
@@ -190,19 +192,20 @@ def portable(hint: Any, localns: Mapping[str, Any] | None = None, busy: frozense
     if te.is_typeddict(base):
         if base in busy:
             return dict[str, Any]  # a recursive TypedDict: its inner levels are checked as mappings
-        return _closed(hint, base, localns, busy | {base})
-    return hints.mapped(hint, lambda arg: portable(arg, localns, busy))
+        return _replaced(hint, base, localns, busy | {base}, closed=closed)
+    return hints.mapped(hint, lambda arg: portable(arg, localns, busy, closed=closed))
 
 
-def _closed(hint: Any, base: Any, localns: Mapping[str, Any] | None, busy: frozenset[Any]) -> Any:
+def _replaced(hint: Any, base: Any, localns: Mapping[str, Any] | None, busy: frozenset[Any], *, closed: bool) -> Any:
     fields: dict[str, Any] = {}
     for name, value in hints.class_hints(hint, localns).items():
-        inner = portable(hints.without_qualifiers(value), localns, busy)
+        inner = portable(hints.without_qualifiers(value), localns, busy, closed=closed)
         required = hints.is_required(value, otherwise=name in base.__required_keys__)
         fields[name] = inner if required else te.NotRequired[inner]
     make: Any = te.TypedDict  # called at run time, which no checker follows
-    closed = make(base.__name__, fields)
+    made = make(base.__name__, fields)
     config: Mapping[str, Any] = getattr(base, "__pydantic_config__", {})
-    closed.__pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True, **config}
-    closed.__module__ = base.__module__
-    return closed
+    made.__pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True, **config} if closed else config
+    made.__module__ = base.__module__
+    made.__doc__ = base.__doc__
+    return made

@@ -75,7 +75,8 @@ class GraphTool:
     Args:
         graph: A compiled graph.
         description: Tells the model what it is good for.
-        input: The type of the arguments; by default the graph's state.
+        input: The type of the arguments; by default the `input=` of its GraphBuilder, else its state. Only what it has
+            fields for is passed on to the graph.
         output: Makes of the final state what the model is told; by default the whole state.
         name: Of the tool; by default the graph's.
         options: Of `graph.arun`, for instance `harness=` and `limits=`.
@@ -92,37 +93,22 @@ class GraphTool:
         policy: ToolPolicy | None = None,
         **options: Any,
     ) -> None:
-        from pydantic import TypeAdapter
+        from graphrt.harness.agent._graph_input import GraphInput
 
-        wanted = input if input is not None else _state_of(graph)
-        try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(wanted)
-            schema = self._adapter.json_schema()
-        except Exception as error:  # pydantic has many ways to say so
-            raise InputError(
-                f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
-                code="tool-schema",
-                known=str(error).split("\n", 1)[0],
-                fix="Give input=, a type that a model can fill in.",
-            ) from error
+        self._input = GraphInput(graph, input)
         self._graph = graph
         self._output = output
         self._options = options
-        self.spec: Final = ToolSpec(name=name or graph.name, description=description, parameters=schema)
+        self.spec: Final = ToolSpec(name=name or graph.name, description=description, parameters=self._input.schema)
         self.policy: Final = policy if policy is not None else ToolPolicy()
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """The graph's input, checked."""
-        from pydantic import ValidationError
+        """The graph's input: what its type makes of the arguments, and nothing that it does not name.
 
-        try:
-            self._adapter.validate_python(dict(arguments))
-        except ValidationError as error:
-            told = "; ".join(
-                f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)
-            )
-            raise ToolArgumentsError(told, tool=self.spec.name) from None
-        return arguments
+        Raises:
+            ToolArgumentsError: They do not fit; `what` is written for the model.
+        """
+        return self._input.read(arguments, self.spec.name)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
         """Run the graph. What its model calls used is counted for the agent, and where that works for a graph.
@@ -242,7 +228,3 @@ def _check_ended(graph: Runs, result: Any) -> None:
             fix="Ask in a node of the outer graph instead, or nest the graph there as a node.",
             tool=graph.name,
         )
-
-
-def _state_of(graph: Any) -> Any:
-    return graph.__graphrt_plan__.state.cls

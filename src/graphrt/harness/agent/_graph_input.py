@@ -1,0 +1,137 @@
+"""What a model may give a graph: offered as a schema, checked, and nothing else passed on.
+
+Nothing is run here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, final, get_origin
+
+import typing_extensions as te
+from pydantic import BaseModel, RootModel
+
+from graphrt.errors import InputError
+from graphrt.harness._typed_dicts import adapter_of
+from graphrt.harness.tools._arguments import json_schema, validated
+from graphrt.harness.tools._misfit import misfit, unknown
+
+__all__ = ["GraphInput"]
+
+_COLLECTIONS: Final = (list, tuple, set, frozenset)
+
+
+@final
+class GraphInput:
+    """The arguments of a graph as a tool.
+
+    Args:
+        graph: The graph.
+        wanted: The type of the arguments; None for what the graph says is its input, else its state.
+
+    Raises:
+        InputError: No schema can be made of it (`tool-schema`).
+    """
+
+    def __init__(self, graph: Any, wanted: Any) -> None:
+        plan: Any = graph.__graphrt_plan__
+        self._fields: Final[frozenset[str]] = frozenset(plan.state.fields)
+        self._is_state: Final[bool] = wanted is None and plan.spec.input is None
+        """Then the graph itself makes the same of the arguments, once more."""
+        if wanted is None:
+            wanted = plan.state.cls if self._is_state else plan.spec.input
+        try:
+            self._adapter: Final = adapter_of(wanted)
+            schema = json_schema(self._adapter)
+        except Exception as error:  # pydantic has many ways to say so
+            raise InputError(
+                f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
+                code="tool-schema",
+                known=str(error).split("\n", 1)[0],
+                fix="Give input=, a type that a model can fill in.",
+            ) from error
+        self._known: Final[tuple[str, ...]] = tuple(schema.get("properties", ()))
+        self._closed: Final = _is_closed(wanted)
+        self.schema: Final = {**schema, "additionalProperties": False} if self._closed else schema
+        """JSON schema of the arguments."""
+
+    def read(self, arguments: Mapping[str, Any], tool: str) -> dict[str, Any]:
+        """The input of the graph that *arguments* of *tool* stand for.
+
+        Raises:
+            ToolArgumentsError: They do not fit.
+            ToolError: A validator of the program failed by itself.
+        """
+        strangers = [name for name in arguments if name not in self._known] if self._closed else []
+        if strangers:
+            raise misfit(tool, [f"{name}: {unknown(name, self._known)}" for name in strangers])
+        value = validated(tool, self._adapter, arguments, self._known)
+        if self._is_state:
+            return dict(arguments)
+        names = _fields_of(value)
+        if names is None:
+            plain: dict[str, Any] = _plain(value)
+            return plain
+        given = {name if name in self._fields else alias: _plain(item) for name, alias, item in names}
+        return {**given, **_more(value)}
+
+
+def _is_closed(wanted: Any) -> bool:
+    """Whether *wanted* is a class with fields that takes nothing else; of a union, say, only pydantic knows."""
+    cls: Any = get_origin(wanted) or wanted
+    if not (_is_model(cls) or _is_dataclass(cls) or te.is_typeddict(cls)):
+        return False
+    configs: list[Any] = [getattr(cls, name, None) for name in ("model_config", "__pydantic_config__")]
+    return not any(config and config.get("extra") == "allow" for config in configs)
+
+
+def _plain(value: Any) -> Any:
+    """*value* as what its fields hold, all the way down: the graph's state may have other classes at that place."""
+    cls: Any = value.__class__
+    names = _fields_of(value)
+    if names is not None:
+        return {alias: _plain(item) for _, alias, item in names} | _more(value)
+    if issubclass(cls, RootModel):
+        return _plain(value.root)
+    if issubclass(cls, Enum):
+        return value.value
+    if issubclass(cls, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if cls in _COLLECTIONS:
+        return cls(map(_plain, value))
+    return value
+
+
+def _fields_of(value: Any) -> list[tuple[str, str, Any]] | None:
+    """Name, name in JSON, and value of each field; None of what has none."""
+    cls: Any = value.__class__
+    infos: Mapping[str, Any] = getattr(cls, "__pydantic_fields__", {})
+    if _is_model(cls):
+        names = list(infos)
+    elif _is_dataclass(cls):
+        names = [field.name for field in dataclasses.fields(cls) if field.init]
+    else:
+        return None
+    return [(name, _in_json(infos.get(name), name), getattr(value, name)) for name in names]
+
+
+def _is_model(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, BaseModel) and not issubclass(cls, RootModel)
+
+
+def _is_dataclass(cls: Any) -> bool:
+    return isinstance(cls, type) and dataclasses.is_dataclass(cls)
+
+
+def _in_json(info: Any, name: str) -> str:
+    alias: Any = getattr(info, "validation_alias", None)
+    first: Any = getattr(alias, "choices", [alias])[0]
+    return first if isinstance(first, str) else name
+
+
+def _more(value: Any) -> dict[str, Any]:
+    """What a model has beside its fields, where it says that it takes such."""
+    extra: Mapping[str, Any] = getattr(value, "__pydantic_extra__", None) or {}
+    return {key: _plain(item) for key, item in extra.items()}
