@@ -38,6 +38,8 @@ class Done:
     value: Any = None
     usage: Usage | None = None
     """Of agents that the tool called."""
+    made: ToolCall | None = None
+    """The call that was made, where a layer changed it."""
 
 
 def needs_approval(one: Ready) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from graphrt.errors import (
     BudgetExceededError,
+    InputError,
     ReplayDivergedError,
     StoreError,
     ToolArgumentsError,
@@ -173,11 +174,12 @@ class Tooling:
         if emit is not None:
             emit(ToolStarted(call=call))
         value: Any = None
+        shown = call
 
         async def make() -> dict[str, Any]:
-            nonlocal value
+            nonlocal value, shown
             done = await self._call(one)
-            value = done.value
+            value, shown = done.value, done.made or call
             used = {} if done.usage is None else {"usage": usage_to(done.usage)}
             return {"text": done.text, "error": done.error, **used}
 
@@ -192,7 +194,7 @@ class Tooling:
             self._place.took.append(usage_from(kept["usage"]))
         done = Done(text=str(kept["text"]), error=bool(kept["error"]), value=value)
         if emit is not None:
-            emit(ToolEnded(call=call, text=done.text, error=done.error, value=done.value))
+            emit(ToolEnded(call=shown, text=done.text, error=done.error, value=done.value))
         return done
 
     async def _call(self, one: Ready) -> Done:
@@ -207,8 +209,15 @@ class Tooling:
             emit=place.host.custom,
         )
 
-        async def run(_call: ToolCall, context: ToolContext) -> Any:
-            return await one.tool.call(one.arguments, context)
+        made = one.call
+
+        async def run(call: ToolCall, context: ToolContext) -> Any:
+            nonlocal made
+            arguments = one.arguments
+            if call is not one.call:
+                arguments = _changed(one, call)
+                made = replace(call, id=one.call.id)
+            return await one.tool.call(arguments, context)
 
         below = replace(place, path=f"{one.key}/", took=[])  # of agents that the tool calls
         token = HERE.set(below)
@@ -220,6 +229,8 @@ class Tooling:
             done = Done(text=told.text, error=told.error, value=told.value)
         except _PASSING:
             raise
+        except _RenamedError as error:
+            raise error.told from None
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -231,7 +242,8 @@ class Tooling:
             done = self._failed(one, error)
         finally:
             HERE.reset(token)
-        return replace(done, usage=sum(below.took[1:], below.took[0])) if below.took else done
+        used = sum(below.took[1:], below.took[0]) if below.took else None
+        return replace(done, usage=used, made=made if made != one.call else None)
 
     def _late(self, one: Ready) -> Done:
         text = f"Tool {one.call.name!r} took longer than {one.tool.policy.timeout_s:g} s."
@@ -255,6 +267,31 @@ class Tooling:
             fix='Repair the tool, or let the model see what it raises: on_error="return".',
             tool=one.call.name,
         ) from error
+
+
+class _RenamedError(Exception):
+    """Carries an error of a layer past those of the tool, which a model may be told."""
+
+    def __init__(self, told: InputError) -> None:
+        super().__init__(told)
+        self.told = told
+
+
+def _changed(one: Ready, call: ToolCall) -> Mapping[str, Any]:
+    """The arguments of *call*, which a layer made of the call of *one*, as the tool wants them."""
+    if call.name != one.call.name:
+        raise _RenamedError(
+            InputError(
+                f"A layer made of the call of tool {one.call.name!r} one of {call.name!r}.",
+                code="tool-renamed",
+                known="what was admitted, agreed to and is remembered is the call of the first",
+                fix="Change its arguments, return a result without calling run(), or offer the model the other tool.",
+                value=call.name,
+            )
+        )
+    if call.error is not None:
+        raise ToolArgumentsError(f"The arguments are no JSON object: {call.error}.", tool=call.name)
+    return one.tool.check(call.arguments)
 
 
 def _kept(call: ToolCall, found: Any) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class ToolEnded:
     """A tool call has ended: exactly one for each ToolStarted."""
 
     call: ToolCall
+    """As it was made: with the arguments that a layer put in place of the model's, if it did; not after a restart."""
     text: str
     """What the model is told."""
     error: bool = False

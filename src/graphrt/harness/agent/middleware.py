@@ -53,7 +53,11 @@ class Middleware:
         return result
 
     async def wrap_tool(self, call: ToolCall, context: ToolContext, run: ToolRun) -> Any:
-        """Stand around a tool call: *run* makes it."""
+        """Stand around a tool call: *run* makes it.
+
+        *run* may be given a call with other arguments, which the tool checks, but no other tool's (`tool-renamed`).
+        Nobody is asked again whether they are allowed, and what is remembered stays under the model's own call.
+        """
         await self.before_tool(call, context)
         return await self.after_tool(call, await run(call, context))
 
