@@ -35,7 +35,7 @@ _WAIT_MAX_S: Final = 120.0
 class Caller:
     """The model calls of one run of an agent."""
 
-    __slots__ = ("_asked", "_cache", "_counts", "_emit", "_models", "_place", "_retry")
+    __slots__ = ("_asked", "_cache", "_counts", "_emit", "_models", "_place", "_retry", "took")
 
     def __init__(
         self,
@@ -53,6 +53,8 @@ class Caller:
         self._emit = emit
         self._counts: dict[str, int] = {}
         self._asked = 0
+        self.took: list[Usage] = []
+        """What each call took, known ones included, whatever the layers around make of its response."""
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
         """What a model answers."""
@@ -78,6 +80,8 @@ class Caller:
             source = "journal"
             if place.ledger is not None:
                 recount(place.ledger, key, response.usage, self._models[0].profile, host=place.host)
+        if response.usage is not None:
+            self.took.append(response.usage)
         if self._emit is not None:
             if source != "model":
                 self._emit(response)

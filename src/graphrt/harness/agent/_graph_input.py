@@ -20,7 +20,7 @@ from graphrt.harness.tools._misfit import misfit, unknown
 
 __all__ = ["GraphInput"]
 
-_COLLECTIONS: Final = (list, tuple, set, frozenset)
+_COLLECTIONS: Final[Any] = (list, tuple, set, frozenset)
 
 
 @final

@@ -31,6 +31,7 @@ class Loop:
         request: The first request: what the conversation begins with, and all options.
         form: What the answer has to be.
         transcript: Gets every message as it is said; it is there whatever happens.
+        took: What each model call has taken by now.
         below: What agents below have taken by now.
         name: Of the agent.
     """
@@ -44,6 +45,7 @@ class Loop:
         limits: AgentLimits,
         form: OutputForm | None,
         transcript: list[Message],
+        took: Sequence[Usage],
         below: Sequence[Usage],
         name: str,
     ) -> None:
@@ -56,6 +58,8 @@ class Loop:
         self._name = name
         self._models = 0
         self._tools = 0
+        self._took = took
+        self._counted = 0
         self._below = below
         self._usage: Usage | None = None
 
@@ -74,8 +78,7 @@ class Loop:
                 return self.stopped("model_calls")
             self._models += 1
             response = self._unique(await self._ask(replace(self._request, messages=self.said)))
-            if response.usage is not None:
-                self._usage = response.usage if self._usage is None else self._usage + response.usage
+            self._count(response.usage)
             self._said.add(response.message)
             if response.tool_calls:
                 if self._tools + len(response.tool_calls) > self._limits.tool_calls:
@@ -104,10 +107,14 @@ class Loop:
     @property
     def usage(self) -> Usage | None:
         """Of all calls so far, those of agents below included; None while no model has told."""
-        total = self._usage
-        for one in self._below:
-            total = one if total is None else total + one
-        return total
+        return _added(self._usage, *self._took[self._counted :], *self._below)
+
+    def _count(self, said: Usage | None) -> None:
+        """Count what led to a response: what it says of one call, but all of several that a layer made for it."""
+        took = self._took[self._counted :]
+        self._counted = len(self._took)
+        says_it = len(took) <= 1 and said is not None
+        self._usage = _added(self._usage, said) if says_it else _added(self._usage, *took)
 
     def _reply(self, response: ModelResponse, output: Any = None) -> AgentReply:
         return replace(response, usage=self.usage, output=output, messages=self.said)
@@ -157,6 +164,12 @@ class Loop:
     def _misfit(self, problem: str, response: ModelResponse) -> BadResponseError:
         who = f"agent {self._name!r}"
         return misfit(problem, response, of=who, where=who, said=self.said, told="the model was told once; ")
+
+
+def _added(*used: Usage | None) -> Usage | None:
+    """The sum of what is known; None if nothing is."""
+    known = [one for one in used if one is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
 class _Said:

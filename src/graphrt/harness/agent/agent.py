@@ -284,7 +284,15 @@ class Agent(Generic[OutputT_co]):
             for layer in self._layers:
                 request = replace(request, messages=tuple(await layer.before_run(request.messages)))
             loop = Loop(
-                ask, tooling, request, limits=self.limits, form=form, transcript=said, below=place.took, name=self.name
+                ask,
+                tooling,
+                request,
+                limits=self.limits,
+                form=form,
+                transcript=said,
+                took=caller.took,
+                below=place.took,
+                name=self.name,
             )
             reply = await self._in_time(loop)
             for layer in reversed(self._layers):
