@@ -194,8 +194,8 @@ async def later(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize(("answer", "made"), [(True, [1]), (False, []), (None, []), ("yes", []), (1, [])])
-def test_only_true_approves_a_call(answer, made, is_async):
+@pytest.mark.parametrize(("answer", "made"), [(True, [1]), (False, [])])
+def test_the_program_approves_a_call(answer, made, is_async):
     counts: list[int] = []
     seen: list[Any] = []
 

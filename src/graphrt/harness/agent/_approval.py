@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from graphrt.errors import ToolArgumentsError
+from graphrt.errors import InputError, ToolArgumentsError
 from graphrt.harness.agent._host import Place, Question
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.tools.protocol import Tool
@@ -14,7 +15,7 @@ from graphrt.harness.tools.protocol import Tool
 if TYPE_CHECKING:
     from graphrt.events import Usage
 
-__all__ = ["Done", "Ready", "answered", "needs_approval", "refused"]
+__all__ = ["Done", "Ready", "allowed", "answered", "needs_approval", "refused"]
 
 _ANSWER: Final[Any] = bool | dict[Literal["approve", "reason", "arguments"], Any]
 
@@ -42,10 +43,32 @@ class Done:
     """The call that was made, where a layer changed it."""
 
 
-def needs_approval(one: Ready) -> bool:
+async def needs_approval(one: Ready) -> bool:
     """Whether a person has to agree to the call."""
     wanted = one.tool.policy.approval
-    return wanted if isinstance(wanted, bool) else bool(wanted(one.arguments))
+    if isinstance(wanted, bool):
+        return wanted
+    said: Any = wanted(one.arguments)
+    return bool(await said if isawaitable(said) else said)
+
+
+async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: ToolCall) -> bool:
+    """What the program decides about a call.
+
+    Raises:
+        InputError: It is neither True nor False (`bad-approval`).
+    """
+    said: Any = approve(call)
+    if isawaitable(said):
+        said = await said
+    if not isinstance(said, bool):
+        raise InputError(
+            f"approve= of an agent said {said!r} to a call of tool {call.name!r}, which is neither True nor False.",
+            code="bad-approval",
+            fix="Return True or False; only a person's answer may be a mapping.",
+            value=said,
+        )
+    return said
 
 
 def refused(call: ToolCall, reason: str) -> Done:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from graphrt.errors import (
@@ -20,7 +19,7 @@ from graphrt.errors import (
     names,
 )
 from graphrt.harness._plain import usage_from, usage_to
-from graphrt.harness.agent._approval import Done, Ready, answered, needs_approval, refused
+from graphrt.harness.agent._approval import Done, Ready, allowed, answered, needs_approval, refused
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import HERE, ORDER, Place
 from graphrt.harness.agent.happenings import ToolEnded, ToolStarted
@@ -127,7 +126,7 @@ class Tooling:
                 continue
             if host.was_answered(one.key):  # it holds, though the tool may not ask for it any more
                 by_person.append(one)
-            elif needs_approval(one):
+            elif await needs_approval(one):
                 if approve is None:
                     by_person.append(one)
                 else:
@@ -136,15 +135,10 @@ class Tooling:
             return admitted
         decided = answered(by_person, self._place)
         for one, decide in by_code:
-            ask = partial(self._asked, decide, one.call)
+            ask = partial(allowed, decide, one.call)
             agreed = await host.effect(f"{one.key}/approved", ask, "idempotent", {})
             decided[one.key] = one if agreed is True else refused(one.call, "")
         return [decided.get(one.key, one) if isinstance(one, Ready) else one for one in admitted]
-
-    @staticmethod
-    async def _asked(approve: Approve, call: ToolCall) -> bool:
-        said: Any = approve(call)
-        return (await said if isawaitable(said) else said) is True
 
     # -- doing ---------------------------------------------------------------------------------------------------
 

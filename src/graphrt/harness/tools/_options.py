@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from graphrt.errors import InputError, names
 from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
 
-Approval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
+Approval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
 OnError: TypeAlias = Literal["return", "raise"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -5,7 +5,7 @@ Protocols and values; how a function, a model class or a server becomes a tool i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -31,8 +31,8 @@ class ToolPolicy:
     """Seconds that a call may take; the model is then told that it took too long. None: as long as the agent may."""
     on_error: Literal["return", "raise"] = "return"
     """Whether the model is shown what the tool raised, or the agent's run fails with it (ToolError)."""
-    approval: bool | Callable[[Mapping[str, Any]], bool] = False
-    """Whether a person has to agree to each call, or to those whose checked arguments a function picks."""
+    approval: bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]] = False
+    """Whether a person has to agree to each call, or to those whose checked arguments a function, sync or async, picks."""
     max_result_chars: int | None = None
     """Most characters of a result that the model is shown; the text then says how much was cut. None: all of it."""
 
