@@ -14,9 +14,24 @@ from hypothesis import strategies as st
 from tests.codec import shapes
 
 from graphrt import DELETE, UNSET, Overwrite, Send
+from graphrt.events import Usage
+from graphrt.harness import AgentReply, AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 ZONES = [ZoneInfo(key) for key in ("Europe/Berlin", "America/New_York", "Asia/Kathmandu", "UTC")]
-TAGS = ["tuple", "set", "dict", "blob", "marker", "Point", "Model", "bytes", "nothing", "float"]
+TAGS = [
+    "graphrt:UserMessage",
+    "graphrt:Usage",
+    "tuple",
+    "set",
+    "dict",
+    "blob",
+    "marker",
+    "Point",
+    "Model",
+    "bytes",
+    "nothing",
+    "float",
+]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 KEYS = st.one_of(TEXT, st.sampled_from(["$t", "v", "set", "extra", "fold", "a"]))
 
@@ -79,8 +94,13 @@ hashable_leaves = st.one_of(
     st.builds(shapes.Rights, st.integers(0, 7)),
     st.sampled_from([DELETE, UNSET]),
 )
+USAGES = st.builds(Usage, input_tokens=st.integers(0), cost_usd=st.none() | st.floats(0, 9))
 leaves = st.one_of(
     hashable_leaves,
+    st.builds(SystemMessage, text=TEXT),
+    st.builds(UserMessage, text=TEXT, id=st.none() | TEXT),
+    st.builds(ToolMessage, tool_call_id=TEXT, text=TEXT, error=st.booleans()),
+    USAGES,
     st.builds(bytearray, st.binary(max_size=20)),
     st.sampled_from([Decimal("sNaN"), Decimal("-NaN12")]),
     st.builds(note, TEXT, st.sets(TEXT, max_size=3), st.none() | st.integers()),
@@ -107,6 +127,12 @@ def seen(model: shapes.Open, late: Any) -> shapes.Open:
     return model
 
 
+def said(text: str, value: Any) -> AssistantMessage:
+    made = ToolCall(id=text, name="look", arguments={}, arguments_text="{")  # damaged, as models write it
+    object.__setattr__(made, "arguments", {"x": value})  # what is not JSON is as good here
+    return AssistantMessage(text=text, tool_calls=(made, ToolCall(id="2", name="look", arguments={"n": 1})))
+
+
 def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     lists = st.lists(inner, max_size=4)
     names = st.from_regex(r"[a-z]{2,6}", fullmatch=True).filter(lambda name: name not in ("x", "y"))
@@ -128,6 +154,8 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(seen, st.builds(shapes.Open, x=inner), inner),
         st.builds(Overwrite, inner),
         st.builds(Send, TEXT, inner),
+        st.builds(said, TEXT, inner),
+        st.builds(AgentReply, text=TEXT, usage=st.none() | USAGES, output=inner),
         forged(inner),
     )
 

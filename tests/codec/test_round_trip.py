@@ -26,6 +26,8 @@ from tests.codec.strategies import TAGS, values
 
 from graphrt import DELETE, UNSET, Overwrite, Send
 from graphrt._codec import Codec, NotStorable
+from graphrt.events import Usage
+from graphrt.harness import AgentReply, AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 CODEC = Codec(shapes.ALL)
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
@@ -116,6 +118,13 @@ EXAMPLES = [
     shapes.Picky(text="a"),
     shapes.Box[int](value=1),
     shapes.Numbers([1, (2,)]),
+    UserMessage(text="hi", id="1"),
+    SystemMessage(text="be brief"),
+    AssistantMessage(text="so", tool_calls=(ToolCall(id="1", name="look", arguments_text='{"at": [1]}'),)),
+    ToolMessage(tool_call_id="1", text="off", error=True),
+    ToolCall(id="1", name="look", arguments_text="{"),
+    Usage(input_tokens=1, cost_usd=0.5),
+    AgentReply(text="x", usage=Usage(calls=1), output=(1,), messages=(UserMessage(text="hi"),)),
 ]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from graphrt._codec import answers, failures, registry
+from graphrt._codec.own import own_by_class
 from graphrt._codec.refusal import BLOB_BYTES, MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, DamagedError, NotStorable
 from graphrt._codec.tables import FetchError, Tables
 from graphrt._codec.walk import Reader, TooDeepError, UnknownTagError, Watching, Writer
@@ -147,7 +148,7 @@ class Codec:
 
     def knows(self, cls: type) -> bool:
         """Whether instances of exactly *cls* can be written."""
-        return cls in self._current().encoders
+        return cls in self._current().encoders or own_by_class(cls) is not None
 
     def describe(self, annotation: Any) -> Any:
         """An answer type as plain JSON data, for `adapter`.

@@ -14,8 +14,9 @@ from pydantic_core import from_json
 from graphrt._codec import registry
 from graphrt._codec.discovery import classes_in
 from graphrt._codec.entries import Entry, entry_of
+from graphrt._codec.own import own_by_class, own_by_tag
 from graphrt._codec.refusal import DamagedError, NotStorable
-from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
+from graphrt._codec.walk import Decoder, Encoder, Reader, UnknownTagError, Writer, only, text_of
 from graphrt.commands import EndType, StartType
 from graphrt.errors import Problem
 
@@ -57,7 +58,7 @@ class Tables:
     def __init__(self, annotations: Iterable[Any], registered: dict[type, Entry]) -> None:
         self.registered = registered
         self.encoders: dict[type, Encoder] = _Encoders(registry.BUILT_IN_ENCODERS)
-        self.decoders: dict[str, Decoder] = {**registry.BUILT_IN_DECODERS, "blob": _decode_blob}
+        self.decoders: dict[str, Decoder] = _Decoders({**registry.BUILT_IN_DECODERS, "blob": _decode_blob})
         self.classes: dict[str, Entry] = {}
         """By tag: the classes that are not built in."""
         for cls, tag in _OWN.items():
@@ -81,8 +82,21 @@ class Tables:
 
 
 class _Encoders(dict[type, Encoder]):
-    def __missing__(self, _cls: type) -> Encoder:
-        return _refuse
+    def __missing__(self, cls: type) -> Encoder:
+        entry = own_by_class(cls)
+        if entry is None:
+            return _refuse
+        self[cls] = entry.encode
+        return entry.encode
+
+
+class _Decoders(dict[str, Decoder]):
+    def __missing__(self, tag: str) -> Decoder:
+        entry = own_by_tag(tag)
+        if entry is None:
+            raise UnknownTagError(tag)
+        self[tag] = entry.decode
+        return entry.decode
 
 
 def _refuse(_writer: Writer, value: Any, _depth: int) -> NoReturn:

@@ -255,7 +255,7 @@ class Reader:
     """One walk from JSON data to the value; the data is the reader's own and is changed in place.
 
     Args:
-        decoders: By tag.
+        decoders: By tag; its `__missing__` gives the rest, or raises UnknownTagError.
         fetch: Gives the encoded bytes that are kept apart under a hash; None if there are none.
     """
 
@@ -281,10 +281,9 @@ class Reader:
             return self.items(node, depth)
         if TAG in node:
             tag = node[TAG]
-            decode = self.decoders.get(tag) if tag.__class__ is str else None
-            if decode is None:
+            if tag.__class__ is not str:
                 raise UnknownTagError(tag)
-            return decode(self, node, depth)
+            return self.decoders[tag](self, node, depth)
         return self.named(node, depth)
 
     def items(self, nodes: Any, depth: int) -> list[Any]:

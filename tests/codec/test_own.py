@@ -1,0 +1,155 @@
+"""Classes of graphrt's own need no registration, wherever they stand, and change nothing for those of the user."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import START, GraphBuilder, Runtime
+from graphrt._codec import Codec, NotStorable, register, registry
+from graphrt.errors import InputError, StoreError
+from graphrt.events import Usage
+from graphrt.harness import AgentReply, AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from graphrt.reducers import append
+
+OWN = [
+    SystemMessage(text="be brief"),
+    UserMessage(text="hi"),
+    AssistantMessage(tool_calls=(ToolCall(id="1", name="look"),)),
+    ToolMessage(tool_call_id="1", text="seen"),
+    ToolCall(id="1", name="look", arguments={"at": 1}),
+    Usage(calls=1),
+    AgentReply(text="x", usage=Usage(calls=1), messages=(UserMessage(text="hi"),)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _registry_is_put_back() -> Iterator[None]:
+    before = registry.registered_classes()
+    yield
+    registry._replace(before)
+
+
+@pytest.mark.parametrize("value", OWN, ids=lambda value: type(value).__name__)
+def test_undeclared_it_has_a_tag_that_no_class_of_the_user_has(value: Any) -> None:
+    codec = Codec()
+
+    data = codec.dump({"a": [value]})
+
+    assert codec.knows(type(value))
+    assert f'{{"$t":"graphrt:{type(value).__name__}"'.encode() in data
+    assert Codec().load(data) == {"a": [value]}
+
+
+def test_declared_it_keeps_the_tag_that_it_always_had() -> None:
+    declared = Codec([list[UserMessage]])
+    old = b'{"$t":"UserMessage","v":{"text":"hi","id":null,"role":"user"}}'
+
+    assert declared.dump(UserMessage(text="hi")) == old
+    assert declared.load(old) == UserMessage(text="hi")
+
+
+def test_data_from_before_it_was_declared_is_read() -> None:
+    data = Codec().dump(UserMessage(text="hi"))
+
+    assert Codec([UserMessage]).load(data) == UserMessage(text="hi")
+
+
+def test_a_class_of_the_user_may_have_its_name() -> None:
+    @dataclasses.dataclass
+    class Usage_:  # noqa: N801 - the name is given below
+        watts: int
+
+    Usage_.__qualname__ = Usage_.__name__ = "Usage"
+    codec = Codec([Usage_])
+
+    assert codec.load(codec.dump([Usage_(5), Usage(calls=1)])) == [Usage_(5), Usage(calls=1)]
+    with pytest.raises(StoreError) as caught:
+        Codec().load(codec.dump(Usage_(5)))
+    assert caught.value.code == "unknown-type"
+
+
+def test_a_class_that_says_it_is_one_of_them_is_none() -> None:
+    fake = dataclasses.make_dataclass("UserMessage", ["text"])
+    fake.__module__ = "graphrt.harness.messages"
+
+    assert not Codec().knows(fake)
+    with pytest.raises(NotStorable):
+        Codec().dump(fake("hi"))
+
+
+def test_its_tag_cannot_be_taken() -> None:
+    class Mine(BaseModel):
+        text: str
+
+    with pytest.raises(InputError) as caught:
+        register(Mine, tag="graphrt:UserMessage")
+
+    assert caught.value.code == "duplicate-tag"
+
+
+@pytest.mark.parametrize(
+    "tag", ["graphrt:ToolSpec", "graphrt:", "graphrt:harness.messages", "graphrt.harness.messages"]
+)
+def test_other_tags_of_that_kind_are_unknown(tag: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        Codec().load(f'{{"$t":"{tag}","v":{{}}}}'.encode())
+
+    assert caught.value.code == "unknown-type"
+
+
+def test_damage_in_it_is_refused() -> None:
+    with pytest.raises(StoreError) as caught:
+        Codec().load(b'{"$t":"graphrt:UserMessage","v":{"text":"hi","is_admin":true}}')
+
+    assert caught.value.code == "damaged-value"
+
+
+SCRIPT = """
+import sys
+from graphrt._codec import Codec
+codec = Codec()
+codec.load(codec.dump([(1,), {2}]))
+assert "graphrt.harness.messages" not in sys.modules
+value = codec.load(b'{"$t":"graphrt:UserMessage","v":{"text":"hi","id":null,"role":"user"}}')
+print(type(value).__module__, value.text)
+"""
+
+
+def test_its_module_is_loaded_when_it_is_met() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=os.environ)
+
+    assert done.stdout == "graphrt.harness.messages hi\n"
+
+
+class State(BaseModel):
+    chat: Annotated[list[Any], append] = []
+    seen: Any = None
+
+
+def test_a_conversation_in_a_field_of_any_type_is_kept_on_a_thread(tmp_path: Any) -> None:
+    def node(state: State, ctx: Any) -> Any:
+        answered = ctx.interrupt({"so far": state.chat})
+        return {"chat": [AssistantMessage(text="yes")], "seen": ctx.effect("look", lambda: (answered, Usage(calls=1)))}
+
+    builder = GraphBuilder(State)
+    builder.add_node("think", node)
+    builder.add_edge(START, "think")
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    with Runtime(builder.compile(), store=url) as runtime:
+        runtime.run({"chat": [UserMessage(text="hi")]}, thread="t")
+    with Runtime(builder.compile(), store=url) as runtime:
+        assert runtime.state("t").interrupts[0].payload == {"so far": [UserMessage(text="hi")]}
+        runtime.resume("t", answer=ToolMessage(tool_call_id="1", text="x"))
+    with Runtime(builder.compile(), store=url) as runtime:
+        state = runtime.state("t").values
+
+    assert state.chat == [UserMessage(text="hi"), AssistantMessage(text="yes")]
+    assert state.seen == (ToolMessage(tool_call_id="1", text="x"), Usage(calls=1))
