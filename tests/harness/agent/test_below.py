@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -113,6 +114,22 @@ def test_an_agent_is_asked_one_question(arguments):
     reply = run(Agent(Model(call("helper", **arguments), "done"), tools=[helper]))
 
     assert "exactly one argument" in reply.messages[2].text
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a.b", "x" * 65, "ä"])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_name_that_providers_refuse_is_refused(name, own):
+    """Those of agents and graphs below are checked as those of functions are."""
+    graph = GraphBuilder(Topic, name="research" if own else name or "two words")
+    graph.add_node("look", look).set_entry("look").set_finish("look")
+    agent = Agent(Model(), name="helper" if own else name or "two words")
+    given = {"name": name} if own else {}
+
+    for make in (agent.as_tool, partial(GraphTool, graph.compile())):
+        with pytest.raises(InputError) as caught:
+            make(description="d", **given)
+        assert caught.value.code == "bad-tool"
+        assert " as a tool" in caught.value.where
 
 
 # -- in graphs -------------------------------------------------------------------------------------------------------

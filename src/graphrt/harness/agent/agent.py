@@ -232,10 +232,13 @@ class Agent(Generic[OutputT_co]):
             description: Tells the model what it is good for.
             approval: Whether a person has to agree to each call.
             timeout_s: Seconds that an answer may take.
+
+        Raises:
+            InputError: The name is none for a tool (`bad-tool`).
         """
         from graphrt.harness.agent.below import AgentTool
 
-        return AgentTool(self, name or self.name, description, approval=approval, timeout_s=timeout_s)
+        return AgentTool(self, self.name if name is None else name, description, approval=approval, timeout_s=timeout_s)
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, model={self.models[0].profile.name!r}, tools={list(self.tools.names)})"

@@ -13,6 +13,7 @@ from graphrt.harness.agent.happenings import SubAgentItem
 from graphrt.harness.messages import Prompt, ToolSpec
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import RunOptions
+from graphrt.harness.tools._options import check_name
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class AgentTool:
         self, agent: Agent, name: str, description: str, *, approval: bool = False, timeout_s: float | None = None
     ) -> None:
         self.agent: Final = agent
+        check_name(name, where=f"agent {agent.name!r} as a tool")
         self.spec: Final = ToolSpec(name=name, description=description, parameters=_QUESTION)
         self.policy: Final = ToolPolicy(effect="idempotent", approval=approval, timeout_s=timeout_s)
 
@@ -80,6 +82,9 @@ class GraphTool:
         output: Makes of the final state what the model is told; by default the whole state.
         name: Of the tool; by default the graph's.
         options: Of `graph.arun`, for instance `harness=` and `limits=`.
+
+    Raises:
+        InputError: No schema can be made of the arguments (`tool-schema`), or the name is none for a tool (`bad-tool`).
     """
 
     def __init__(
@@ -95,11 +100,12 @@ class GraphTool:
     ) -> None:
         from graphrt.harness.agent._graph_input import GraphInput
 
+        name = check_name(graph.name if name is None else name, where=f"graph {graph.name!r} as a tool")
         self._input = GraphInput(graph, input)
         self._graph = graph
         self._output = output
         self._options = options
-        self.spec: Final = ToolSpec(name=name or graph.name, description=description, parameters=self._input.schema)
+        self.spec: Final = ToolSpec(name=name, description=description, parameters=self._input.schema)
         self.policy: Final = policy if policy is not None else ToolPolicy()
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ def check_name(name: object, *, where: str) -> str:
     """
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
-    hint = "give the tool a name: @tool(name=...)" if name == "<lambda>" else "use up to 64 of A-Z a-z 0-9 _ -"
+    hint = "give the tool a name: @tool(name=...)" if name == "<lambda>" else "give name=, up to 64 of A-Z a-z 0-9 _ -"
     raise InputError(f"{name!r} cannot be the name of a tool.", where=where, fix=hint, code="bad-tool", value=name)
 
 
