@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any, TypedDict, Unpack, assert_type
 
 from graphrt import START, AgentHarness, GraphBuilder, MockHarness, Runtime
-from graphrt.harness import Agent, AgentReply, Cassette, LiteLLMHarness, Prompt, RunOptions, ScriptedModel, ToolSpec
+from graphrt.harness import (
+    Agent,
+    AgentReply,
+    Cassette,
+    GraphHarness,
+    GraphTool,
+    LiteLLMHarness,
+    Prompt,
+    RunOptions,
+    ScriptedModel,
+    Tool,
+    ToolSpec,
+)
 
 
 class State(TypedDict, total=False):
@@ -45,3 +57,9 @@ async def ask(harness: AgentHarness, options: RunOptions) -> str:
 g = GraphBuilder(State)
 g.add_node("a", lambda state: {"said": "x"}).add_edge(START, "a")
 runtime = Runtime(g.compile(), harness=Agent("openai/x"))
+
+below = GraphTool(g.compile(), description="Says it.", output=lambda state: state["said"], harness=MockHarness(["x"]))
+tools: list[Tool] = [below]
+Agent(ScriptedModel(["x"]), tools=[below, Agent(ScriptedModel(["x"])).as_tool("other", description="Says it.")])
+spoken: AgentHarness = GraphHarness(g.compile(), input=lambda prompt: {"said": prompt}, output=lambda s: s["said"])
+Runtime(g.compile(), harness=spoken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
@@ -63,10 +63,15 @@ class AgentTool:
 class Runs(Protocol):
     """What is used of a compiled graph."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Of the graph."""
+        ...
 
-    async def arun(self, input: Any, /, **options: Any) -> Any:
-        """Run it once."""
+    # A property: no signature of a protocol fits options that are `Unpack[RuntimeOptions]`, which live floors above.
+    @property
+    def arun(self) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Run it once, on an input, with options."""
         ...
 
 
