@@ -5,6 +5,7 @@ pydantic's work is done here: import this inside functions.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
@@ -19,12 +20,15 @@ def accepted(wanted: Any) -> Any:
 
     Those inside of dataclasses and models stay: their fields are read by pydantic itself.
     """
+    if sys.version_info >= (3, 12):
+        return wanted
     try:
         TypeAdapter(wanted)
     except PydanticUserError as error:
-        if error.code != "typed-dict-version":
-            raise
-        return portable(wanted, closed=False)
+        if error.code == "typed-dict-version":
+            return portable(wanted, closed=False)
+    except Exception:  # noqa: BLE001, S110 - whoever uses it meets that again, and says what it was used for
+        pass
     return wanted
 
 

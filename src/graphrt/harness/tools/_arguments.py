@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
 from graphrt.errors import ToolError
+from graphrt.harness._typed_dicts import accepted
 from graphrt.harness.tools._misfit import from_pydantic, misfit
 from graphrt.harness.tools._signature import EMPTY, Parameter
 
@@ -124,13 +125,13 @@ def _model(parameters: tuple[Parameter, ...]) -> type[BaseModel]:
     # `copy`, `model_config` and `_x`, which pydantic keeps to itself.
     fields: dict[str, Any] = {}
     for n, parameter in enumerate(parameters):
+        annotation = accepted(parameter.annotation)
         mine = Field(alias=parameter.name, validation_alias=parameter.name, serialization_alias=parameter.name)
         if _is_field(parameter.default):
-            fields[f"p{n}"] = Annotated[parameter.annotation, parameter.default, mine]
+            fields[f"p{n}"] = Annotated[annotation, parameter.default, mine]
         elif parameter.default is EMPTY:
-            fields[f"p{n}"] = Annotated[parameter.annotation, mine]
+            fields[f"p{n}"] = Annotated[annotation, mine]
         else:
-            annotation = parameter.annotation
             if parameter.default is None and not _takes_none(annotation):
                 # `when: date = None`: the function takes None, whatever it says, and models send it.
                 annotation = Optional[annotation]  # noqa: UP045 - an annotation need not be a type, which `|` asks for
