@@ -15,7 +15,15 @@ from tests.codec import shapes
 
 from graphrt import DELETE, UNSET, Overwrite, Send
 from graphrt.events import Usage
-from graphrt.harness import AgentReply, AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from graphrt.harness import (
+    AgentReply,
+    AssistantMessage,
+    SystemMessage,
+    ThinkingBlock,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 
 ZONES = [ZoneInfo(key) for key in ("Europe/Berlin", "America/New_York", "Asia/Kathmandu", "UTC")]
 TAGS = [
@@ -130,7 +138,8 @@ def seen(model: shapes.Open, late: Any) -> shapes.Open:
 def said(text: str, value: Any) -> AssistantMessage:
     made = ToolCall(id=text, name="look", arguments={}, arguments_text="{")  # damaged, as models write it
     object.__setattr__(made, "arguments", {"x": value})  # what is not JSON is as good here
-    return AssistantMessage(text=text, tool_calls=(made, ToolCall(id="2", name="look", arguments={"n": 1})))
+    calls = (made, ToolCall(id="2", name="look", arguments={"n": 1}))
+    return AssistantMessage(text=text, tool_calls=calls, thinking=(ThinkingBlock(text=text, signature="s"),))
 
 
 def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -16,13 +16,23 @@ from graphrt import START, GraphBuilder, Runtime
 from graphrt._codec import Codec, NotStorable, register, registry
 from graphrt.errors import InputError, StoreError
 from graphrt.events import Usage
-from graphrt.harness import AgentReply, AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from graphrt.harness import (
+    AgentReply,
+    AssistantMessage,
+    SystemMessage,
+    ThinkingBlock,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from graphrt.reducers import append
 
 OWN = [
     SystemMessage(text="be brief"),
     UserMessage(text="hi"),
     AssistantMessage(tool_calls=(ToolCall(id="1", name="look"),)),
+    AssistantMessage(text="so", thinking=(ThinkingBlock(text="hm", signature="s"), ThinkingBlock(redacted="r"))),
+    ThinkingBlock(text="hm", signature="s"),
     ToolMessage(tool_call_id="1", text="seen"),
     ToolCall(id="1", name="look", arguments={"at": 1}),
     Usage(calls=1),

@@ -20,6 +20,7 @@ _PLACES: Final[dict[str, Any]] = {
     "AssistantMessage": _MESSAGES,
     "ToolMessage": _MESSAGES,
     "ToolCall": _MESSAGES,
+    "ThinkingBlock": _MESSAGES,
     "AgentReply": Later("graphrt.harness.protocol"),
     "Usage": Later("graphrt.events.usage"),
 }

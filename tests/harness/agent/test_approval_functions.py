@@ -67,3 +67,20 @@ def test_a_decision_that_is_no_bool_is_an_error(said, is_async):
     assert caught.value.code == "bad-approval"
     assert repr(said) in caught.value.what
     assert counts == []
+
+
+@pytest.mark.parametrize("said", [None, "yes", 0, []])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tool_that_does_not_say_whether_it_needs_approval_is_not_called(said, is_async):
+    """A forgotten return is no permission."""
+
+    async def later(_arguments: Any) -> Any:
+        return said
+
+    counts: list[int] = []
+    note = counting(counts, approval=later if is_async else lambda _: said)
+    with pytest.raises(InputError) as caught:
+        run(Agent(Model(call("note", x=1), "done"), tools=[note]))
+
+    assert caught.value.code == "bad-approval"
+    assert counts == []

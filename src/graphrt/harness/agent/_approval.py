@@ -44,12 +44,16 @@ class Done:
 
 
 async def needs_approval(one: Ready) -> bool:
-    """Whether a person has to agree to the call."""
+    """Whether a person has to agree to the call.
+
+    Raises:
+        InputError: The tool's `approval` says neither True nor False (`bad-approval`): None is no permission.
+    """
     wanted = one.tool.policy.approval
     if isinstance(wanted, bool):
         return wanted
     said: Any = wanted(one.arguments)
-    return bool(await said if isawaitable(said) else said)
+    return _decided(await said if isawaitable(said) else said, "approval= of the tool", one.call)
 
 
 async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: ToolCall) -> bool:
@@ -61,9 +65,13 @@ async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: T
     said: Any = approve(call)
     if isawaitable(said):
         said = await said
+    return _decided(said, "approve= of the agent", call)
+
+
+def _decided(said: Any, who: str, call: ToolCall) -> bool:
     if not isinstance(said, bool):
         raise InputError(
-            f"approve= of an agent said {said!r} to a call of tool {call.name!r}, which is neither True nor False.",
+            f"The {who} said {said!r} to a call of tool {call.name!r}, which is neither True nor False.",
             code="bad-approval",
             fix="Return True or False; only a person's answer may be a mapping.",
             value=said,
