@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from graphrt import GraphBuilder, Runtime
 from graphrt.events import Usage
-from graphrt.harness import Agent, FunctionModel, ToolCall, tool
+from graphrt.harness import Agent, FunctionModel, ToolCall, ToolContext, tool
 from graphrt.harness.protocol import AgentReply
 from graphrt.reducers import append
 
@@ -41,9 +41,10 @@ def did(what: str) -> None:
 
 
 @tool(effect=KIND)  # type: ignore[arg-type]  # one of the kinds
-def act(x: int) -> str:
+def act(x: int, context: ToolContext) -> str:
     """Do something outside."""
     reached(f"before act {x}")
+    Path(f"{LOG}.{x}").write_text(context.idempotency_key)  # as the world would note it
     did(f"act {x}")
     reached(f"after act {x}")
     return f"acted {x}"
@@ -89,6 +90,7 @@ with Runtime(builder.compile(), store=STORE, clock=lambda: time.time() + 3600 * 
     else:
         result = getattr(runtime, VERB)("t")
     calls = result.usage.calls if result.usage else 0
-    asked = [[one.payload["problem"], one.payload["effect"], one.payload["arguments"]] for one in result.interrupts]
-    told = json.dumps({"said": result.state.said, "calls": calls, "status": result.status, "asked": asked})
-    sys.stdout.write(told)
+    told = ("problem", "effect", "arguments", "idempotency_key")
+    asked = [[one.payload[name] for name in told] for one in result.interrupts]
+    end = json.dumps({"said": result.state.said, "calls": calls, "status": result.status, "asked": asked})
+    sys.stdout.write(end)

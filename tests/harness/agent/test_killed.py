@@ -93,7 +93,8 @@ def test_a_tool_that_may_run_once_becomes_a_question(tmp_path, nodes, decision, 
     life.live("run", "after act 4")
     paused = life.live("retry")
     assert paused["status"] == "interrupted"
-    ((problem, effect, arguments),) = paused["asked"]
+    ((problem, effect, arguments, key),) = paused["asked"]
+    assert key == Path(f"{life.log}.4").read_text(), "a person looks for what the tool gave to the world"
     assert (problem, arguments) == ("outcome unknown", {"x": 4})
     assert effect.startswith("tool/act/")
     assert life.done.count("act 4") == 1

@@ -178,7 +178,11 @@ class Tooling:
             return {"text": done.text, "error": done.error, **used}
 
         try:
-            about = {"tool": call.name, "arguments": dict(one.call.arguments)}
+            about = {
+                "tool": call.name,
+                "arguments": dict(one.call.arguments),
+                "idempotency_key": self._idempotency_key(one),
+            }
             kept = _kept(call, await self._place.host.effect(one.key, make, one.tool.policy.effect, about))
         except BaseException as error:
             if emit is not None:
@@ -191,12 +195,16 @@ class Tooling:
             emit(ToolEnded(call=shown, text=done.text, error=done.error, value=done.value))
         return done
 
+    def _idempotency_key(self, one: Ready) -> str:
+        """What the tool gives to the outside world: by it a person finds out whether the call happened."""
+        return f"{self._place.host.key}/{one.key}"
+
     async def _call(self, one: Ready) -> Done:
         place, policy = self._place, one.tool.policy
         context = ToolContext(
             call=one.call,
             deps=place.host.deps,
-            idempotency_key=f"{place.host.key}/{one.key}",
+            idempotency_key=self._idempotency_key(one),
             depth=place.depth,
             node=place.host.node,
             thread=place.host.thread,
