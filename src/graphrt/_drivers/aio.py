@@ -1,7 +1,7 @@
 """The asyncio driver: performs a flow's effects on the running loop. Async nodes are tasks; nothing outlives the drive.
 
 A superstep with one task is awaited in the caller's own task; several sync tasks share a crew with the caller. Sync
-nodes that take a Context run on worker threads: what they wait for, a model or a budget, may need this loop.
+nodes that may ask a model run on worker threads: what they wait for, a reply or a budget, may need this loop.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class AioDriver:
     async def _run_one(self, task: Task) -> Any:
         node = task.node
         if not node.is_async and node.child is None:
-            if task.timeout_s is not None or node.wants_context:
+            if task.timeout_s is not None or self._may_wait(task):
                 return await self._the_acrew().alone(task)
             return invoke(self.scope, task, self._nested_sync)
         return await self._halting(task)
@@ -224,10 +224,15 @@ class AioDriver:
     # -- several tasks -------------------------------------------------------------------------------------------
 
     def _start(self, tasks: Sequence[Task]) -> None:
-        if self._acrew is None and self._limits.max_concurrency is None and all(map(_is_plain_sync, tasks)):
+        plain = all(_is_plain_sync(task) and not self._may_wait(task) for task in tasks)
+        if plain and self._acrew is None and self._limits.max_concurrency is None:
             self._the_crew().start(tasks)  # nobody on the loop waits for them: the caller takes its share
         else:
             self._the_acrew().start(tasks)
+
+    def _may_wait(self, task: Task) -> bool:
+        """Whether a sync node may wait for a model, and with it for a place in a budget that this loop gives back."""
+        return task.node.wants_context and (self.scope.harness is not None or self.scope.budget is not None)
 
     async def _collect(self) -> list[Ended]:
         if self._crew is not None and self._crew.open:
@@ -272,7 +277,7 @@ class AioDriver:
 
 def _is_plain_sync(task: Task) -> bool:
     node = task.node
-    return not (node.is_async or node.wants_context) and node.child is None and task.timeout_s is None
+    return not node.is_async and node.child is None and task.timeout_s is None
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
