@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from graphrt.errors import BudgetExceededError, InputError
 from graphrt.events import Usage
+from graphrt.harness._prices import cost_of, priced
 from graphrt.harness.agent._host import Host, Question
 from graphrt.harness.budget import MICRO, Amounts, micro, number_problem
 from graphrt.harness.ledger import HOLDING, UNITS, Hold, Ledger
@@ -231,13 +232,8 @@ def took(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Amounts:
     """What a call took. What the provider does not report is taken to be all that was held for it."""
     if usage is None or not usage.total_tokens:
         return held if usage is None or usage.calls else Amounts()
-    if usage.cost_usd is not None:
-        microusd = micro(usage.cost_usd)
-    elif profile.input_usd_per_token is not None and profile.output_usd_per_token is not None:
-        cost = usage.input_tokens * profile.input_usd_per_token + usage.output_tokens * profile.output_usd_per_token
-        microusd = micro(cost)
-    else:
-        microusd = held.microusd
+    cost = priced(usage, profile).cost_usd
+    microusd = held.microusd if cost is None else micro(cost)
     return Amounts(usage.total_tokens, microusd, max(1, usage.calls))
 
 
@@ -268,7 +264,8 @@ def _bytes(request: ModelRequest) -> int:
 
 
 def _price(profile: ModelProfile, ledger: Ledger, read: int, written: int) -> int:
-    if profile.input_usd_per_token is None or profile.output_usd_per_token is None:
+    cost = cost_of(profile, read, written)
+    if cost is None:
         raise InputError(
             f"The budget of {ledger.of} is in dollars, and no price of model {profile.name!r} is known.",
             code="budget-without-price",
@@ -276,5 +273,4 @@ def _price(profile: ModelProfile, ledger: Ledger, read: int, written: int) -> in
             fix="Give its prices in the model's profile, or a budget in tokens.",
             model=profile.name,
         )
-    cost = read * profile.input_usd_per_token + written * profile.output_usd_per_token
     return micro(cost)

@@ -17,6 +17,7 @@ from graphrt.errors import HarnessError, InputError, MissingExtraError, names
 from graphrt.events import Usage
 from graphrt.harness import _failures, _litellm, _secrets, _tables, _thinking, _wire
 from graphrt.harness._bounds import Kind
+from graphrt.harness._prices import cost_of
 from graphrt.harness.messages import AssistantMessage
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest
@@ -247,11 +248,8 @@ class LiteLLMModel:
         """*usage* with its cost: by the prices that were given, else as litellm's tables say."""
         if usage is None:
             return None
-        given = self._given
-        if given is None or given.input_usd_per_token is None or given.output_usd_per_token is None:
-            return replace(usage, cost_usd=known())
-        cost = usage.input_tokens * given.input_usd_per_token + usage.output_tokens * given.output_usd_per_token
-        return replace(usage, cost_usd=cost)
+        cost = None if self._given is None else cost_of(self._given, usage.input_tokens, usage.output_tokens)
+        return replace(usage, cost_usd=known() if cost is None else cost)
 
 
 class _Call:

@@ -318,3 +318,18 @@ def test_a_new_run_of_a_thread_has_the_whole_budget_again() -> None:
 
     assert result.state.said.count("ok") == 2
     assert result.usage.total_tokens == 90
+
+
+@pytest.mark.parametrize("budget", [None, Budget(calls=9), Budget(tokens=10**6), Budget(usd=1.0)], ids=repr)
+def test_the_profile_prices_calls_whatever_the_budget(budget: Budget | None) -> None:
+    """10 tokens of a millionth of a dollar each were read, 80 of two were written."""
+    result = Runtime(fan(1), harness=agent(Calls(took(90), profile=PRICED)), budget=budget).run({})
+
+    assert result.usage.cost_usd == pytest.approx(0.00017)
+
+
+def test_what_the_provider_says_of_its_price_stands() -> None:
+    told = Usage(input_tokens=10, output_tokens=80, calls=1, cost_usd=0.5)
+    result = Runtime(fan(1), harness=agent(Calls(told, profile=PRICED))).run({})
+
+    assert result.usage.cost_usd == 0.5

@@ -15,6 +15,7 @@ from graphrt import _retrying
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
 from graphrt.events import Usage
 from graphrt.harness._output import in_words
+from graphrt.harness._prices import priced
 from graphrt.harness._spending import recount, spend
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.agent._host import Place
@@ -158,9 +159,10 @@ class Caller:
                 model=model.profile.name,
             )
         reply: ModelResponse = response
-        if reply.usage is None or reply.usage.calls:
+        if reply.usage is None:
             return reply
-        return replace(reply, usage=reply.usage + Usage(calls=1))
+        usage = priced(reply.usage if reply.usage.calls else reply.usage + Usage(calls=1), model.profile)
+        return reply if usage is reply.usage else replace(reply, usage=usage)
 
 
 def _problem(response: Any) -> str | None:
