@@ -11,6 +11,7 @@ from dataclasses import is_dataclass, replace
 from typing import Any, Final, final
 
 from graphrt.errors import BadResponseError, InputError
+from graphrt.harness._strict import strict_form
 from graphrt.harness.messages import Message, SystemMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, ChatModel
 from graphrt.harness.request import ModelRequest, OutputSpec
@@ -62,7 +63,8 @@ class OutputForm:
             inner = {key: value for key, value in schema.items() if key != "$defs"}
             definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
             schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
-        self.spec = OutputSpec(name=name, schema=schema)
+        strict = strict_form(schema)
+        self.spec = OutputSpec(name=name, schema=schema if strict is None else strict, strict=strict is not None)
 
     def asked_of(self, model: ChatModel, request: ModelRequest) -> ModelRequest:
         """*request*, which asks *model* for this form: by its schema, or in words where it knows no schemas."""

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from graphrt.errors import InputError, ScriptError
 from graphrt.harness.messages import ThinkingBlock
-from graphrt.testing import _anthropic_thinking, _anthropic_wire, _openai_wire
+from graphrt.testing import _anthropic_thinking, _anthropic_wire, _openai_schema, _openai_wire
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, Scripted, answers_of, cut
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
@@ -34,13 +34,15 @@ class FakeChatServer:
     It is meant to be used as a context manager. A request that the script does not expect gets status 400 and makes
     the end of the `with` block raise, as answers left over do.
 
-    On Anthropic's wire a request that does not bring blocks of thinking back as they were sent gets the status 400 that
-    the interface itself gives, and no answer of the script.
+    A request that the interface itself refuses gets the same status 400 here, and no answer of the script: on
+    Anthropic's wire one that does not bring blocks of thinking back as they were sent, on OpenAI's one whose
+    `response_format` is strict and whose schema is not.
 
     Args:
         script: 0..n answers; a text, a `ToolCall` or an `AgentReply` stands for the answer that has it. More may come
             later by `add`.
         strict: Check at the end of the `with` block that the script was met exactly.
+        strict_schemas: Refuse schemas as OpenAI does; other servers that speak its wire take them.
 
     Raises:
         InputError: An item of the script is none of these.
@@ -49,9 +51,10 @@ class FakeChatServer:
         The wire formats are those of POST /v1/chat/completions and POST /v1/messages; issues 2 and 4.
     """
 
-    def __init__(self, script: Iterable[Scripted] = (), *, strict: bool = True) -> None:
+    def __init__(self, script: Iterable[Scripted] = (), *, strict: bool = True, strict_schemas: bool = True) -> None:
         self._script: deque[ChatAnswer] = deque()
         self._strict = strict
+        self._strict_schemas = strict_schemas
         self._requests: list[ChatRequest] = []
         self._sealed: list[ThinkingBlock] = []
         self._unexpected = 0
@@ -153,10 +156,13 @@ class FakeChatServer:
             self._requests.append(request)
             self._arrived.notify_all()
             wire = _wire_of(request) if request.method == "POST" else None
+            refusal = None
             if wire is _anthropic_wire:
                 refusal = _anthropic_thinking.refusal_of(request.body, self._sealed)
-                if refusal is not None:
-                    return ChatAnswer.failure(400, refusal)
+            elif wire is _openai_wire and self._strict_schemas:
+                refusal = _openai_schema.refusal_of(request.body)
+            if refusal is not None:
+                return ChatAnswer.failure(400, refusal, type="invalid_request_error")
             if wire is not None and self._script:
                 answer = self._script.popleft()
                 if wire is _anthropic_wire:

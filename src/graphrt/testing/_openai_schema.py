@@ -1,0 +1,80 @@
+"""Schemas on the wire of POST /v1/chat/completions: what OpenAI's strict mode refuses, in its words.
+
+Pure functions over bodies of requests. How the refusal is sent is `_openai_wire`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_FORBIDDEN: Final = (
+    *("default", "examples", "oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "propertyNames"),
+    *("dependentRequired", "dependentSchemas", "prefixItems", "contains", "uniqueItems", "minLength", "maxLength"),
+)
+_SPEAK_FOR_THEMSELVES: Final = ("anyOf", "$ref")
+
+
+def refusal_of(body: Mapping[str, Any]) -> str | None:
+    """Why OpenAI would refuse the form that *body* asks for, the document of a request; None if it would not.
+
+    Source:
+        https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
+    """
+    wanted: Any = body.get("response_format")
+    if not _is_object(wanted) or wanted.get("type") != "json_schema":
+        return None
+    form: Any = wanted.get("json_schema")
+    if not _is_object(form) or not form.get("strict"):
+        return None
+    schema: Any = form.get("schema")
+    problem = next(_problems_of_root(schema), None)
+    return None if problem is None else f"Invalid schema for response_format {form.get('name')!r}: {problem}"
+
+
+def _problems_of_root(schema: Any) -> Iterator[str]:
+    kind = schema.get("type") if _is_object(schema) else None
+    if kind != "object":
+        yield f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
+        return
+    if "anyOf" in schema:
+        yield "In context=(), 'anyOf' is not permitted at the root."
+    yield from _problems(schema, ())
+    for name, one in schema.get("$defs", {}).items():
+        yield from _problems(one, ("$defs", name))
+
+
+def _problems(schema: Any, at: tuple[str, ...]) -> Iterator[str]:
+    context = f"In context={at!r}, "
+    if not _is_object(schema) or not any(key in schema for key in ("type", *_SPEAK_FOR_THEMSELVES)):
+        yield f"{context}schema must have a 'type' key."
+        return
+    if "$ref" in schema and len(schema) > 1:
+        yield f"context={at!r}, $ref cannot have keywords {set(schema) - {'$ref'}!r}."
+    for key in _FORBIDDEN:
+        if key in schema:
+            yield f"{context}{key!r} is not permitted."
+    told: Any = schema.get("type")
+    kinds: list[Any] = [told] if isinstance(told, str) or told is None else told
+    properties: Any = schema.get("properties", {})
+    if "object" in kinds:
+        if schema.get("additionalProperties") is not False:
+            yield f"{context}'additionalProperties' is required to be supplied and to be false."
+        if missing := [name for name in properties if name not in schema.get("required", ())]:
+            yield (
+                f"{context}'required' is required to be supplied and to be an array including every key in properties."
+                f" Missing {missing[0]!r}."
+            )
+    for name, one in properties.items():
+        yield from _problems(one, (*at, "properties", name))
+    if "array" in kinds:
+        if "items" not in schema:
+            yield f"{context}array schema missing items."
+        else:
+            yield from _problems(schema["items"], (*at, "items"))
+    for number, one in enumerate(schema.get("anyOf", ())):
+        yield from _problems(one, (*at, "anyOf", str(number)))
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
