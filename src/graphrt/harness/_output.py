@@ -67,9 +67,9 @@ class OutputForm:
         self.spec = OutputSpec(name=name, schema=schema if strict is None else strict, strict=strict is not None)
 
     def asked_of(self, model: ChatModel, request: ModelRequest) -> ModelRequest:
-        """*request*, which asks *model* for this form: by its schema, or in words where it knows no schemas."""
+        """*request*, which asks *model* for this form: by its schema, or in words where that cannot be."""
         request = replace(request, output=self.spec)
-        return request if model.profile.output_schema else in_words(request)
+        return request if model.profile.holds_to_output(request) else in_words(request)
 
     def read(self, text: str) -> Any:
         """The value that *text* stands for.

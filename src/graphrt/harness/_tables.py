@@ -23,6 +23,18 @@ _OTHER_WAYS: Final = ("key", "token", "auth", "credential", "headers", "client",
 """Parts of options' names that may bring a credential along."""
 IF_IT_CAN: Final = frozenset({"seed", "reasoning_effort"})
 """Fields that ask for what a model does if it can; a call is not to fail for them."""
+_FORM_TOOL: Final = "json_tool_call"
+"""The name of the tool that litellm makes of a schema."""
+_CLOSED_FORMS: Final = frozenset({"output_format", "outputConfig"})
+"""What a schema goes into where its objects have to be closed: Anthropic's interface, and Bedrock's."""
+_PROBE_TOOL: Final = {
+    "type": "function",
+    "function": {"name": "look", "description": "", "parameters": {"type": "object"}},
+}
+_PROBE_FORM: Final[Mapping[str, Any]] = {
+    "type": "json_schema",
+    "json_schema": {"name": "found", "schema": {"type": "object", "properties": {}, "additionalProperties": False}},
+}
 _MARGIN_TOKENS: Final = 64
 """What a chat template adds to a conversation, and to each message of it, at most."""
 
@@ -57,6 +69,8 @@ def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: M
         fields = set(litellm.get_supported_openai_params(name, provider) or ())
         known = _entry(litellm, model, name, provider)
         schema = "response_format" in fields and (not known or litellm.supports_response_schema(name, provider))
+        tools = "tools" in fields and known.get("supports_function_calling", True) is not False
+        beside, closes = _made_of_schemas(litellm, name, provider) if schema else (True, False)
     except Exception:  # noqa: BLE001 - the call will say what is wrong with the name
         return ModelProfile(name=model)
     return ModelProfile(
@@ -64,11 +78,28 @@ def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: M
         provider=provider,
         max_input_tokens=_limit(known, "max_input_tokens"),
         max_output_tokens=_limit(known, "max_output_tokens"),
-        tools="tools" in fields and known.get("supports_function_calling", True) is not False,
+        tools=tools,
         output_schema=schema,
+        output_schema_with_tools=beside,
+        open_output_schema=not closes,
         input_usd_per_token=_price(known, "input_cost_per_token"),
         output_usd_per_token=_price(known, "output_cost_per_token"),
     )
+
+
+def _made_of_schemas(litellm: LiteLLM, name: str, provider: str) -> tuple[bool, bool]:
+    """What litellm makes of a schema for this model: whether tools may stand beside it, and whether it is closed.
+
+    For some providers litellm makes a tool of the schema that the model is forced to call: it never calls another.
+    For others every object has to be closed, or litellm closes it, so that nothing can be in an open one.
+    """
+    try:
+        made = litellm.get_optional_params(
+            model=name, custom_llm_provider=provider, tools=[_PROBE_TOOL], response_format=_PROBE_FORM, drop_params=True
+        )
+    except Exception:  # noqa: BLE001 - for some litellm refuses one beside the other; words always go
+        return False, False
+    return _FORM_TOOL not in str(made), not _CLOSED_FORMS.isdisjoint(made)
 
 
 def left_out(litellm: LiteLLM, name: str, provider: str) -> frozenset[str]:

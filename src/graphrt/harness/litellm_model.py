@@ -198,8 +198,8 @@ class LiteLLMModel:
         options = self._options(request)
         thought = any(isinstance(message, AssistantMessage) and message.thinking for message in request.messages)
         body = {"max_tokens": defaults.max_tokens, "temperature": defaults.temperature, **_wire.wire_request(request)}
-        if request.output is not None and not self._profile_of(model).output_schema:
-            del body["response_format"]  # litellm would refuse the call
+        if request.output is not None and not self._profile_of(model).holds_to_output(request):
+            del body["response_format"]  # litellm would refuse the call, or make it another one
         if self._api_key is None or thought or not _tables.IF_IT_CAN.isdisjoint(body):
             name, provider, key = _tables.provider_of(litellm, model, api_base=self._api_base, options=options)
             if self._api_key is None and not key:

@@ -195,10 +195,22 @@ class ModelProfile:
     """Whether it can call tools."""
     output_schema: bool = True
     """Whether the provider can hold it to an `OutputSpec`; else the form is asked for in words."""
+    output_schema_with_tools: bool = True
+    """Whether it can also while tools are offered; else the form is asked for in words where they are."""
+    open_output_schema: bool = True
+    """Whether it can also be held to a schema that is not strict; else such a form is asked for in words."""
     input_usd_per_token: float | None = None
     output_usd_per_token: float | None = None
     count_tokens: Callable[[ModelRequest], int] | None = field(default=None, compare=False)
     """Tokens that a request takes; None: nobody knows, and a budget reserves one for each byte."""
+
+    def holds_to_output(self, request: ModelRequest) -> bool:
+        """Whether the provider can hold the model to the form that *request* asks for, with all else that it asks."""
+        form = request.output
+        if form is None:
+            return True
+        with_tools = self.output_schema_with_tools or not request.tools
+        return self.output_schema and with_tools and (self.open_output_schema or form.strict)
 
 
 class ChatModel(Protocol):

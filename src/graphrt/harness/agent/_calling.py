@@ -103,7 +103,7 @@ class Caller:
 
     async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
         policy, attempt = self._retry, 1
-        if request.output is not None and not model.profile.output_schema:
+        if not model.profile.holds_to_output(request):
             request = in_words(request)
         while True:
             if self._emit is not None:
