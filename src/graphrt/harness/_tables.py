@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 from graphrt.harness import _wire
@@ -149,4 +150,4 @@ def _limit(entry: Mapping[str, Any], name: str) -> int | None:
 
 def _price(entry: Mapping[str, Any], name: str) -> float | None:
     value = entry.get(name)
-    return float(value) if isinstance(value, (int, float)) else None
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < inf else None

@@ -18,6 +18,7 @@ from graphrt.events import Usage
 from graphrt.harness import _failures, _litellm, _secrets, _tables, _thinking, _wire
 from graphrt.harness._bounds import Kind
 from graphrt.harness._prices import cost_of
+from graphrt.harness._scalars import check_amount, check_text
 from graphrt.harness.messages import AssistantMessage
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest
@@ -68,6 +69,7 @@ class LiteLLMModel:
     ) -> None:
         if not model:
             raise InputError("The model is empty.", fix='name one, such as "openai/gpt-4o-mini"')
+        _check_arguments(model, api_base, api_key, profile)
         _check_seconds(timeout_s)
         self._name: Final = model
         self._api_base: Final = api_base
@@ -278,9 +280,21 @@ class _Call:
         return _failures.harness_error(error, model=self.model, secrets=self._secrets)
 
 
-def _check_seconds(timeout_s: float) -> None:
-    if not timeout_s > 0:
-        raise InputError(f"timeout_s must be more than 0, not {timeout_s!r}.", value=timeout_s)
+def _check_arguments(model: Any, api_base: Any, api_key: Any, profile: Any) -> None:
+    check_text("model", model)
+    check_text("api_base", api_base)
+    if api_key is not None and not isinstance(api_key, str):  # a credential is not shown
+        raise InputError(f"api_key must be a text, not a {type(api_key).__name__}.", fix="Give the key itself.")
+    if profile is not None and not isinstance(profile, ModelProfile):
+        raise InputError(
+            f"profile must be a ModelProfile, not {profile!r}.", fix='Give ModelProfile(name="...").', value=profile
+        )
+
+
+def _check_seconds(timeout_s: Any) -> None:
+    if timeout_s is None:
+        raise InputError("timeout_s must be more than 0, not None.", fix="Give seconds; a call always has an end.")
+    check_amount("timeout_s", timeout_s, above=True)
 
 
 def _check_key(missing: Sequence[str], model: str, provider: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, 
 import typing_extensions as te
 
 from graphrt.events import Usage
+from graphrt.harness._scalars import check_amount, check_whole
 from graphrt.harness.messages import AssistantMessage, Message, Prompt, ThinkingBlock, ToolCall, ToolSpec
 from graphrt.harness.request import AgentRequest, ModelRequest, ReasoningEffort, RunOptions
 
@@ -184,7 +185,11 @@ class StreamingHarness(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
-    """What is known of a model without asking it. None and the defaults mean: nothing in particular is known."""
+    """What is known of a model without asking it. None and the defaults mean: nothing in particular is known.
+
+    Raises:
+        InputError: A limit is no whole number of 1 or more, or a price no finite number of 0 or more.
+    """
 
     name: str
     """As requests and replies name it."""
@@ -203,6 +208,12 @@ class ModelProfile:
     output_usd_per_token: float | None = None
     count_tokens: Callable[[ModelRequest], int] | None = field(default=None, compare=False)
     """Tokens that a request takes; None: nobody knows, and a budget reserves one for each byte."""
+
+    def __post_init__(self) -> None:
+        check_whole("max_input_tokens of a ModelProfile", self.max_input_tokens, least=1)
+        check_whole("max_output_tokens of a ModelProfile", self.max_output_tokens, least=1)
+        check_amount("input_usd_per_token of a ModelProfile", self.input_usd_per_token)
+        check_amount("output_usd_per_token of a ModelProfile", self.output_usd_per_token)
 
     def holds_to_output(self, request: ModelRequest) -> bool:
         """Whether the provider can hold the model to the form that *request* asks for, with all else that it asks."""

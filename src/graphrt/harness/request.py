@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from math import inf
+from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from graphrt.errors import InputError, closest, names
+from graphrt.harness._scalars import check_amount, check_mapping, check_text, check_whole, each
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
@@ -54,7 +56,7 @@ class AllButOutput(TypedDict, total=False):
     temperature: float | None
     top_p: float | None
     stop: Sequence[str] | None
-    """Texts at which the model stops writing."""
+    """Texts at which the model stops writing; a text alone is one."""
     seed: int | None
     """Asks the provider to draw the same again, where it can."""
     reasoning: ReasoningEffort | None
@@ -115,7 +117,8 @@ class ModelRequest:
                 the single keys are merged.
 
         Raises:
-            InputError: An unknown option, an empty prompt, an item that is not a message, a tool given twice.
+            InputError: An unknown option, an option that cannot be, an empty prompt, an item that is not a message, a
+                tool given twice.
         """
         for name in options:
             if name not in RunOptions.__annotations__:
@@ -130,25 +133,24 @@ class ModelRequest:
                 fix="Render a Template first: template.render(state).",
                 value=system,
             )
+        _check(base)
+        _check(given)
         extra: dict[str, Any] = {**(base.get("options") or {}), **(given.get("options") or {})}
         messages = _messages(prompt)
         if merged.get("system") is not None:
             messages = (SystemMessage(text=merged["system"]), *messages)
-        max_tokens = merged.get("max_tokens")
-        if max_tokens is not None and max_tokens < 1:
-            raise InputError(f"max_tokens must be at least 1, not {max_tokens!r}.", value=max_tokens)
         tools = _tools(merged.get("tools", ()))
         return cls(
             messages=messages,
             tools=tools,
             model=merged.get("model"),
-            max_tokens=max_tokens,
+            max_tokens=merged.get("max_tokens"),
             temperature=merged.get("temperature"),
             options=extra,
             tool_choice=_tool_choice(merged.get("tool_choice", "auto"), tools),
             output=_output(merged.get("output")),
             top_p=merged.get("top_p"),
-            stop=tuple(merged.get("stop", ())),
+            stop=_stop(merged.get("stop")),
             seed=merged.get("seed"),
             reasoning=merged.get("reasoning"),
             timeout_s=merged.get("timeout_s"),
@@ -202,6 +204,36 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     return messages
 
 
+def _check(options: Mapping[str, Any]) -> None:
+    """Refuse options that cannot be: of a wrong type, no number, out of bounds; a budget counts with some of them.
+
+    Raises:
+        InputError: One of them cannot.
+    """
+    check_text("model", options.get("model"))
+    check_whole("max_tokens", options.get("max_tokens"), least=1)
+    check_amount("temperature", options.get("temperature"))
+    check_amount("top_p", options.get("top_p"), most=1)
+    check_whole("seed", options.get("seed"), least=-inf)
+    check_amount("timeout_s", options.get("timeout_s"), above=True)
+    check_mapping("options", options.get("options"))
+    reasoning = options.get("reasoning")
+    if reasoning is not None and reasoning not in get_args(ReasoningEffort):
+        raise InputError(
+            f"reasoning is {reasoning!r}.",
+            known=names(get_args(ReasoningEffort)),
+            fix="use one of these; what only one provider understands goes into options={...}",
+            value=reasoning,
+        )
+
+
+def _stop(given: Any) -> tuple[str, ...]:
+    texts = () if given is None else (given,) if isinstance(given, str) else tuple(each("stop", given))
+    for text in texts:
+        check_text("an item of stop", text)
+    return texts
+
+
 def _output(wanted: Any) -> OutputSpec | None:
     if wanted is None or isinstance(wanted, OutputSpec):
         return wanted
@@ -212,7 +244,7 @@ def _output(wanted: Any) -> OutputSpec | None:
 
 def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     known: dict[str, ToolSpec] = {}
-    for tool in tools:
+    for tool in each("tools", tools):
         if not _is_a(tool, ToolSpec):
             raise InputError(f"A tool is of type {type(tool).__name__}.", fix="give ToolSpec values", value=tool)
         if tool.name in known:
@@ -223,6 +255,7 @@ def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
 
 def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> str:
     known = {tool.name for tool in tools}
+    check_text("tool_choice", choice)
     if choice not in ("auto", "none", "required") and choice not in known:
         raise InputError(
             f"tool_choice is {choice!r}, which is no tool of the call.",

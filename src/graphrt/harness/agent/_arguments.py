@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from graphrt.errors import InputError
+from graphrt.harness._scalars import each
+from graphrt.harness.agent.happenings import EventSink
+from graphrt.harness.agent.middleware import LAYER, Middleware
 from graphrt.harness.protocol import ChatModel
 from graphrt.limits import RetryPolicy
 
-__all__ = ["checked_choice", "checked_model", "checked_name", "checked_retry"]
+__all__ = [
+    "checked_call",
+    "checked_choice",
+    "checked_fallbacks",
+    "checked_kind",
+    "checked_layers",
+    "checked_model",
+    "checked_name",
+    "checked_retry",
+    "checked_sinks",
+]
+
+T = TypeVar("T")
 
 
 def checked_model(given: Any) -> ChatModel:
@@ -34,7 +49,9 @@ def checked_model(given: Any) -> ChatModel:
 
 def checked_name(name: Any) -> str:
     if not isinstance(name, str) or not name or "/" in name:
-        raise InputError(f"The name of an agent must be a text without '/', not {name!r}.", value=name)
+        raise InputError(
+            f"The name of an agent must be a text without '/', not {name!r}.", fix='Give name="helper".', value=name
+        )
     return name
 
 
@@ -44,10 +61,69 @@ def checked_choice(option: str, value: Any) -> Any:
     return value
 
 
-def checked_retry(policy: RetryPolicy | None) -> RetryPolicy:
+def checked_fallbacks(given: Any) -> tuple[ChatModel, ...]:
+    return tuple(checked_model(one) for one in each("fallbacks", given))
+
+
+def checked_retry(policy: Any) -> RetryPolicy:
+    """The policy that *policy* stands for: a number is one of attempts, as for nodes."""
     if policy is None:
         return RetryPolicy(attempts=1)
+    if isinstance(policy, int) and not isinstance(policy, bool):
+        policy = RetryPolicy(policy)
+    if not isinstance(policy, RetryPolicy):
+        raise InputError(
+            f"retry must be a RetryPolicy or a number of attempts, not {policy!r}.",
+            fix="Use RetryPolicy(attempts=...), or None to never repeat.",
+            value=policy,
+        )
     problems = list(policy.problems())
     if problems:
-        raise InputError(f"The retry policy of an agent is wrong: {'; '.join(problems)}.", value=policy)
+        raise InputError(
+            f"The retry policy of an agent is wrong: {'; '.join(problems)}.",
+            fix="Correct it; RetryPolicy(attempts=1), or None, never repeats.",
+            value=policy,
+        )
     return policy
+
+
+def checked_kind(option: str, value: Any, kind: type[T], fix: str) -> T | None:
+    """*value*, which is None or of *kind*."""
+    if value is not None and not isinstance(value, kind):
+        raise InputError(f"{option} must be of type {kind.__name__}, not {value!r}.", fix=fix, value=value)
+    return value
+
+
+def checked_call(option: str, value: Any, fix: str) -> Any:
+    """*value*, which is None or can be called."""
+    if value is not None and not callable(value):
+        raise InputError(f"{option} must be a function, not {value!r}.", fix=fix, value=value)
+    return value
+
+
+def checked_sinks(given: Any) -> tuple[EventSink, ...]:
+    sinks = each("sinks", given)
+    for sink in sinks:
+        if not callable(sink):
+            raise InputError(f"A sink must be a function of one item, not {sink!r}.", fix="Give functions.", value=sink)
+    return sinks
+
+
+def checked_layers(given: Any) -> tuple[Middleware, ...]:
+    layers = each("middleware", given)
+    for layer in layers:
+        missing = [name for name in LAYER if isinstance(layer, type) or not callable(getattr(layer, name, None))]
+        if missing:
+            what = (
+                f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
+            )
+            raise InputError(
+                f"middleware has {what}, which is no layer.",
+                code="bad-middleware",
+                known="a class is no layer: its instances are"
+                if isinstance(layer, type)
+                else f"it has no {', '.join(missing)}",
+                fix="Derive from Middleware, override what you need, and give an instance.",
+                value=layer,
+            )
+    return layers

@@ -27,7 +27,7 @@ class AgentOptions(TypedDict, total=False):
     system: str | None
     name: str
     limits: AgentLimits | None
-    retry: RetryPolicy | None
+    retry: RetryPolicy | int | None
     fallbacks: Sequence[ChatModel | str]
     cache: ResponseCache | None
     middleware: Sequence[Middleware]

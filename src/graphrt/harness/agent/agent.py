@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -13,16 +12,28 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, o
 from graphrt._node import ABOVE, NODE
 from graphrt.errors import AgentLimitError, InputError
 from graphrt.harness._output import form_of
-from graphrt.harness.agent._arguments import checked_choice, checked_model, checked_name, checked_retry
+from graphrt.harness.agent._arguments import (
+    checked_call,
+    checked_choice,
+    checked_fallbacks,
+    checked_kind,
+    checked_layers,
+    checked_model,
+    checked_name,
+    checked_retry,
+    checked_sinks,
+)
 from graphrt.harness.agent._calling import Caller
 from graphrt.harness.agent._digest import of_run
 from graphrt.harness.agent._host import HERE, Alone, Host, Place
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._showing import shown
 from graphrt.harness.agent._tooling import Approve, OnBadCall, Tooling
-from graphrt.harness.agent.happenings import AgentItem, EventSink, SubAgentItem
+from graphrt.harness.agent._watching import watched
+from graphrt.harness.agent.cache import ResponseCache
+from graphrt.harness.agent.happenings import AgentItem, EventSink
 from graphrt.harness.agent.limits import AgentLimits
-from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model
+from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model, begun, ended
 from graphrt.harness.budget import Budget
 from graphrt.harness.ledger import Ledger
 from graphrt.harness.messages import Message, Prompt, SystemMessage
@@ -33,13 +44,12 @@ from graphrt.limits import RetryPolicy
 
 if TYPE_CHECKING:
     from graphrt.harness.agent._options import AgentOptions
-    from graphrt.harness.agent.cache import ResponseCache
 
 __all__ = ["Agent"]
 
 T = TypeVar("T")
 
-_log: Final = logging.getLogger("graphrt.harness")
+_LIMITS: Final = "Give AgentLimits(model_calls=...)."
 _RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2, wait_max_s=30.0)
 
 
@@ -63,7 +73,8 @@ class Agent(Generic[OutputT_co]):
             has to be JSON, and `AgentReply.output` is what it says: whether that fits the schema is not checked.
         limits: Bounds of a run.
         retry: When a failed model call is repeated: by default 4 attempts for what may pass, never sooner than the
-            provider asks for, and not at all if that is in more than two minutes. None never repeats.
+            provider asks for, and not at all if that is in more than two minutes. A number is one of attempts; None
+            never repeats.
         fallbacks: Models that are asked in turn where the one before has failed for good.
         cache: Responses that are known already.
         middleware: Layers around model calls and tool calls, outermost first.
@@ -97,7 +108,7 @@ class Agent(Generic[OutputT_co]):
         name: str = "agent",
         output: Any = None,
         limits: AgentLimits | None = None,
-        retry: RetryPolicy | None = _RETRY,
+        retry: RetryPolicy | int | None = _RETRY,
         fallbacks: Sequence[ChatModel | str] = (),
         cache: ResponseCache | None = None,
         middleware: Sequence[Middleware] = (),
@@ -110,26 +121,26 @@ class Agent(Generic[OutputT_co]):
         options: Mapping[str, Any] | None = None,
         sinks: Sequence[EventSink] = (),
     ) -> None:
-        self.models: Final[tuple[ChatModel, ...]] = (checked_model(model), *map(checked_model, fallbacks))
+        self.models: Final[tuple[ChatModel, ...]] = (checked_model(model), *checked_fallbacks(fallbacks))
         """The model, and those that are asked when it fails."""
         self.tools: Final = ToolRegistry(tools)
         self.name: Final = checked_name(name)
-        self.limits: Final = limits if limits is not None else AgentLimits()
+        self.limits: Final = checked_kind("limits", limits, AgentLimits, _LIMITS) or AgentLimits()
         self._output = form_of(output)
         self._retry = checked_retry(retry)
-        self._cache = cache
-        self._layers = tuple(middleware)
-        self._budget = budget
+        self._cache = checked_kind("cache", cache, ResponseCache, "Give ResponseCache().")
+        self._layers = checked_layers(middleware)
+        self._budget = checked_kind("budget", budget, Budget, "Give Budget(tokens=...).")
         self._unknown = checked_choice("unknown_tool", unknown_tool)
         self._bad_arguments = checked_choice("invalid_arguments", invalid_arguments)
-        self._approve = approve
+        self._approve = checked_call("approve", approve, "Give a function of a ToolCall that returns True or False.")
         self._defaults: RunOptions = {
             "system": system,
             "max_tokens": max_tokens,
             "temperature": temperature,
             "options": options,
         }
-        self._sinks = tuple(sinks)
+        self._sinks = checked_sinks(sinks)
         ModelRequest.build("check", self._defaults)
 
     @overload
@@ -284,8 +295,8 @@ class Agent(Generic[OutputT_co]):
         above, token = HERE.get(), HERE.set(place)
         loop: Loop | None = None
         try:
-            for layer in self._layers:
-                request = replace(request, messages=tuple(await layer.before_run(request.messages)))
+            if self._layers:
+                request = replace(request, messages=await begun(self._layers, request.messages))
             loop = Loop(
                 ask,
                 tooling,
@@ -297,10 +308,7 @@ class Agent(Generic[OutputT_co]):
                 below=place.took,
                 name=self.name,
             )
-            reply = await self._in_time(loop)
-            for layer in reversed(self._layers):
-                reply = await layer.after_run(reply)
-            return reply
+            return await ended(self._layers, await self._in_time(loop))
         except Exception as error:
             with suppress(AttributeError, TypeError):  # what was said is not lost with the run
                 error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
@@ -343,35 +351,14 @@ class Agent(Generic[OutputT_co]):
             )
         names = (*(inside.names if inside is not None else ()), self.name)
         parent = inside.ledger if inside is not None else host.ledger
-        show = self._emit(inside.emit if inside is not None else host.emit, below=names[1:])
+        above_shows = inside.emit if inside is not None else host.emit
+        show = watched(above_shows, self._sinks, agent=self.name, below=inside is not None)
         ledger = parent
         if self._budget is not None:
             ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
         path = f"{inside.path if inside is not None else ''}{digest}"
         path = f"{path}.{host.number(path)}/"
         return Place(host=host, depth=depth, path=path, names=names, most_depth=most, ledger=ledger, emit=show)
-
-    def _emit(self, show: Callable[[Any], None] | None, *, below: tuple[str, ...]) -> Callable[[Any], None] | None:
-        """Where items of this agent go: to the stream, with its name if it is not the outermost, and to its sinks."""
-        sinks, name = self._sinks, below[-1] if below else ""
-        if show is None and not sinks:
-            return None
-
-        def emit(item: Any) -> None:
-            for sink in sinks:
-                try:
-                    sink(item)
-                except Exception:  # noqa: BLE001 - one that watches must not break what it watches
-                    _log.exception("a sink of agent %r failed", self.name)
-            if show is not None:
-                if not name:
-                    show(item)
-                elif isinstance(item, SubAgentItem):
-                    show(SubAgentItem(agent=f"{name}/{item.agent}", item=item.item))
-                else:
-                    show(SubAgentItem(agent=name, item=item))
-
-        return emit
 
     # -- what is asked -------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import final
 from graphrt.errors import InputError
 from graphrt.events import Usage
 from graphrt.harness.protocol import ModelResponse
+from graphrt.limits import limit_problem
 
 __all__ = ["ResponseCache"]
 
@@ -31,10 +32,9 @@ class ResponseCache:
     """
 
     def __init__(self, max_entries: int = 1_024) -> None:
-        if isinstance(max_entries, bool) or not max_entries >= 1:
-            raise InputError(
-                f"max_entries must be a number, 1 or more, not {max_entries!r}.", fix="Say how many responses are kept."
-            )
+        problem = limit_problem("max_entries", max_entries, optional=False, least=1)
+        if problem is not None:
+            raise InputError(f"{problem}.", fix="Say how many responses are kept.", value=max_entries)
         self._most = max_entries
         self._lock = Lock()
         self._known: OrderedDict[Hashable, ModelResponse] = OrderedDict()

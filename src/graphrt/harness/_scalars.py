@@ -1,0 +1,84 @@
+"""Arguments that are one number, text, mapping or list, checked: the same words for requests, models and profiles.
+
+No argument is read here that stands for more than itself: messages, tools and forms are `request`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphrt.errors import InputError
+from graphrt.limits import limit_problem
+
+
+def check_whole(name: str, value: Any, *, least: float) -> None:
+    """Refuse what is neither None nor a whole number.
+
+    Raises:
+        InputError: It is none, or too small.
+    """
+    _refuse(limit_problem(name, value, optional=True, least=least), value)
+
+
+def check_amount(name: str, value: Any, *, above: bool = False, most: float | None = None) -> None:
+    """Refuse what is neither None nor a finite number of 0 or more.
+
+    Args:
+        above: Whether 0 is too small.
+        most: The largest that may be.
+
+    Raises:
+        InputError: It is none, too small or too large.
+    """
+    problem = limit_problem(name, value, optional=True, factor=True)
+    if problem is None and value is not None:
+        if above and not value > 0:
+            problem = f"{name} must be more than 0, not {value!r}"
+        elif most is not None and value > most:
+            problem = f"{name} must be at most {most:g}, not {value!r}"
+    _refuse(problem, value)
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse what is neither None nor a text with something in it.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if value is not None and (not isinstance(value, str) or not value):
+        raise InputError(f"{name} must be a text, not {value!r}.", value=value)
+
+
+def check_mapping(name: str, value: Any) -> None:
+    """Refuse what is neither None nor a mapping.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if value is not None and not isinstance(value, Mapping):
+        raise InputError(
+            f"{name} must be a mapping from names to values, not a {type(value).__name__}.",
+            fix=f'Give for instance {name}={{"user": "u-1"}}.',
+            value=value,
+        )
+
+
+def each(name: str, value: Any) -> tuple[Any, ...]:
+    """The items of *value*.
+
+    Raises:
+        InputError: It has none, or is a text: its letters are not meant.
+    """
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise InputError(
+            f"{name} must be a list, not {value!r}.",
+            fix=f"Put it into a list: {name}=[...].",
+            value=value,
+        )
+    return tuple(value)
+
+
+def _refuse(problem: str | None, value: Any) -> None:
+    if problem is not None:
+        raise InputError(f"{problem}.", fix="Give such a number, or None where it is not to be said.", value=value)

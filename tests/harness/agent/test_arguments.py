@@ -1,0 +1,188 @@
+"""What an agent is made of is checked when it is made, and what a call is asked with before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from graphrt.errors import InputError, TransientModelError
+from graphrt.harness import Agent, LiteLLMModel, Middleware, ModelProfile, ResponseCache, tool
+from graphrt.harness.messages import Message
+from graphrt.harness.request import ModelRequest
+
+from .fakes import AT_ONCE, Model, call, run
+
+NAN, INF = float("nan"), float("inf")
+NO_NUMBERS: list[Any] = ["5", NAN, INF, True, -1]
+OPTIONS: list[tuple[str, Any]] = [
+    *(("max_tokens", value) for value in (*NO_NUMBERS, 2.5, 0)),
+    *(("temperature", value) for value in (*NO_NUMBERS, "hot")),
+    ("options", 5),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *OPTIONS,
+        ("limits", 5), ("cache", True), ("budget", 500), ("approve", True), ("retry", "2"), ("retry", True),
+        ("retry", 0), ("retry", NAN), ("sinks", print), ("sinks", [5]), ("sinks", [None]), ("middleware", [object()]),
+        ("middleware", [Middleware]), ("middleware", Middleware()), ("fallbacks", "openai/x"), ("fallbacks", 5),
+        ("fallbacks", [None]), ("name", 5), ("system", 5),
+    ],
+)  # fmt: skip
+def test_an_argument_that_cannot_be_is_refused_when_the_agent_is_made(name: str, value: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        Agent(Model("never"), **{name: value})
+
+    assert "Fix:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *OPTIONS,
+        *(("top_p", value) for value in (*NO_NUMBERS, 1.5)), *(("timeout_s", value) for value in (*NO_NUMBERS, 0)),
+        ("seed", "1"), ("seed", 1.0), ("seed", True), ("stop", 5), ("stop", [5]), ("stop", [""]), ("reasoning", "much"),
+        ("reasoning", ["low"]), ("model", 5), ("model", ""), ("tool_choice", 5), ("output", len),
+    ],
+)  # fmt: skip
+def test_an_option_that_cannot_be_is_refused_before_the_call(name: str, value: Any) -> None:
+    model = Model("never")
+
+    with pytest.raises(InputError):
+        run(Agent(model), **{name: value})
+    with pytest.raises(InputError):
+        ModelRequest.build("q", {name: value})  # type: ignore[misc]  # as a caller without a type checker
+    assert model.asked == []
+
+
+def test_options_that_can_be_are_passed_on() -> None:
+    model = Model("done")
+    options: Any = {"max_tokens": 1, "temperature": 0, "top_p": 1, "seed": -3, "timeout_s": 0.5, "stop": "END"}
+
+    run(Agent(model), **options)
+
+    asked = model.asked[0]
+    assert (asked.max_tokens, asked.temperature, asked.top_p, asked.seed) == (1, 0, 1, -3)
+    assert asked.stop == ("END",)
+
+
+def test_a_number_is_one_of_attempts_as_for_a_node() -> None:
+    model = Model(TransientModelError("t", retry_after_s=0.0), "done", TransientModelError("t"))
+
+    assert run(Agent(model, retry=2)).text == "done"
+    with pytest.raises(TransientModelError):
+        run(Agent(model, retry=1))
+    assert len(model.asked) == 3
+
+
+@pytest.mark.parametrize("value", ["a", 0, -1, NAN, True, None, 1.5])
+def test_a_cache_keeps_a_whole_number_of_responses(value: Any) -> None:
+    with pytest.raises(InputError):
+        ResponseCache(value)
+
+
+@pytest.mark.parametrize(
+    "name", ["max_input_tokens", "max_output_tokens", "input_usd_per_token", "output_usd_per_token"]
+)
+@pytest.mark.parametrize("value", [-1, NAN, INF, "1", True])
+def test_a_profile_has_numbers_that_can_be_counted_with(name: str, value: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        ModelProfile(**{"name": "m", name: value})
+
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *OPTIONS,
+        *(("timeout_s", value) for value in (*NO_NUMBERS, 0, None)),
+        ("api_base", 5), ("api_key", 5), ("profile", 5),
+    ],
+)  # fmt: skip
+def test_an_argument_of_a_model_that_cannot_be_is_refused_when_it_is_made(name: str, value: Any) -> None:
+    with pytest.raises(InputError):
+        LiteLLMModel("openai/x", **{name: value})
+
+
+@pytest.mark.parametrize("name", [5, None, ""])
+def test_the_name_of_a_model_is_a_text(name: Any) -> None:
+    with pytest.raises(InputError):
+        LiteLLMModel(name)
+
+
+class Sync(Middleware):
+    def before_run(self, messages: Sequence[Message]) -> Any:
+        return messages
+
+
+class Forgetful(Middleware):
+    async def before_model(self, request: ModelRequest) -> Any:
+        pass
+
+
+class Wordy(Middleware):
+    async def after_model(self, request: ModelRequest, response: Any) -> Any:
+        return response.text
+
+
+class Around(Middleware):
+    async def wrap_model(self, request: ModelRequest, call: Any) -> Any:
+        await call(request)
+
+
+class Last(Middleware):
+    async def after_run(self, reply: Any) -> Any:
+        pass
+
+
+class Nobody(Middleware):
+    async def before_run(self, messages: Sequence[Message]) -> Any:
+        return []
+
+
+class Text(Middleware):
+    async def before_run(self, messages: Sequence[Message]) -> Any:
+        return ["go"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "method", "what"),
+    [
+        (Sync(), "before_run", "cannot be awaited"),
+        (Nobody(), "before_run", "a list of 1..n messages"),
+        (Text(), "before_run", "a list of 1..n messages"),
+        (Forgetful(), "before_model", "returned None"),
+        (Wordy(), "after_model", "returned a value of type str"),
+        (Around(), "wrap_model", "a value of type AgentReply"),
+        (Last(), "after_run", "returned None"),
+    ],
+)
+def test_a_layer_that_returns_something_else_is_named(layer: Middleware, method: str, what: str) -> None:
+    model = Model("done", "done", "done")
+
+    with pytest.raises(InputError) as caught:
+        run(Agent(model, middleware=[layer], retry=AT_ONCE))
+
+    assert caught.value.code == "bad-middleware"
+    assert f"{type(layer).__name__}.{method}()" in str(caught.value)
+    assert what in str(caught.value)
+    assert len(model.asked) <= 1
+
+
+def test_a_layer_whose_tool_method_is_sync_is_named_where_the_tool_failed() -> None:
+    class Guard(Middleware):
+        def before_tool(self, call: Any, context: Any) -> None:  # type: ignore[override]  # the mistake
+            pass
+
+    @tool
+    def note(x: int) -> str:
+        return "noted"
+
+    reply = run(Agent(Model(call("note", x=1), "done"), tools=[note], middleware=[Guard()]))
+
+    assert "Guard.before_tool()" in reply.messages[2].text
