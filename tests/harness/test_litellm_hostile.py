@@ -24,7 +24,8 @@ from graphrt.errors import (
     RefusalError,
     TransientModelError,
 )
-from graphrt.harness import ToolCall, ToolSpec
+from graphrt.events import Usage
+from graphrt.harness import Agent, Budget, ToolCall, ToolSpec
 from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -295,3 +296,23 @@ def test_letters_that_are_cut_between_bytes_arrive_whole(wire: str, size: int) -
         reply = asyncio.run(ask(model_for(wire, server, timeout_s=30), "stream", request()))
 
     assert (reply.text, reply.finish_reason) == (text, "stop")
+
+
+@pytest.mark.parametrize(
+    "told", [Usage(input_tokens=-100, output_tokens=-100), Usage(input_tokens=-100, output_tokens=9)]
+)
+def test_counts_below_zero_are_not_believed(wire: str, way: str, told: Usage) -> None:
+    with FakeChatServer([ChatAnswer(text="x", usage=told)]) as server:
+        reply = asyncio.run(ask(model_for(wire, server), way, request()))
+
+    assert reply.usage is None
+
+
+def test_a_budget_counts_what_was_held_where_the_counts_are_none() -> None:
+    told = Usage(input_tokens=-100, output_tokens=-100)
+    with FakeChatServer([ChatAnswer(text="x", usage=told)] * 3, strict=False) as server:
+        agent = Agent(model_for("openai", server), max_tokens=20, budget=Budget(tokens=120))
+        reply = asyncio.run(agent.run("q"))
+
+    assert reply.usage is not None
+    assert reply.usage.output_tokens == 20

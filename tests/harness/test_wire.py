@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from graphrt.errors import BadResponseError, RefusalError
+from graphrt.events import Usage
 from graphrt.harness import AgentReply, AssistantMessage, TextDelta, ThinkingBlock, ThinkingDelta, ToolCall, UserMessage
-from graphrt.harness._wire import ReplyBuilder, read_reply, wire_messages
+from graphrt.harness._wire import ReplyBuilder, read_reply, read_usage, wire_messages
 
 
 def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -130,3 +131,15 @@ def test_blocks_are_written_only_where_they_are_wanted_and_sealed() -> None:
 
 def thought(text: str, block: dict[str, Any]) -> dict[str, Any]:
     return chunk(reasoning_content=text, thinking_blocks=[{"type": "thinking", **block}])
+
+
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+@pytest.mark.parametrize("count", [-1, True, 1.5, "7", 10**12])
+def test_a_count_that_cannot_be_one_makes_the_usage_unknown(name, count):
+    assert read_usage({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, name: count}) is None
+
+
+def test_a_detail_that_cannot_be_one_is_not_reported():
+    told = {"prompt_tokens": 3, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": -5}}
+
+    assert read_usage(told) == Usage(input_tokens=3, output_tokens=4, calls=1)

@@ -26,6 +26,8 @@ from graphrt.harness.messages import (
 from graphrt.harness.protocol import AgentReply, FinishReason, StreamItem, TextDelta, ThinkingDelta, ToolCallDelta
 from graphrt.harness.request import ModelRequest, OutputSpec
 
+_MOST_TOKENS: Final = 10**9
+"""No call takes more."""
 _REASONS: Final[Mapping[Any, FinishReason]] = {
     "stop": "stop",
     "length": "length",
@@ -102,7 +104,12 @@ def wire_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def read_usage(usage: Any, *, cost_usd: float | None = None) -> Usage | None:
-    """What the provider reported; None if it reported nothing, or nothing but zeros."""
+    """What the provider reported; None if it reported nothing, nothing but zeros, or what no call can take.
+
+    Half of a report is none: a budget would count the other half, where it held for the whole call.
+    """
+    if any(_is_absurd(_get(usage, name)) for name in ("prompt_tokens", "completion_tokens")):
+        return None
     counts = [_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), _count(usage, "total_tokens")]
     if not any(counts):
         return None
@@ -308,7 +315,14 @@ def _first(values: Any) -> Any:
 
 def _count(value: Any, name: str) -> int:
     count = _get(value, name)
-    return count if isinstance(count, int) else 0
+    return 0 if count is None or _is_absurd(count) else count
+
+
+def _is_absurd(count: Any) -> bool:
+    """Whether *count* was reported and cannot be one."""
+    if count is None:
+        return False
+    return isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_TOKENS
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from graphrt.errors import HarnessError, InputError, MissingExtraError, names
@@ -315,15 +316,20 @@ def _refuse_own(options: Mapping[str, Any]) -> None:
 def _known_cost(response: Any) -> float | None:
     hidden: Any = getattr(response, "_hidden_params", None) or {}
     cost: Any = hidden.get("response_cost")
-    return float(cost) if isinstance(cost, (int, float)) else None
+    return _sane(cost)
 
 
 def _price(litellm: _litellm.LiteLLM, model: str, usage: Any) -> float | None:
     """The price of a stream; None where litellm's bundled list has none."""
     try:
-        return sum(litellm.cost_per_token(model=model, usage_object=usage))
+        return _sane(sum(litellm.cost_per_token(model=model, usage_object=usage)))
     except Exception:  # noqa: BLE001 - litellm's way to say that it does not know the model
         return None
+
+
+def _sane(cost: Any) -> float | None:
+    """*cost*, if it is an amount: litellm multiplies whatever counts a provider reports."""
+    return float(cost) if isinstance(cost, (int, float)) and 0 <= cost < inf else None
 
 
 def _provider_reported_usage(stream: Any) -> bool:
