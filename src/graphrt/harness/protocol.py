@@ -13,7 +13,16 @@ import typing_extensions as te
 
 from graphrt.events import Usage
 from graphrt.harness._scalars import check_amount, check_whole
-from graphrt.harness.messages import AssistantMessage, Message, Prompt, ThinkingBlock, ToolCall, ToolSpec
+from graphrt.harness.messages import (
+    AssistantMessage,
+    Message,
+    Prompt,
+    SystemMessage,
+    ThinkingBlock,
+    ToolCall,
+    ToolSpec,
+    UserMessage,
+)
 from graphrt.harness.request import AgentRequest, ModelRequest, ReasoningEffort, RunOptions
 
 __all__ = [
@@ -67,6 +76,8 @@ class AgentReply(Generic[OutputT_co]):
     """The whole conversation with the reply at its end, where an Agent led it: 0..n messages."""
     stopped: str | None = None
     """The limit that ended an Agent's loop early; None if it came to its end."""
+    prompt_messages: int | None = field(default=None, repr=False)
+    """How many of `messages` were there before the first answer, instructions included; None where nobody says."""
 
     def __post_init__(self) -> None:
         if self.tool_calls and self.finish_reason == "stop":
@@ -77,6 +88,21 @@ class AgentReply(Generic[OutputT_co]):
         """The reply as a message, to go on with the conversation."""
         sealed = tuple(block for block in self.thinking_blocks if block.sealed)
         return AssistantMessage(text=self.text, tool_calls=self.tool_calls, thinking=sealed)
+
+    @property
+    def new_messages(self) -> tuple[Message, ...]:
+        """What was said since the prompt, to keep beside it: 0..n messages.
+
+        Answers, results of tools and, where an Agent had an answer repaired, what the model was told of it; never the
+        prompt, nor instructions. Where nobody led a conversation it is `message` alone.
+        """
+        if self.prompt_messages is not None:
+            return self.messages[self.prompt_messages :]
+        if not self.messages:
+            return (self.message,)
+        said = self.messages
+        asked = (n for n, one in enumerate(said, 1) if isinstance(one, (SystemMessage, UserMessage)))
+        return said[max(asked, default=0) :]
 
 
 def _refuse(self: AgentReply, name: str, value: object) -> NoReturn:  # noqa: ARG001

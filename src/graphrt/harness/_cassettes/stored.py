@@ -87,6 +87,7 @@ class _ReplyForm(_Form):
     output_type: str = ""
     messages: list[_MessageForm] = []
     stopped: str | None = None
+    prompt_messages: int | None = None
 
 
 class _FailureForm(_Form):
@@ -245,6 +246,7 @@ def _reply(form: _ReplyForm) -> AgentReply:
         output=form.output,
         messages=tuple(_message(message) for message in form.messages),
         stopped=form.stopped,
+        prompt_messages=form.prompt_messages,
     )
 
 

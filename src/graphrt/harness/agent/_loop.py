@@ -117,7 +117,9 @@ class Loop:
         self._usage = _added(self._usage, said) if says_it else _added(self._usage, *took)
 
     def _reply(self, response: ModelResponse, output: Any = None) -> AgentReply:
-        return replace(response, usage=self.usage, output=output, messages=self.said)
+        return replace(
+            response, usage=self.usage, output=output, messages=self.said, prompt_messages=len(self._request.messages)
+        )
 
     def stopped(self, limit: str) -> AgentReply:
         """What there is when *limit* is reached.
@@ -137,7 +139,14 @@ class Loop:
             )
         last = next((said for said in reversed(self.said) if isinstance(said, AssistantMessage)), AssistantMessage())
         self._said.add(*self._unanswered(bound, limit))
-        return AgentReply(text=last.text, usage=self.usage, finish_reason="unknown", messages=self.said, stopped=limit)
+        return AgentReply(
+            text=last.text,
+            usage=self.usage,
+            finish_reason="unknown",
+            messages=self.said,
+            stopped=limit,
+            prompt_messages=len(self._request.messages),
+        )
 
     def _unanswered(self, bound: Any, limit: str) -> list[ToolMessage]:
         """Answers to the calls that have none: no provider goes on with a conversation that lacks them."""
