@@ -200,13 +200,21 @@ def with_field(schema: dict[str, Any]) -> dict[str, Any]:
         ({**CLOSED, "$defs": {"A": {"type": "object"}}}, "('$defs', 'A'), 'additionalProperties' is required"),
     ],
 )
-def test_the_server_refuses_a_strict_schema_that_is_none(schema: dict[str, Any], why: str) -> None:
-    asked = ModelRequest.build("q", {"output": OutputSpec(name="n", schema=schema)})
+def test_openai_refuses_a_strict_schema_that_is_none(schema: dict[str, Any], why: str) -> None:
+    told = refusal(OutputSpec(name="n", schema=schema))
+
+    assert told is not None
+    assert told.startswith("Invalid schema for response_format 'n': ")
+    assert why in told
+    assert refusal(OutputSpec(name="n", schema=schema, strict=False)) is None
+
+
+def test_the_server_refuses_as_openai_does_and_takes_no_answer_for_it() -> None:
+    asked = ModelRequest.build("q", {"output": OutputSpec(name="n", schema={"type": "object"})})
     with FakeChatServer(["{}"], strict=False) as server, pytest.raises(BadRequestError) as caught:
         asyncio.run(model_for("openai", server, "gpt-4o-mini").invoke(asked))
 
     assert "Invalid schema for response_format 'n'" in str(caught.value)
-    assert why in str(caught.value)
     assert server.remaining == 1
 
 
