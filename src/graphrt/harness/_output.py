@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import is_dataclass, replace
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt.errors import BadResponseError, InputError
 from graphrt.harness._strict import strict_form
 from graphrt.harness.messages import Message, SystemMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, ChatModel
 from graphrt.harness.request import ModelRequest, OutputSpec
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 __all__ = ["OutputForm", "form_of", "in_words", "misfit", "with_output"]
 
@@ -38,8 +41,6 @@ class OutputForm:
     """
 
     def __init__(self, wanted: Any) -> None:
-        from pydantic import TypeAdapter  # only who wants an output needs it
-
         self._adapter: TypeAdapter[Any] | None = None
         self._wrapped = False
         self.spec: OutputSpec
@@ -47,8 +48,10 @@ class OutputForm:
             self.spec = wanted
             return
         _check_type(wanted)
+        from graphrt.harness._typed_dicts import adapter_of  # only who wants an output needs pydantic
+
         try:
-            self._adapter = TypeAdapter(wanted)
+            self._adapter = adapter_of(wanted)
             schema = self._adapter.json_schema()
         except Exception as error:  # pydantic has many ways to say so
             raise InputError(

@@ -174,7 +174,7 @@ def test_a_layer_that_returns_something_else_is_named(layer: Middleware, method:
     assert len(model.asked) <= 1
 
 
-def test_a_layer_whose_tool_method_is_sync_is_named_where_the_tool_failed() -> None:
+def test_a_layer_whose_tool_method_is_sync_is_named_and_not_taken_for_the_tool() -> None:
     class Guard(Middleware):
         def before_tool(self, call: Any, context: Any) -> None:  # type: ignore[override]  # the mistake
             pass
@@ -183,6 +183,8 @@ def test_a_layer_whose_tool_method_is_sync_is_named_where_the_tool_failed() -> N
     def note(x: int) -> str:
         return "noted"
 
-    reply = run(Agent(Model(call("note", x=1), "done"), tools=[note], middleware=[Guard()]))
+    with pytest.raises(InputError) as caught:
+        run(Agent(Model(call("note", x=1), "done"), tools=[note], middleware=[Guard()]))
 
-    assert "Guard.before_tool()" in reply.messages[2].text
+    assert caught.value.code == "bad-middleware"
+    assert "Guard.before_tool()" in caught.value.what

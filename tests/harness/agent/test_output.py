@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import typing
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, NewType
@@ -34,6 +35,10 @@ class Named(TypedDict):
     name: str
 
 
+class OfTyping(typing.TypedDict):
+    name: str
+
+
 class Inner(BaseModel):
     books: list[Book]
 
@@ -43,6 +48,7 @@ class Inner(BaseModel):
     [
         (Book, '{"title": "A", "pages": 3}', Book(title="A", pages=3)),
         (Point, '{"x": 1}', Point(1)),
+        (OfTyping, '{"name": "n"}', {"name": "n"}),
         (Named, '{"name": "n"}', {"name": "n"}),
         (list[int], '{"value": [1, 2]}', [1, 2]),
         (int, '{"value": 7}', 7),

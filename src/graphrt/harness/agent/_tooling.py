@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from graphrt.errors import (
     BudgetExceededError,
-    InputError,
     ReplayDivergedError,
     StoreError,
     ToolArgumentsError,
@@ -23,7 +22,7 @@ from graphrt.harness.agent._approval import Done, Ready, allowed, answered, need
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import HERE, ORDER, Place
 from graphrt.harness.agent.happenings import ToolEnded, ToolStarted
-from graphrt.harness.agent.middleware import Middleware, around_tool
+from graphrt.harness.agent.middleware import LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
 from graphrt.harness.tools.results import to_result
@@ -36,7 +35,7 @@ __all__ = ["OnBadCall", "Tooling"]
 OnBadCall: TypeAlias = Literal["return", "raise"]
 Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool] | bool]
 _UNCUT: Final = ToolPolicy()
-_PASSING: Final = (StoreError, BudgetExceededError, ReplayDivergedError)
+_PASSING: Final = (StoreError, BudgetExceededError, ReplayDivergedError, LayerError)
 """What no model is told: the run cannot go on with it."""
 
 
@@ -231,8 +230,6 @@ class Tooling:
             done = Done(text=told.text, error=told.error, value=told.value)
         except _PASSING:
             raise
-        except _RenamedError as error:
-            raise error.told from None
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -271,25 +268,15 @@ class Tooling:
         ) from error
 
 
-class _RenamedError(Exception):
-    """Carries an error of a layer past those of the tool, which a model may be told."""
-
-    def __init__(self, told: InputError) -> None:
-        super().__init__(told)
-        self.told = told
-
-
 def _changed(one: Ready, call: ToolCall) -> Mapping[str, Any]:
     """The arguments of *call*, which a layer made of the call of *one*, as the tool wants them."""
     if call.name != one.call.name:
-        raise _RenamedError(
-            InputError(
-                f"A layer made of the call of tool {one.call.name!r} one of {call.name!r}.",
-                code="tool-renamed",
-                known="what was admitted, agreed to and is remembered is the call of the first",
-                fix="Change its arguments, return a result without calling run(), or offer the model the other tool.",
-                value=call.name,
-            )
+        raise LayerError(
+            f"A layer made of the call of tool {one.call.name!r} one of {call.name!r}.",
+            code="tool-renamed",
+            known="what was admitted, agreed to and is remembered is the call of the first",
+            fix="Change its arguments, return a result without calling run(), or offer the model the other tool.",
+            value=call.name,
         )
     if call.error is not None:
         raise ToolArgumentsError(f"The arguments are no JSON object: {call.error}.", tool=call.name)

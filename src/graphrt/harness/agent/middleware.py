@@ -129,9 +129,13 @@ async def _given(layer: Middleware, method: str, pending: Any, kind: Any = None)
     return value
 
 
-def _misused(layer: Middleware, method: str, what: str, wanted: str) -> InputError:
+class LayerError(InputError):
+    """A layer did what it may not. That is no failure of a tool, which a model could be told of."""
+
+
+def _misused(layer: Middleware, method: str, what: str, wanted: str) -> LayerError:
     name = f"{type(layer).__name__}.{method}()"
-    return InputError(
+    return LayerError(
         f"Middleware {name} {what}.",
         code="bad-middleware",
         known=f"it has to return {wanted}",
