@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from laws.steady import Steady, World
 KEYS = {"k": bytes(range(32))}
 FASTER = "-c synchronous_commit=off"
 """Of the server: that it may lose what it confirmed when it loses its power is not what is tested here."""
+PATIENCE_S = 30
 
 
 class Places:
@@ -41,6 +43,17 @@ class Places:
 
     def file(self) -> str:
         return str(self.folder / f"{next(self.numbers)}.db")
+
+    def buried(self, pid: int | None) -> None:
+        """Wait until the server's process *pid* has ended: it does so a little after its connection was closed."""
+        from stores import postgres_server
+
+        assert self.postgres is not None
+        until = time.monotonic() + PATIENCE_S
+        while pid is not None and time.monotonic() < until:
+            if not postgres_server.run(self.postgres, "SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid):
+                return
+            time.sleep(0.001)
 
     def close(self) -> None:
         if self.open_postgres is not None:
@@ -125,9 +138,11 @@ class Replica:
             self.store = self.another()
         else:
             assert isinstance(store, PostgresStore)
+            pid, _ = store._owner._identity
             store._owner.close()  # what its backend stood for is gone, and so are the claims
             store._link.close()
             self.places.open_postgres = None
+            self.places.buried(pid)
             self.store = self.first()
         self.mortal = Mortal(self.store)
 
