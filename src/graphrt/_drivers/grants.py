@@ -6,6 +6,7 @@ each execution, those of agents and of one use, are told what they were allowed 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.spending import GRANTED, RUN, added, granted, grants
@@ -14,6 +15,7 @@ from graphrt.harness.budget import Amounts
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._engine.task import Task
+    from graphrt.harness.ledger import Ledger
 
 
 def owner(task: Task, of: str, root: Engine | None) -> Task:
@@ -53,7 +55,7 @@ def granted_before(effects: dict[str, Any]) -> dict[str, dict[str, Amounts]]:
     """By the call for which they were asked, what people allowed, by whose budget it is."""
     found: dict[str, dict[str, Amounts]] = {}
     for question, of, more in grants(effects):
-        by_call = found.setdefault(question.partition("/budget/")[0], {})
+        by_call = found.setdefault(question.rpartition("/budget/")[0], {})
         by_call[of] = by_call.get(of, Amounts()).plus(Amounts(*more))
     return found
 
@@ -63,3 +65,39 @@ def grant(task: Task, question: str, of: str, more: Amounts) -> str:
     key = f"{GRANTED}{question}"
     task.more().effects[key] = {"of": of, "more": list(more)}
     return key
+
+
+def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Callable[[Task, str], None]) -> None:
+    """Count what people answered since the last execution, before any call is admitted: else one takes another's room.
+
+    Args:
+        ledger: Of the run or a node, just made.
+        tasks: Those that may have asked, each with the one that remembers it.
+        keep: Stores an effect of a task, by its key.
+
+    Raises:
+        StoreError: It could not be stored.
+    """
+    from graphrt.harness._spending import read_answer
+
+    for task, keeper in tasks:
+        for asked in task.extra.interrupts if task.extra is not None else ():
+            payload = asked.payload
+            if not asked.answered or not issubclass(type(payload), dict) or payload.get("budget") != ledger.of:
+                continue
+            unit, question = payload.get("short"), asked.key.removeprefix("key=")
+            if f"/budget/{ledger.of}/{unit}/" not in question or f"{GRANTED}{question}" in keeper.more().effects:
+                continue
+            more, problem = read_answer(asked.answer, unit)
+            if not problem and any(more.values()):
+                keep(keeper, grant(keeper, question, ledger.of, ledger.extend(**more)))
+
+
+def asking(task: Task) -> Iterator[Task]:
+    """*task*, or the open tasks of its nested graph."""
+    child = task.extra.child if task.extra is not None else None
+    if child is None:
+        yield task
+        return
+    for one in child.tasks:
+        yield from asking(one)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt._drivers.grants import granted_to_node, granted_to_run, of_node
+from graphrt._drivers.grants import apply_answers, asking, granted_to_node, granted_to_run, of_node
 from graphrt._drivers.hosting import taken
 from graphrt._engine.spending import budget_field
 from graphrt._engine.task import DONE, HANDLED
@@ -31,6 +31,7 @@ class Purse:
         budget: Of the run; None has no bounds.
         engine: Of the run; its usage and what open tasks spent are spent already.
         warn: Shows warnings.
+        keep: Stores an effect of a task, by its key.
         above: What the whole run is held to, if an agent runs the graph.
     """
 
@@ -41,15 +42,18 @@ class Purse:
         warn: Callable[[Any], None] | None,
         *,
         above: Ledger | None = None,
+        keep: Callable[[Task, str], None],
     ) -> None:
         self._lock = Lock()
         self._warn = warn
+        self._keep = keep
         self._root = engine
         self.run: Ledger | None = above
         if budget is not None:
-            self.run = Ledger(
-                budget, of="run", parent=above, spent=_spent(engine), granted=granted_to_run(engine), warn=warn
-            )
+            spent, more = _spent(engine), granted_to_run(engine)
+            self.run = Ledger(budget, of="run", parent=above, spent=spent, granted=more, warn=warn)
+            if budget.on_exceeded == "interrupt":
+                apply_answers(self.run, ((one, task) for task in engine.tasks for one in asking(task)), keep)
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
         """Of each graph, by its path: its open superstep, and what holds the calls of that."""
         self._bodies: dict[str, tuple[Task, Ledger | None]] = {}
@@ -65,7 +69,10 @@ class Purse:
         if budget is None:
             return ledger
         spent, more = _spent_by(task), granted_to_node(task)
-        return Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=more, warn=self._warn)
+        ledger = Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=more, warn=self._warn)
+        if budget.on_exceeded == "interrupt":
+            apply_answers(ledger, ((one, task) for one in asking(task)), self._keep)
+        return ledger
 
     def _of_superstep(self, task: Task) -> Ledger | None:
         """The ledger of the open superstep: the field has what was left at its beginning."""

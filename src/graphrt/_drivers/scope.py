@@ -164,13 +164,16 @@ class Scope:
             alone = self.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
             if alone and "token_budget" not in engine.values:
                 return None
+            from graphrt._drivers.once import keep_effect
             from graphrt._drivers.purse import Purse
 
             with _lock:
                 if self.purse is None:
                     emit = self.emit
                     warn = None if emit is None else partial(emit, "messages")
-                    self.purse = Purse(self.budget, self.root or engine, warn, above=ledger)
+                    self.purse = Purse(
+                        self.budget, self.root or engine, warn, above=ledger, keep=partial(keep_effect, self)
+                    )
         return self.purse.ledger(task)
 
     @property

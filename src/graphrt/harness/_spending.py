@@ -18,7 +18,7 @@ from graphrt.harness.ledger import HOLDING, UNITS, Hold, Ledger
 from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
 from graphrt.harness.request import ModelRequest
 
-__all__ = ["most", "recount", "spend", "took"]
+__all__ = ["most", "read_answer", "recount", "spend", "took"]
 
 _MESSAGE_TOKENS: Final = 8
 """What providers put around a message or a tool, at most."""
@@ -130,6 +130,8 @@ async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
             return await ledger.reserve(want)
         except BudgetExceededError:
             lacking = ledger.lacking(want)
+            if lacking is None and not HOLDING.get():
+                continue  # meanwhile somebody was allowed more
             if lacking is None or lacking[0].budget.on_exceeded != "interrupt" or not await more.ask(*lacking, want):
                 raise
 
@@ -165,14 +167,19 @@ class _More:
             if self._host.was_granted(question.key, short.of):
                 continue  # it is counted, and was not enough
             (answer,) = self._host.ask([question])
-            more = answer if issubclass(type(answer), dict) else {unit: answer}
-            problem = _problem(more)
+            more, problem = read_answer(answer, unit)
             if not problem:
                 break
         if not any(more.values()):
             return False
         await self._host.grant(question.key, short.of, short.extend(**more))
         return True
+
+
+def read_answer(answer: Any, unit: str) -> tuple[dict[str, Any], str]:
+    """How much more of what *answer* allows to who lacks *unit*; and why it says no such thing, if it does not."""
+    more: dict[str, Any] = answer if issubclass(type(answer), dict) else {unit: answer}
+    return more, _problem(more)
 
 
 def _problem(more: dict[str, Any]) -> str:

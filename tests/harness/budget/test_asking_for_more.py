@@ -217,3 +217,44 @@ def test_a_count_of_tokens_that_is_none_is_refused_before_any_call(count: Any) -
 
 async def asks_once(state: Any, ctx: Context) -> dict[str, Any]:
     return {"said": [(await ctx.harness.run("go")).text]}
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+@pytest.mark.parametrize("store", ["memory:", "sqlite"])
+@pytest.mark.parametrize(
+    "budget", [Budget(calls=1, on_exceeded="interrupt"), Budget(tokens=100, on_exceeded="interrupt")]
+)
+def test_answers_to_parallel_calls_are_counted_before_any_of_them_is_made(
+    budget: Budget, store: str, count: int, tmp_path: Any
+) -> None:
+    """Each asked for itself; who comes first must not take the room of another's answer."""
+    more = 1 if budget.calls else 90
+    calls = Calls(took(90))
+    graph = fan(count, asks_itself)
+    with Runtime(
+        graph, store=f"sqlite:///{tmp_path}/t.db" if store == "sqlite" else store, harness=agent(calls), budget=budget
+    ) as runtime:
+        asked = runtime.run({}, thread="t").interrupts
+        assert len(asked) == count - 1
+        result = runtime.resume("t", {one.id: more for one in asked})
+
+    assert (result.status, result.state.said, calls.made) == ("completed", ["ok"] * count, count)
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite"])
+def test_parallel_calls_may_be_answered_one_by_one(store: str, tmp_path: Any) -> None:
+    calls = Calls(took(90))
+    budget = Budget(calls=1, on_exceeded="interrupt")
+    url = f"sqlite:///{tmp_path}/t.db" if store == "sqlite" else store
+    with Runtime(fan(4, asks_itself), store=url, harness=agent(calls), budget=budget) as runtime:
+        result = runtime.run({}, thread="t")
+        answers = 0
+        while result.status == "interrupted":
+            answers += 1
+            result = runtime.resume("t", {result.interrupts[-1].id: 1})
+
+    assert (result.status, calls.made, answers) == ("completed", 4, 3)
+
+
+async def asks_itself(state: Any, ctx: Context) -> dict[str, Any]:
+    return {"said": [(await ctx.harness.run(f"question {ctx.arg}")).text]}
