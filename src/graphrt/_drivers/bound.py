@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final, overload
 
 from graphrt._drivers.hosting import TaskHost
 from graphrt._drivers.shown import MessageItem
-from graphrt.errors import InputError, names
+from graphrt.errors import BadResponseError, InputError, names
 from graphrt.harness.protocol import OutputT_co
 
 if TYPE_CHECKING:
@@ -141,8 +141,11 @@ class BoundHarness(Generic[OutputT_co]):
 
         async def call() -> AgentReply:
             if show is not None and hasattr(harness, "stream"):
-                return await _streamed(harness, prompt, options, show)
+                streamed = await _streamed(harness, prompt, options, show)
+                _check_usage(harness, streamed)
+                return streamed
             reply: AgentReply = await harness.run(prompt, **options)
+            _check_usage(harness, reply)
             if show is not None:
                 show(reply)
             return reply
@@ -173,6 +176,18 @@ class BoundHarness(Generic[OutputT_co]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._harness, name)
+
+
+def _check_usage(harness: Any, reply: Any) -> None:
+    """Refuse what cannot be counted: a budget that believed it would grow, or never end."""
+    from graphrt.harness._checks import usage_problem
+
+    problem = usage_problem(getattr(reply, "usage", None))
+    if problem is not None:
+        raise BadResponseError(
+            f"{type(harness).__name__} gave a reply with {problem}.",
+            fix="Give counts of 0 or more, or usage=None where they are not known.",
+        )
 
 
 def tell_forgotten(harness: Any, node: str) -> None:

@@ -188,8 +188,10 @@ class Context(Generic[D]):
         )
         host = self._host()
         if budget is not None:
+            from graphrt.harness.budget import check_budget
             from graphrt.harness.ledger import Ledger
 
+            check_budget(budget)
             host = host.within(Ledger(budget, of=f"node {self.node!r}", parent=host.ledger, warn=host.emit))
         return BoundHarness(harness, host, tools=tools)
 

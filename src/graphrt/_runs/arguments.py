@@ -176,13 +176,12 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
 
 def checked_budget(budget: Any) -> Budget | None:
     """*budget*, if it is one."""
-    if budget is not None and not hasattr(budget, "on_exceeded"):
-        raise InputError(
-            f"budget= must be a Budget, not {budget!r}.",
-            code="bad-budget",
-            fix="Pass Budget(tokens=50_000), for instance.",
-        )
-    found: Budget | None = budget
+    if budget is None:
+        return None
+    from graphrt.harness.budget import check_budget
+
+    check_budget(budget)
+    found: Budget = budget
     return found
 
 

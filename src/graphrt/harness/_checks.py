@@ -1,10 +1,14 @@
-"""Whether what somebody passes can be asked anything: the same words wherever a harness or a model is wanted."""
+"""Whether what somebody passes can be asked anything, and what a model says that it used can be counted."""
 
 from __future__ import annotations
 
-from typing import Any
+from math import isfinite
+from typing import Any, Final
 
 from graphrt.errors import InputError
+from graphrt.events import Usage
+
+_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls")
 
 
 def usable(value: Any, method: str) -> bool:
@@ -47,3 +51,19 @@ def check_harness(harness: Any, *, taker: str, of_model: str, otherwise: str, **
             value=harness,
             **data,
         )
+
+
+def usage_problem(usage: Any) -> str | None:
+    """What is wrong with a usage that a harness or a model of the user's tells; None if it can be counted."""
+    if usage is None:
+        return None
+    if not isinstance(usage, Usage):
+        return f"a usage of type {type(usage).__name__}"
+    for name in _COUNTS:
+        count: Any = getattr(usage, name)
+        if type(count) is not int or count < 0:
+            return f"a usage with {name}={count!r}, which is no count"
+    cost: Any = usage.cost_usd
+    if cost is not None and (type(cost) not in (int, float) or not isfinite(cost) or cost < 0):
+        return f"a usage with cost_usd={cost!r}, which is no price"
+    return None

@@ -102,6 +102,21 @@ class Budget:
         return self.tokens, None if self.usd is None else round(self.usd * MICRO), self.calls
 
 
+def check_budget(budget: Any) -> None:
+    """Refuse what is no budget.
+
+    Raises:
+        InputError: As it says (`bad-budget`).
+    """
+    if not isinstance(budget, Budget):
+        raise InputError(
+            f"budget= must be a Budget, not {budget!r}.",
+            code="bad-budget",
+            fix="Pass Budget(tokens=50_000), for instance.",
+            value=budget,
+        )
+
+
 def number_problem(value: Any, *, whole: bool) -> str:
     """*value* as it was written, if it is no amount; else nothing."""
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):

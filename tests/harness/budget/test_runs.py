@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from graphrt import START, Context, GraphBuilder, Runtime
-from graphrt.errors import BudgetExceededError, InputError, NodeError, TransientModelError
+from graphrt.errors import BadResponseError, BudgetExceededError, InputError, NodeError, TransientModelError
 from graphrt.events import Usage
-from graphrt.harness import Agent, Budget, BudgetWarning, FunctionModel, ModelProfile
+from graphrt.harness import Agent, AgentReply, Budget, BudgetWarning, FunctionModel, ModelProfile
 
 from .calls import COUNTED, PRICED, Calls, State, agent, ask_once, fan, took
 
@@ -333,3 +333,46 @@ def test_what_the_provider_says_of_its_price_stands() -> None:
     result = Runtime(fan(1), harness=agent(Calls(told, profile=PRICED))).run({})
 
     assert result.usage.cost_usd == 0.5
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"input_tokens": -1000},
+        {"output_tokens": float("nan")},
+        {"input_tokens": 10.5},
+        {"calls": True},
+        {"cost_usd": -1.0},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("plain", [False, True], ids=["agent", "plain"])
+def test_a_usage_that_cannot_be_counted_is_an_error(plain: bool, odd: dict[str, Any]) -> None:
+    """A budget that believed it would grow with each call, or never end."""
+    calls = Calls(Usage(**odd))
+
+    class Plain:
+        async def run(self, prompt: Any, **options: Any) -> AgentReply:
+            return AgentReply(text="ok", usage=Usage(**odd))
+
+    harness = Plain() if plain else agent(calls, retry=None)
+    with pytest.raises(NodeError) as caught:
+        Runtime(fan(2, ask_once), harness=harness, budget=Budget(calls=9)).run({})
+
+    assert isinstance(caught.value.__cause__, BadResponseError)
+    assert repr(next(iter(odd.values()))) in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("budget", [5, True, "x", float("nan"), {"tokens": 5}], ids=repr)
+def test_what_is_no_budget_is_refused_where_it_is_bound(budget: Any) -> None:
+    calls = Calls(took(90))
+
+    async def binds(state: Any, ctx: Context) -> dict[str, Any]:
+        return {"said": [(await ctx.bind(agent(calls), budget=budget).run("go")).text]}
+
+    with pytest.raises(NodeError) as caught:
+        Runtime(fan(1, binds)).run({})
+
+    assert isinstance(caught.value.__cause__, InputError)
+    assert caught.value.__cause__.code == "bad-budget"
+    assert calls.made == 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt import _retrying
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
 from graphrt.events import Usage
+from graphrt.harness._checks import usage_problem
 from graphrt.harness._output import in_words
 from graphrt.harness._prices import priced
 from graphrt.harness._spending import recount, spend
@@ -178,8 +179,7 @@ def _problem(response: Any) -> str | None:
     blocks: Any = response.thinking_blocks
     if not issubclass(type(blocks), tuple) or any(type(block) is not ThinkingBlock for block in blocks):
         return "a response whose thinking blocks are no tuple of ThinkingBlocks"
-    usage: Any = response.usage
-    return None if usage is None or isinstance(usage, Usage) else f"a usage of type {type(usage).__name__}"
+    return usage_problem(response.usage)
 
 
 def _passes(policy: RetryPolicy, error: Exception) -> bool:
