@@ -361,6 +361,8 @@ async def answers(ctx: Context, agent: Agent[Person], anything: Agent) -> None:
     (await agent.run("who?")).output = Person(name="?")  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     other: AgentReply[int] = await agent.run("who?")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType, reportUnusedVariable]
     agent_of_numbers: Agent[int] = agent  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType, reportUnusedVariable]
+    await ctx.harness.run("who?", temprature=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await ctx.harness.run(5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     ctx.interrupt("who?", answer_type=Person).nam  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     text: str = ctx.interrupt("who?", answer_type=bool)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType, reportUnusedVariable]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
 from graphrt._drivers.hosting import TaskHost
 from graphrt._drivers.shown import MessageItem
@@ -13,8 +13,9 @@ from graphrt.errors import BadResponseError, InputError, names
 from graphrt.harness.protocol import OutputT_co
 
 if TYPE_CHECKING:
-    from graphrt.harness import AgentReply, ModelProfile
+    from graphrt.harness import AgentReply, Message, ModelProfile, Prompt
     from graphrt.harness._output import OutputForm
+    from graphrt.harness.request import AllButOutput
 
 __all__ = ["BoundHarness", "MessageItem"]
 
@@ -44,11 +45,35 @@ class BoundHarness(Generic[OutputT_co]):
         self._tools = tools
 
     @overload
-    async def run(self, prompt: Any, /, *, output: None = None, **options: Any) -> AgentReply[OutputT_co]: ...
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: None = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
     @overload
-    async def run(self, prompt: Any, /, *, output: type[T], **options: Any) -> AgentReply[T]: ...
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: type[T],
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
     @overload
-    async def run(self, prompt: Any, /, *, output: Any, **options: Any) -> AgentReply: ...
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: Any,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
     async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
         """Ask the harness; see `graphrt.harness.AgentHarness.run`."""
         return await self._go(prompt, options, self._host.emit)
