@@ -352,9 +352,9 @@ class Engine:
         """Drop questions that no answer is taken for any more; their tasks run again."""
         pausing.expire(self, ids)
 
-    def take_answers(self) -> bool:
-        """Let tasks go on whose questions were answered through the parent graph; True if there are any."""
-        return pausing.take_answers(self)
+    def take_answers(self) -> None:
+        """Let tasks go on whose questions were answered through the parent graph."""
+        pausing.take_answers(self)
 
     def retry(self) -> None:
         """Make what is left of the open superstep due: tasks that failed, with all their attempts again."""

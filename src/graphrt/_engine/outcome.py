@@ -211,10 +211,9 @@ def _how(engine: Engine, returned: Any) -> str:
 
 
 def _done(engine: Engine, task: Task) -> None:
-    if task.node.policy.interrupt_after and not any(i.key == "after" for i in task.more().interrupts):
-        question = OpenInterrupt(
-            f"{engine.interrupt_prefix(task)}after", "after", task.node.name, {"after": task.node.name}, static=True
-        )
+    id_ = f"{engine.interrupt_prefix(task)}after"
+    if task.node.policy.interrupt_after and not any(i.id == id_ for i in task.more().interrupts):
+        question = OpenInterrupt(id_, "after", task.node.name, {"after": task.node.name}, static=True)
         task.more().ended = True
         pause(engine, task, [question])
         return

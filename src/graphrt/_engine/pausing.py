@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine import outcome
-from graphrt._engine.task import DONE, PAUSED, OpenInterrupt, Task
+from graphrt._engine.task import DONE, DUE, PAUSED, OpenInterrupt, Task
 from graphrt._plan.fields import own
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 def answer(engine: Engine, answers: Mapping[str, Any]) -> None:
     """Take answers by interrupt id; tasks whose questions are all answered are due again."""
     for task in engine.tasks:
-        if task.status != PAUSED or task.extra is None:
+        extra = task.extra
+        if extra is None or task.status not in (DUE, PAUSED):
             continue
-        for question in task.extra.interrupts:
+        for question in extra.interrupts:
             if question.id in answers and not question.answered:
                 question.answered, question.answer = True, own(answers[question.id])
-        unpause(task)
+    take_answers(engine)
 
 
 def expire(engine: Engine, ids: Collection[str]) -> None:
@@ -31,18 +32,20 @@ def expire(engine: Engine, ids: Collection[str]) -> None:
         if task.status != PAUSED or extra is None or not any(q.id in ids for q in extra.interrupts):
             continue
         extra.interrupts = [q for q in extra.interrupts if q.id not in ids]
-        if extra.child is not None:
-            extra.child.expire(ids)
-        if not task.open_interrupts():
+        child: Engine | None = extra.child
+        if child is not None:
+            child.expire(ids)
+        if goes_on(child) if child is not None else not task.open_interrupts():
             outcome.again(task)
 
 
-def take_answers(engine: Engine) -> bool:
-    """Let tasks go on whose questions were answered through the parent graph; True if there are any."""
-    paused = [task for task in engine.tasks if task.status == PAUSED]
-    for task in paused:
-        unpause(task)
-    return any(task.status != PAUSED for task in paused)
+def take_answers(engine: Engine) -> None:
+    """Let tasks go on whose questions were answered, also in nested graphs that others hold up or let go on already."""
+    for task in engine.tasks:
+        if task.status == PAUSED:
+            unpause(task)
+        elif task.status == DUE and task.extra is not None and task.extra.child is not None:
+            task.extra.child.take_answers()
 
 
 def pause_before(engine: Engine, task: Task) -> None:
@@ -53,14 +56,22 @@ def pause_before(engine: Engine, task: Task) -> None:
 
 
 def unpause(task: Task) -> None:
-    """Let a paused task go on, if all its questions are answered."""
+    """Let a paused task go on, if all its questions are answered, or its nested graph can go on with some of them."""
     extra = task.more()
-    if extra.child is not None:
-        if extra.child.take_answers():
-            extra.interrupts = [question for question in extra.interrupts if not question.answered]
+    child: Engine | None = extra.child
+    if child is not None and not extra.ended:
+        child.take_answers()
+        extra.interrupts = [question for question in extra.interrupts if not question.answered]
+        if goes_on(child):
             outcome.again(task)
     elif all(question.answered for question in extra.interrupts):
         if extra.interrupts[-1].key == "after" and extra.ended:  # else its outcome was only staged: it runs again
             task.status = DONE
         else:
             outcome.again(task)
+
+
+def goes_on(engine: Engine) -> bool:
+    """Whether there is something to do before somebody must answer."""
+    statuses = {task.status for task in engine.tasks}
+    return PAUSED not in statuses or DUE in statuses

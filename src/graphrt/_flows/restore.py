@@ -11,6 +11,7 @@ from typing import Any
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
 from graphrt._engine.log import Logged
+from graphrt._engine.pausing import goes_on
 from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt.events import SuperstepCommitted
@@ -84,7 +85,7 @@ def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) 
     for question in open_:
         question.told |= asked.get(question.id, frozenset())
     extra.interrupts = open_
-    task.status = PAUSED if open_ and not _running(child) else DUE
+    task.status = DUE if goes_on(child) else PAUSED
 
 
 def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
@@ -114,7 +115,3 @@ def _forget_told(child: Engine, told: Sequence[str]) -> None:
     """Drop what was told already: when its parent fails, a nested graph tells what it came to so far."""
     count = sum(path.startswith(child.path) for path in told)
     del child.settled[:count]
-
-
-def _running(child: Engine) -> bool:
-    return any(task.status == DUE for task in child.tasks) or not child.tasks

@@ -1,0 +1,102 @@
+"""Questions of nested graphs, of nodes that have them, and of both: answered in parts, out of order, after failures."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from graphrt import START, Limits
+from graphrt.errors import NodeError
+
+from .support import Fails, ask, ask_once, builder, finish, line, note
+
+
+def beside(*nodes: tuple[str, Any], name: str = "inner", **policies: Any) -> Any:
+    """START, and all nodes at once."""
+    g = builder(name)
+    for node, fn in nodes:
+        g.add_node(node, fn, **policies.get(node, {}))
+        g.add_edge(START, node)
+    return g.compile()
+
+
+def asked(seen: Any) -> list[str]:
+    """What the questions of a result or a snapshot are called, without the thread."""
+    return [question.id.split("/", 1)[1] for question in seen.interrupts]
+
+
+AFTER = {"interrupt_after": True}
+BEFORE = {"interrupt_before": True}
+
+
+@pytest.mark.parametrize("policy", [AFTER, BEFORE, BEFORE | AFTER], ids=["after", "before", "both"])
+@pytest.mark.parametrize("asks", [True, False], ids=["asks", "silent"])
+def test_a_nested_graph_can_be_a_node_with_questions_around_it(world, policy, asks):
+    inner = line(("a", ask("a") if asks else note("a")), ("b", note("b")), name="inner")
+    graph = line(("in", inner), ("last", note("last")), **{"in": policy})
+    result = world.runtime(graph).run({"notes": []}, thread="t")
+    told: list[str] = []
+    while result.status == "interrupted":
+        told += asked(result)
+        assert asked(world.runtime(graph).state("t")) == asked(result)
+        result = world.runtime(graph).resume("t", "yes")
+
+    wanted = ["1.0:in#before"] * ("interrupt_before" in policy)
+    wanted += ["1.0:in/1.0:a#0"] * asks + ["1.0:in#after"] * ("interrupt_after" in policy)
+    assert told == wanted
+    assert result.state["notes"] == ["a=yes" if asks else "a", "b", "last"]
+    world.runtime(graph).replay("t")
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("order", [*itertools.permutations(range(4))], ids=lambda order: "".join(map(str, order)))
+def test_questions_of_a_nested_graph_can_be_answered_in_any_order(lite, order, depth):
+    """Before a node, after one, inline and returned: what is left is there for whoever opens the thread next."""
+    graph = beside(
+        ("a", note("a")), ("b", note("b")), ("c", ask("c")), ("d", ask_once("d")), a=AFTER, b=BEFORE
+    )  # fmt: skip
+    for level in range(depth):
+        graph = line(("in", graph), name=f"outer{level}")
+    paused = lite.runtime(graph).run({"notes": []}, thread="t")
+    ids = [question.id for question in paused.interrupts]
+    assert len(ids) == 4
+    left = set(ids)
+    for at in order:
+        left.discard(ids[at])
+        result = lite.runtime(graph).resume("t", {ids[at]: "yes"})
+        assert {question.id for question in result.interrupts} == left
+        assert {question.id for question in lite.runtime(graph).state("t").interrupts} == left
+
+    assert result.status == "completed"
+    assert result.state["notes"] == ["a", "b", "c=yes", "d=yes"]
+    lite.runtime(graph).replay("t")
+
+
+@pytest.mark.parametrize("policy", [BEFORE, {}], ids=["before", "plain"])
+def test_an_answer_is_kept_where_something_beside_it_fails(world, policy):
+    """It is not asked again, and the thread never waits for an answer that nobody can give."""
+    fails = Fails()
+    middle = beside(("in", beside(("fails", fails), name="innermost")), ("b", note("b")), b=BEFORE, **{"in": policy})
+    runtime = world.runtime(line(("outer", middle)), limits=Limits(max_concurrency=1))
+    with pytest.raises(NodeError):  # noqa: PT012 - with a question ahead of it, it fails when that is answered
+        paused = runtime.run({"notes": []}, thread="t")
+        runtime.resume("t", {question.id: "yes" for question in paused.interrupts})
+    fails.broken = False
+    result = runtime.retry("t")
+
+    assert asked(result) == asked(runtime.state("t")) == ([] if policy else ["1.0:outer/1.1:b#before"])
+    assert finish(runtime, "t")["notes"] == ["mended", "b"]
+    runtime.replay("t")
+
+
+def test_only_the_expired_of_two_questions_of_a_nested_graph_is_asked_anew(world):
+    graph = line(("outer", beside(("p", ask("p", expires_s=100)), ("q", ask("q")))))
+    world.runtime(graph).run({"notes": []}, thread="t")
+    world.clock.now += 200
+    again = world.runtime(graph).retry("t")
+
+    assert asked(again) == asked(world.runtime(graph).state("t")) == ["1.0:outer/1.0:p#0", "1.0:outer/1.1:q#0"]
+    assert again.interrupts[0].expires_at > world.clock.now
+    assert finish(world.runtime(graph), "t")["notes"] == ["p=yes", "q=yes"]
