@@ -186,6 +186,7 @@ def finish(runtime: Runtime[Any], thread: str, answer: Any = "yes") -> Any:
         snapshot = runtime.state(thread)
         match snapshot.status:
             case "interrupted":
+                assert snapshot.interrupts, f"{thread} waits for an answer to nothing"
                 result = runtime.resume(thread, {question.id: answer for question in snapshot.interrupts})
             case "completed":
                 return snapshot.values

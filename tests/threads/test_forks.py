@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.events import InterruptAnswered as Answered
 
 from .support import EVERYTHING, Counts, Fails, ask, everything, fan, finish, kinds, line, note, refused
 
@@ -209,3 +210,30 @@ def test_async_twins_fork_and_copy(world):
     assert state.values["notes"] == ["a", "b"]
     assert diff is None
     assert [info.thread for info in runtime.threads()] == ["t", "f"]
+
+
+@pytest.mark.parametrize("policy", [{}, {"interrupt_before": True, "interrupt_after": True}], ids=["plain", "asks"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_fork_of_a_nested_graph_that_committed_between_its_questions(lite, policy, depth):
+    """Its commits are not in the journal yet: in the fork it begins anew, and what was answered is not asked again."""
+    graph = line(("p", ask("p")), ("n", note("n")), ("q", ask("q")), name="inner")
+    for level in range(depth):
+        graph = line(("in", graph), ("last", note("last")), name=f"outer{level}", **{"in": policy})
+    runtime = lite.runtime(graph)
+    runtime.run({"notes": []}, thread="t")
+    end = finish(runtime, "t")
+    entries = list(runtime.entries("t"))
+    assert end["notes"] == ["p=yes", "n", "q=yes", *["last"] * depth]
+
+    for entry in entries:
+        fork = runtime.fork("t", at=entry.seq)
+        stood, stands = runtime.state("t", at=entry.seq), runtime.state(fork)
+        assert (stands.status, stands.next, local(stands.interrupts)) == (
+            stood.status,
+            stood.next,
+            local(stood.interrupts),
+        )
+        assert finish(lite.runtime(graph), fork) == end
+        given = [one.event.id.split("/", 1)[1] for one in runtime.entries(fork) if isinstance(one.event, Answered)]
+        assert len(set(given)) == len(given), "no answer was asked for twice"
+        runtime.replay(fork)

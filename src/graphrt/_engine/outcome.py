@@ -31,6 +31,7 @@ from graphrt._engine.task import (
     Task,
     TimedOut,
 )
+from graphrt._plan.fields import own
 from graphrt._plan.state import short
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
@@ -211,12 +212,13 @@ def _how(engine: Engine, returned: Any) -> str:
 
 
 def _done(engine: Engine, task: Task) -> None:
-    id_ = f"{engine.interrupt_prefix(task)}after"
-    if task.node.policy.interrupt_after and not any(i.id == id_ for i in task.more().interrupts):
-        question = OpenInterrupt(id_, "after", task.node.name, {"after": task.node.name}, static=True)
-        task.more().ended = True
-        pause(engine, task, [question])
-        return
+    if task.node.policy.interrupt_after:
+        extra, id_ = task.more(), f"{engine.interrupt_prefix(task)}after"
+        if id_ not in extra.foreseen and not any(question.id == id_ for question in extra.interrupts):
+            extra.ended = True
+            node = task.node.name
+            pause(engine, task, [OpenInterrupt(id_, "after", node, {"after": node}, static=True)])
+            return
     task.status = DONE
 
 
@@ -241,8 +243,8 @@ def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any
         before = known.get(question.id)
         if before is not None:
             question.told |= before.told
-            if before.answered and not question.answered:  # in a fork, whose nested graph began anew
-                question.answered, question.answer = True, before.answer
+        if question.id in extra.foreseen:  # in a fork, whose nested graph began anew
+            question.answered, question.answer = True, own(extra.foreseen[question.id])
     extra.child, extra.interrupts = child, list(questions)
     task.status = PAUSED
     if any(question.answered for question in questions):

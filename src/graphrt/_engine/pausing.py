@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 def answer(engine: Engine, answers: Mapping[str, Any]) -> None:
     """Take answers by interrupt id; tasks whose questions are all answered are due again."""
     for task in engine.tasks:
+        if task.node.child is not None:
+            around = engine.interrupt_prefix(task)
+            inside = f"{around[:-1]}/"
+            if mine := {id_: answer for id_, answer in answers.items() if id_.startswith((around, inside))}:
+                task.more().foreseen.update(mine)
         extra = task.extra
         if extra is None or task.status not in (DUE, PAUSED):
             continue

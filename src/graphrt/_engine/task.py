@@ -70,6 +70,7 @@ class Extra:
         "effects",
         "ended",
         "failure",
+        "foreseen",
         "intents",
         "interrupts",
         "retries",
@@ -82,6 +83,8 @@ class Extra:
         self.at_boundary: bool = False
         """The failure is graphrt's own word about the task, to be raised as it is."""
         self.interrupts: list[OpenInterrupt] = []
+        self.foreseen: dict[str, Any] = {}
+        """Answers by interrupt id to a nested graph and the node around it: one that begins anew asks once more."""
         self.effects: dict[str, Any] = {}
         self.calls: list[str] = []
         """Keys of effects in the order in which they were asked for last: their results come in any order."""
