@@ -83,7 +83,10 @@ def child(draw: Draw, graph: Graph, kinds: tuple[Any, ...], asking: int) -> Grap
             return Turn()
         return Turn((Write(pick(draw, *shared).name, number, pick(draw, None, *(each.name for each in fields))),))
 
-    nodes = tuple(habits(draw, Node(name, (turn(n), turn(n + 1))), kinds, asking) for n, name in enumerate("PQR"))
+    made = [habits(draw, Node(name, (turn(n), turn(n + 1))), kinds, asking) for n, name in enumerate("PQR")]
+    nodes = tuple(
+        replace(node, pauses=pick(draw, "before", "after")) if chance(draw, asking // 2) else node for node in made
+    )
     static: tuple[tuple[str | None, str], ...] = ((None, "P"),)
     shape = pick(draw, "line", "fan", "sends", "both")
     if shape == "sends":

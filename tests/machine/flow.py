@@ -163,6 +163,10 @@ class Flow:
     def answer(self, answers: dict[str, Any]) -> None:
         """R10: a task whose questions are all answered goes on."""
         for job in self.jobs:
+            if self.graph.node(job.item.task.node).child is not None:
+                job.foreseen |= {
+                    id_: one for id_, one in answers.items() if id_.startswith((f"{job.id}#", f"{job.id}/"))
+                }
             asked = [question for question in job.open() if question.id in answers]
             for question in asked:
                 question.answered, question.answer = True, answers[question.id]
@@ -170,13 +174,15 @@ class Flow:
                 self.unpause(job)
 
     def unpause(self, job: Job) -> None:
-        if job.child is not None:
-            child = job.child
-            paused = [inner for inner in child.jobs if inner.status == "paused"]
-            for inner in paused:
-                child.unpause(inner)
-            if any(inner.status != "paused" for inner in paused):
-                job.questions = job.open()
+        """R10, R17: it goes on when its nested graph can, which may wait for other answers still."""
+        child = job.child
+        if child is not None and not job.known:
+            for inner in child.jobs:
+                if inner.status == "paused":
+                    child.unpause(inner)
+            job.questions = job.open()
+            statuses = {inner.status for inner in child.jobs}
+            if "due" in statuses or "paused" not in statuses:
                 job.status = "due"
         elif not job.open():
             job.status = "done" if job.questions[-1].key == "after" and job.known else "due"
@@ -334,7 +340,8 @@ class Flow:
     def end(self, job: Job, node: Node, updates: list[Update], goto: tuple[Target, ...] | None) -> None:
         """The task has ended well."""
         job.updates, job.goto, job.known = updates, goto, True
-        if node.pauses == "after" and all(question.key != "after" for question in job.questions):
+        id_ = f"{job.id}#after"
+        if node.pauses == "after" and id_ not in job.foreseen and all(each.id != id_ for each in job.questions):
             self.ask(job, "after", {"after": node.name})
         else:
             job.status = "done"

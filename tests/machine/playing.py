@@ -141,8 +141,8 @@ def pause(flow: Flow, job: Job, child: Flow) -> None:
         known = before.get(question.id)
         if known is not None and known is not question:
             question.told |= {path for path in known.told if path == flow.path}
-            if known.answered:
-                question.answered, question.answer = True, known.answer
+        if question.id in job.foreseen:
+            question.answered, question.answer = True, job.foreseen[question.id]
     job.questions = [question for inner in child.jobs if inner.status == "paused" for question in inner.questions]
     job.status = "paused"
     if any(question.answered for question in job.questions):
