@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from graphrt.errors import InputError, ScriptError, TransientModelError
+from graphrt.errors import InputError, ScriptError, ToolError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness import (
+    Agent,
     AgentReply,
     MockHarness,
     StreamItem,
     TextDelta,
     ToolCall,
     ToolCallDelta,
+    ToolMessage,
     ToolSpec,
     UserMessage,
 )
@@ -30,6 +32,10 @@ CALL = ToolCall(id="c1", name="search", arguments={"q": "cats"})
 FULL = AgentReply(
     text="x", thinking="hm", output={"n": 1}, messages=(UserMessage(text="hi"),), stopped="model_calls", model="m"
 )
+
+
+def call_once(request: ModelRequest) -> ToolCall | str:
+    return CALL if len(request.messages) == 1 else "done"
 
 
 def req(text: str, **fields: Any) -> ModelRequest:
@@ -88,12 +94,25 @@ def test_replies_that_are_left_over_fail_the_block() -> None:
 
 
 @pytest.mark.parametrize("model", [ScriptedModel([CALL]), FunctionModel(lambda request: CALL)])
-def test_call_of_a_tool_that_is_not_offered_raises(model: ChatModel) -> None:
-    with pytest.raises(ScriptError) as caught:
-        asyncio.run(model.invoke(req("find")))
+def test_a_double_may_call_a_tool_that_was_not_offered_as_a_model_may(model: ChatModel) -> None:
+    assert asyncio.run(model.invoke(req("find"))).tool_calls == (CALL,)
 
-    assert caught.value.code == "script-unknown-tool"
-    assert "@g.node(tools=[...])" in str(caught.value)
+
+@pytest.mark.parametrize("model", [ScriptedModel([CALL, "done"]), FunctionModel(call_once)])
+def test_a_tool_that_was_not_offered_is_left_to_the_policy_of_the_agent(model: ChatModel) -> None:
+    told = [message for message in asyncio.run(Agent(model).run("find")).messages if isinstance(message, ToolMessage)]
+
+    assert [(message.error, message.text) for message in told] == [
+        (True, "There is no tool 'search'. The tools are: none.")
+    ]
+
+
+@pytest.mark.parametrize("model", [ScriptedModel([CALL]), FunctionModel(lambda request: CALL)])
+def test_a_tool_that_was_not_offered_may_fail_the_run(model: ChatModel) -> None:
+    with pytest.raises(ToolError) as caught:
+        asyncio.run(Agent(model, unknown_tool="raise").run("find"))
+
+    assert caught.value.code == "unknown-tool"
 
 
 def test_scripted_exception_is_raised_before_the_stream_begins() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Unpack, final, overload
 
+from graphrt.errors import ScriptError, names
 from graphrt.events import Usage
 from graphrt.harness._pieces import pieces
 from graphrt.harness._playback import ScriptPlayer
@@ -33,6 +34,7 @@ class MockHarness(ScriptPlayer):
 
     Nothing repeats by itself: a call that the script does not expect raises ScriptError, and so does the end of a
     `with` block (or `assert_done()`) if replies are left over or a ScriptError was swallowed on the way.
+    Its replies are those of an agent, so a call of a tool that was not offered is a mistake of the script.
     It may be called from several tasks, event loops and worker threads at once.
 
     Args:
@@ -85,3 +87,19 @@ class MockHarness(ScriptPlayer):
         for piece in pieces(reply):
             yield piece
         yield reply
+
+    def _check(self, reply: AgentReply, request: ModelRequest, number: int) -> None:
+        offered = [tool.name for tool in request.tools]
+        unbound = [call.name for call in reply.tool_calls if call.name not in offered]
+        if unbound:
+            failure = ScriptError(
+                f"The MockHarness replies with a call of tool {unbound[0]!r}, which call {number} does not offer.",
+                known=f"offered: {names(offered) or 'no tools'}",
+                fix="pass the ToolSpec in tools=[...], or correct the script",
+                code="script-unknown-tool",
+                expected=unbound,
+                got=offered,
+            )
+            with self._lock:
+                self._book.failures.append(failure)
+            raise failure

@@ -24,7 +24,8 @@ class ScriptedModel(ScriptPlayer):
     """A model that answers from a script, and fails loudly when the calls are not those of the script.
 
     Script and rules are those of `MockHarness`, as strict as there; it stands in for the model of an agent, where
-    MockHarness stands in for the agent.
+    MockHarness stands in for the agent. Like a model it may call tools that were not offered: what becomes of such a
+    call is the agent's `unknown_tool=`.
     It may be called from several tasks, event loops and worker threads at once; an ordered script answers them in the
     order in which they come, so give rules where several ask at once.
 
@@ -73,7 +74,7 @@ class ScriptedModel(ScriptPlayer):
         """Answer from the script.
 
         Raises:
-            ScriptError: The script does not expect this call, or replies with a tool that the call does not offer.
+            ScriptError: The script does not expect this call.
             BaseException: The script says so.
         """
         return await self._answer(request)
@@ -90,6 +91,7 @@ class ScriptedModel(ScriptPlayer):
 class FunctionModel(Recorder):
     """A model that is a function, sync or async, from the request to a reply: a text, a ToolCall, an AgentReply.
 
+    Like a model it may call tools that were not offered: what becomes of such a call is the agent's `unknown_tool=`.
     It may be called from several tasks, event loops and worker threads at once; then the function must bear it too.
 
     Args:
@@ -128,7 +130,6 @@ class FunctionModel(Recorder):
         """Answer with what the function returns.
 
         Raises:
-            ScriptError: The function replies with a tool that the call does not offer.
             BaseException: The function raised it.
         """
         with self._lock:
