@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.harness.wires import EVENTS, WAYS, WIRES, ask, model_for, request
 
+from graphrt import RetryPolicy
 from graphrt.errors import (
     AuthenticationError,
     BadRequestError,
@@ -25,7 +26,7 @@ from graphrt.errors import (
     TransientModelError,
 )
 from graphrt.events import Usage
-from graphrt.harness import Agent, Budget, ToolCall, ToolSpec
+from graphrt.harness import Agent, AgentReply, Budget, StreamItem, ToolCall, ToolSpec
 from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -170,11 +171,60 @@ def test_stream_that_is_cut_in_the_middle_of_an_event_is_transient(wire: str) ->
     assert type(failure_of(wire, "stream", answer)) is TransientModelError
 
 
-def test_stream_without_its_end_mark_has_no_known_reason_to_finish(wire: str) -> None:
-    with FakeChatServer([ChatAnswer(text="one two", unfinished=True)]) as server:
-        reply = asyncio.run(ask(model_for(wire, server), "stream", request()))
+@pytest.mark.parametrize(
+    "half",
+    [
+        {"text": "one two"},
+        {"thinking": "one two"},
+        {"tool_calls": (ToolCall(id="c1", name="pay", arguments={"amount": 10}),)},
+    ],
+    ids=lambda half: next(iter(half)),
+)
+def test_stream_that_closes_in_the_middle_of_an_answer_is_no_answer(wire: str, half: dict[str, Any]) -> None:
+    """Also where what came of a call happens to be valid: it may be the beginning of a longer one."""
+    error = failure_of(wire, "stream", ChatAnswer(**half, unfinished=True))
 
-    assert (reply.text, reply.finish_reason) == ("one two", "unknown")
+    assert (type(error), error.what) == (TransientModelError, "The stream ended before the answer did.")
+
+
+def test_tool_call_of_a_stream_that_closed_too_early_is_not_made_and_asked_for_again(wire: str) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    answers = [
+        ChatAnswer(tool_calls=(ToolCall(id="c1", name="pay", arguments={"amount": amount}),), unfinished=cut)
+        for amount, cut in ((1, True), (10, False))
+    ]
+
+    async def last(agent: Agent[Any]) -> StreamItem:
+        return [item async for item in agent.stream("pay")][-1]
+
+    with FakeChatServer([*answers, "done"]) as server:
+        agent = Agent(model_for(wire, server), tools=[pay], retry=RetryPolicy(attempts=2, wait_initial_s=0))
+        reply = asyncio.run(last(agent))
+
+    assert isinstance(reply, AgentReply)
+    assert (reply.text, paid) == ("done", [10])
+
+
+@pytest.mark.parametrize("cuts", [1, 500])
+def test_stream_that_ends_with_its_mark_and_gives_no_reason_is_whole(cuts: int) -> None:
+    chunk = b'{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[%s]}'
+    choice = b'{"index":0,"delta":{"role":"assistant","content":"data: [DONE]"},"finish_reason":null}'
+    raw = b"data: %s\n\n" % (chunk % choice)
+
+    with FakeChatServer(
+        [ChatAnswer(raw=raw + end, headers=EVENTS, pieces=cuts) for end in (b"data: [DONE]\n\n", b"")]
+    ) as server:
+        whole = asyncio.run(ask(model_for("openai", server), "stream", request()))
+        with pytest.raises(TransientModelError):
+            asyncio.run(ask(model_for("openai", server), "stream", request()))
+
+    assert (whole.text, whole.finish_reason) == ("data: [DONE]", "unknown")
 
 
 def test_failure_told_within_a_stream_is_transient(wire: str) -> None:

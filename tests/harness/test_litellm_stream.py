@@ -103,15 +103,14 @@ def test_cost_of_a_stream_is_known_where_the_bundled_price_list_knows_the_model(
     assert reply.usage.cost_usd
 
 
-def test_stream_that_ends_without_saying_so_has_no_known_reason() -> None:
+def test_stream_that_ends_without_saying_so_is_transient() -> None:
     chunk = b'{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[%s]}'
     choice = b'{"index":0,"delta":{"role":"assistant","content":"half"},"finish_reason":null}'
 
-    reply = stream_of(ChatAnswer(raw=b"data: %s\n\n" % (chunk % choice), headers=EVENTS))[-1]
+    items, error = failure_of(ChatAnswer(raw=b"data: %s\n\n" % (chunk % choice), headers=EVENTS))
 
-    assert isinstance(reply, AgentReply)
-    assert reply.text == "half"
-    assert reply.finish_reason == "unknown"
+    assert items == [TextDelta(text="half")]
+    assert type(error) is TransientModelError
 
 
 @pytest.mark.parametrize(

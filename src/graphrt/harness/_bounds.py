@@ -1,4 +1,4 @@
-"""Bounds that litellm does not keep by itself: how often a request is sent, how much of an answer is read.
+"""Bounds that litellm does not keep by itself: how often a request is sent, how much of an answer is read, to what end.
 
 Changes to litellm's functions live here, each holding for our own calls only. Time is bounded elsewhere.
 """
@@ -6,6 +6,7 @@ Changes to litellm's functions live here, each holding for our own calls only. T
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -20,16 +21,22 @@ _STREAM_BYTES: Final = 256 * 2**20
 _LINE_BYTES: Final = 4 * 2**20
 """Longest line of a stream: an event has one or two, and a client puts each together in memory, piece by piece."""
 _TEXT_CHARS: Final = 20_000
+_END_MARK: Final = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]")
+_MARK_BYTES: Final = 16
+"""So much of what was read may be the beginning of a mark."""
 
 
 class ResponseTooLongError(Exception):
     """A provider answered with more bytes than any model writes."""
 
 
-def install(ours: ContextVar[Kind | None]) -> None:
-    """Keep the bounds in every call in whose context *ours* is set; others go on as they did."""
+def install(ours: ContextVar[Kind | None], ends: ContextVar[list[bytes] | None]) -> None:
+    """Keep the bounds in every call in whose context *ours* is set; others go on as they did.
+
+    What says that a stream is over, which no library hands on, is added to the list that *ends* holds.
+    """
     _send_once(ours)
-    _read_so_much(ours)
+    _read_so_much(ours, ends)
     _search_so_much(ours)
 
 
@@ -50,13 +57,14 @@ def _send_once(ours: ContextVar[Kind | None]) -> None:
     handler.single_connection_post_request = single_connection_post_request
 
 
-def _read_so_much(ours: ContextVar[Kind | None]) -> None:
+def _read_so_much(ours: ContextVar[Kind | None], ends: ContextVar[list[bytes] | None]) -> None:
     """Stop reading an answer that cannot be one, before it is parsed, quoted and searched in all its length."""
     stream: Any = import_module("litellm.llms.custom_httpx.aiohttp_transport").AiohttpResponseStream
     read: Final[Any] = stream.__aiter__
 
     async def bounded(self: Any) -> AsyncGenerator[bytes, None]:
         kind = ours.get()
+        found, tail = ends.get(), b""
         total = line = 0
         async with aclosing(read(self)) as chunks:
             async for chunk in chunks:
@@ -67,6 +75,9 @@ def _read_so_much(ours: ContextVar[Kind | None]) -> None:
                     raise ResponseTooLongError(f"The answer has more than {_WHOLE_BYTES:,} bytes.")
                 if kind == "stream" and (line > _LINE_BYTES or total > _STREAM_BYTES):
                     raise ResponseTooLongError("The stream, or one line of it, is longer than any model writes.")
+                if kind == "stream" and found is not None:
+                    found += _END_MARK.findall(tail + chunk)
+                    tail = (tail + chunk)[-_MARK_BYTES:]
                 yield chunk
                 await asyncio.sleep(0)  # what has arrived is read without waiting, and then no timeout could end it
 

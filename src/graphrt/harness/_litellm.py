@@ -55,6 +55,8 @@ ours: Final[ContextVar[_bounds.Kind | None]] = ContextVar("graphrt_litellm_call"
 """Set while a call of ours runs; what is changed in litellm holds for such calls only."""
 unmapped: Final[ContextVar[list[str] | None]] = ContextVar("graphrt_unmapped", default=None)
 """While a call of ours runs: the reasons to finish that litellm did not know, and called "stop" with a warning."""
+ends: Final[ContextVar[list[bytes] | None]] = ContextVar("graphrt_ends", default=None)
+"""While a stream of ours is read: the `[DONE]` that came in it."""
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
 """How the names of the loggers begin that write about requests: with their headers and addresses, at DEBUG."""
 
@@ -89,7 +91,7 @@ def _import_quietly() -> LiteLLM:
     try:
         with quiet_import("LiteLLM"):
             module: Any = import_module("litellm")
-            _bounds.install(ours)
+            _bounds.install(ours, ends)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"LiteLLMModel needs a package that is not installed: {error.name}.",

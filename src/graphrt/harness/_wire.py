@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from graphrt.errors import BadResponseError, RefusalError
+from graphrt.errors import BadResponseError, RefusalError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness._thinking import BlockBuilder, read_blocks, wire_blocks
 from graphrt.harness.messages import (
@@ -229,28 +229,37 @@ class ReplyBuilder:
         call.arguments_text += delta.arguments_text
         return delta
 
-    def reply(self, *, usage: Usage | None, finished: bool) -> AgentReply:
+    def reply(self, *, usage: Usage | None, finished: bool, ended: bool = False) -> AgentReply:
         """The whole reply.
 
         Args:
             usage: What the provider reported for the stream.
-            finished: Whether the provider itself said that the reply ends here.
+            finished: Whether the provider itself said why the reply ends here.
+            ended: Whether it said, without a reason, that the stream does.
 
         Raises:
             BadResponseError: The stream ended without text, call, usage or end: it was no answer.
+            TransientModelError: The stream ended and nothing said that the answer did: what came is a part of one.
             RefusalError: The model or the provider's filter refused, and nothing else was said.
         """
         text = "".join(self.texts)
         reason = (self.finish_reason or "unknown") if finished else "unknown"
-        if not text and not self.calls and (self.refusals or reason == "content_filter"):
-            raise _refusal("".join(self.refusals), self.model, self.clean)
-        if not (text or self.calls or usage or finished):
+        if not (text or self.calls or self.thoughts or self.refusals or usage or finished or ended):
             raise BadResponseError(
                 "The provider's stream contained no answer.",
                 where=f"model {self.clean(self.model or '')!r}",
                 fix="check that the address is that of a chat completions endpoint that can stream",
                 model=self.clean(self.model or ""),
             )
+        if not (finished or ended):  # before anything is made of it: half a call may look like a whole one
+            raise TransientModelError(
+                "The stream ended before the answer did.",
+                where=f"model {self.clean(self.model or '')!r}",
+                fix="retry; if it persists, look for what closes the connection between here and the provider",
+                model=self.clean(self.model or ""),
+            )
+        if not text and not self.calls and (self.refusals or reason == "content_filter"):
+            raise _refusal("".join(self.refusals), self.model, self.clean)
         calls = [
             ToolCall(id=call.id or f"call_{n}", name=call.name, arguments_text=call.arguments_text)
             for n, call in enumerate(self.calls)

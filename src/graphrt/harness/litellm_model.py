@@ -166,7 +166,7 @@ class LiteLLMModel:
                 if not _provider_reported_usage(stream):
                     usage = None  # litellm fills a missing usage with an estimate
                 spent = self._priced(_wire.read_usage(usage), lambda: _price(litellm, call.model, usage))
-                reply = builder.reply(usage=spent, finished=_provider_finished(stream))
+                reply = builder.reply(usage=spent, finished=_has_reason(stream), ended=bool(call.ends))
                 reply = self._with_blocks_kept(reply, request)
                 yield replace(reply, finish_reason=call.reason(reply.finish_reason))
             return
@@ -192,6 +192,7 @@ class LiteLLMModel:
         _check_seconds(timeout_s)
         call = _Call(request.model or self._name, timeout_s, secrets)
         _litellm.unmapped.set(call.unmapped)
+        _litellm.ends.set(call.ends)
         return call
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
@@ -263,6 +264,7 @@ class _Call:
         self._timeout_s: Final = timeout_s
         self._secrets: Final = secrets
         self.unmapped: Final[list[str]] = []
+        self.ends: Final[list[bytes]] = []
 
     def reason(self, told: FinishReason) -> FinishReason:
         return "unknown" if told == "stop" and self.unmapped else told
@@ -336,6 +338,7 @@ def _provider_reported_usage(stream: Any) -> bool:
     return any(getattr(chunk, "usage", None) is not None for chunk in getattr(stream, "chunks", None) or ())
 
 
-def _provider_finished(stream: Any) -> bool:
+def _has_reason(stream: Any) -> bool:
+    """Whether the provider gave a reason to finish: litellm makes one up where none came."""
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     return any(getattr(stream, name, None) is not None for name in reasons)

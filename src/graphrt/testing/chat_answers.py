@@ -68,7 +68,10 @@ class ChatAnswer:
     drop_after: int | None = None
     """Cut the connection after so many pieces; 0 sends nothing, not even a status line."""
     unfinished: bool = False
-    """Leave out what says that a stream has come to its end: `[DONE]`, or the event `message_stop`."""
+    """Leave out what says that a stream has come to its end: `[DONE]`, or the events `message_delta` and `message_stop`.
+
+    Whoever reads the stream has a part of an answer then: graphrt's models raise TransientModelError.
+    """
 
     @classmethod
     def failure(
