@@ -38,6 +38,11 @@ Alias = te.TypeAliasType("Alias", list[int])
         (Decimal, Decimal(1), "x"),
         (uuid.UUID, uuid.UUID(int=1), "x"),
         (Literal["a", 1, True, None], None, "b"),  # noqa: PYI061 - both forms are tested
+        (Literal[True, False], True, 1),
+        (Literal[True, False], False, 0.0),
+        (Literal[True, False], True, "yes"),
+        (Literal[1, 2], 1, True),
+        (Literal[1, True], True, 0),
         (Literal[shapes.Color.RED], shapes.Color.RED, shapes.Color.GREEN),
         (list, [1, "a"], 1),
         (list[int], [1], ["x"]),

@@ -22,7 +22,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Union
 
 import typing_extensions as te
-from pydantic import InstanceOf, TypeAdapter
+from pydantic import InstanceOf, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 
 from graphrt._codec.discovery import ALIASES
 from graphrt._codec.refusal import MAX_DEPTH, DamagedError, NotStorable
@@ -196,8 +197,22 @@ def _collection(kind: Any, inner: Any, tables: Tables, depth: int) -> Any:
     if kind == "class":
         return _class(inner, tables.classes)
     if kind == "literal":
-        return _LITERAL[_some(kind, [_literal(value, tables.classes) for value in _listed(inner)])]
+        return _exact(_LITERAL[_some(kind, [_literal(value, tables.classes) for value in _listed(inner)])])
     return _compound(kind, tuple(_annotation(part, tables, depth + 1) for part in _listed(inner)))
+
+
+def _exact(literal: Any) -> Any:
+    """*literal*, of which True is not 1: pydantic takes the one for the other, since they are equal."""
+
+    def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        found = handler(value)
+        if isinstance(found, bool) is not isinstance(value, bool):
+            raise PydanticCustomError(
+                "literal_error", "Input should be {wanted!r}, not {value!r}", {"wanted": found, "value": value}
+            )
+        return found
+
+    return te.Annotated[literal, WrapValidator(check)]
 
 
 def _listed(inner: Any) -> list[Any]:

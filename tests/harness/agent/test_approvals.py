@@ -78,7 +78,9 @@ def test_a_person_may_change_the_arguments(way):
     assert counts == [7]
 
 
-@pytest.mark.parametrize("answer", ["perhaps", None, 1.5, ["yes"], {"approved": True}])
+@pytest.mark.parametrize(
+    "answer", ["perhaps", None, 1.5, ["yes"], {"approved": True}, "yes", "on", "true", "no", 1, 1.0, 0, b"1"]
+)
 def test_what_is_no_answer_is_refused_and_the_question_stays_open(way, answer):
     counts: list[int] = []
     _, agent = asking(counts, call("note", x=1))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Done", "Ready", "allowed", "answered", "needs_approval", "refused"]
 
-_ANSWER: Final[Any] = bool | dict[Literal["approve", "reason", "arguments"], Any]
+_ANSWER: Final[Any] = Literal[True, False] | dict[Literal["approve", "reason", "arguments"], Any]
+"""A `bool` would take "yes", "on" and 1 for agreement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
