@@ -1,6 +1,6 @@
 """Who used how much: usage by run, node, model and tool, read from the journal, live or afterwards.
 
-A call is counted once, however often its thread was resumed: what is counted is what the journal tells, and a failed
+A call is counted once, however often its thread was resumed or its journal read: what is counted is what the journal tells, and a failed
 run tells of the calls of its open superstep again when it has gone on.
 """
 
@@ -45,7 +45,9 @@ class TokenTracker:
 
         TokenTracker().read(runtime.entries("thread-1")).summary()
 
-    It keeps sums, and which calls of open supersteps it has counted; a long thread needs no more than a short one.
+    An entry that it knows already adds nothing: it may read a journal that it was a sink of, or read one again.
+    It keeps sums, how far it has come in each run of a thread, and which calls of open supersteps it has counted; a long
+    run needs no more than a short one.
     """
 
     def __init__(self) -> None:
@@ -54,6 +56,8 @@ class TokenTracker:
         self._by: dict[str, dict[str, Usage]] = {"run": {}, "node": {}, "model": {}, "tool": {}}
         self._threads: dict[str, str] = {}
         """Of each run that goes on: its thread."""
+        self._known: dict[str, int] = {}
+        """Of each run, which no other journal or runtime has: the last entry that was looked at."""
         self._seen: dict[str, dict[str, set[tuple[str, str]]]] = {}
         """Of each thread, of each graph in it by its path: calls of the open superstep that were counted."""
 
@@ -74,6 +78,7 @@ class TokenTracker:
             with self._lock:
                 if self._threads.pop(entry.run, None) is None:
                     self._seen.pop(entry.run, None)  # nothing follows where there is no thread
+                    self._known.pop(entry.run, None)
 
     def read(self, entries: Iterable[Entry]) -> te.Self:
         """Count what *entries*, of a thread from its beginning, tell; returns the tracker.
@@ -95,12 +100,20 @@ class TokenTracker:
     def _committed(self, entry: Entry) -> None:
         """What was told of the superstep, and of graphs nested in it, is not told again."""
         with self._lock:
+            if self._is_known(entry):
+                return
             thread = self._threads.get(entry.run, entry.run)
             seen = self._seen.get(thread, {})
             for path in [path for path in seen if path.startswith(entry.path)]:
                 del seen[path]
             if not seen:
                 self._seen.pop(thread, None)
+
+    def _is_known(self, entry: Entry) -> bool:
+        """Whether the entry was looked at already; under the lock."""
+        known = self._known.get(entry.run, 0)
+        self._known[entry.run] = max(known, entry.seq)
+        return entry.seq <= known
 
     def _count(self, entry: Entry, event: EffectRecorded) -> None:
         result: Any = event.result
@@ -110,6 +123,8 @@ class TokenTracker:
         parts = event.key.split("/")
         tools = [name for before, name in pairwise(parts) if before == "tool"]
         with self._lock:
+            if self._is_known(entry):
+                return
             thread = self._threads.get(entry.run, entry.run)
             seen = self._seen.setdefault(thread, {}).setdefault(entry.path, set())
             if (event.task, event.key) in seen:

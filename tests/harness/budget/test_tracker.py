@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
@@ -142,6 +143,49 @@ def test_it_equals_what_is_read_from_the_journal_after_failures_pauses_and_retri
     assert {**tracker.summary()} == rebuilt.summary()
 
 
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_an_entry_that_is_known_already_adds_nothing(*, nested: bool) -> None:
+    """Also between the attempts of a superstep that stays open: what was told of it is not forgotten."""
+    calls, turns = Calls(took(10)), list[int]()
+
+    async def node(state: State, ctx: Context) -> dict[str, Any]:
+        said = (await ctx.harness.run("a")).text
+        turns.append(1)
+        if len(turns) in (2, 3):
+            raise ValueError("fails for good")
+        return {"said": [said]}
+
+    g = GraphBuilder(State, name="two")
+    g.add_node("one", node)
+    g.add_node("two", node)
+    g.add_sequence([START, "one", "two"])
+    graph = g.compile()
+    if nested:
+        outer = GraphBuilder(State, name="outer")
+        outer.add_node("inner", graph)
+        outer.add_edge(START, "inner")
+        graph = outer.compile()
+    tracker = TokenTracker()
+    runtime = Runtime(graph, store="memory:", harness=agent(calls), sinks=[tracker])
+    rebuilt = TokenTracker()
+    for verb in (lambda: runtime.run({}, thread="t"), lambda: runtime.retry("t"), lambda: runtime.retry("t")):
+        with suppress(NodeError):
+            verb()
+        for each in (tracker, rebuilt, rebuilt):
+            each.read(runtime.entries("t"))
+
+        assert tracker.total.total_tokens == calls.made * 10
+        assert rebuilt.summary() == tracker.summary()
+
+
+def test_two_threads_of_one_name_are_two() -> None:
+    calls, tracker = Calls(took(10)), TokenTracker()
+    for _ in range(2):
+        Runtime(chain(4), store="memory:", harness=agent(calls), sinks=[tracker]).run({}, thread="t")
+
+    assert tracker.total.total_tokens == calls.made * 10 == 80
+
+
 def test_a_fork_pays_only_for_its_own_calls() -> None:
     calls, tracker = Calls(took(10)), TokenTracker()
     runtime = Runtime(chain(4), store="memory:", harness=agent(calls), sinks=[tracker])
@@ -159,7 +203,7 @@ def test_a_long_thread_needs_no_more_memory_than_a_short_one() -> None:
     runtime.run({})
 
     assert tracker.total.calls == 300
-    assert (tracker._seen, tracker._threads) == ({}, {})
+    assert (tracker._seen, tracker._threads, tracker._known) == ({}, {}, {})
 
 
 def test_a_run_that_failed_without_a_thread_is_forgotten() -> None:
@@ -172,7 +216,7 @@ def test_a_run_that_failed_without_a_thread_is_forgotten() -> None:
         Runtime(fan(2, node), harness=agent(Calls(took(10))), sinks=[tracker]).run({})
 
     assert tracker.total.total_tokens in (10, 20)  # the second one may be cancelled before it asks
-    assert tracker._seen == {}
+    assert (tracker._seen, tracker._known) == ({}, {})
 
 
 def test_only_entries_are_read() -> None:
