@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.harness.cassettes import ask, counting, read, record, refused, req
@@ -136,6 +136,29 @@ def test_miss_never_goes_live_and_shows_the_difference(path: Path) -> None:
     assert '+  "temperature": 0.5' in str(error)
     assert "something else" not in str(error)
     assert "line 2" in str(error)
+
+
+class Careful:
+    """A harness with a default."""
+
+    defaults: Final = {"system": "Be careful."}
+
+    async def run(self, prompt: Any, /, **options: Any) -> AgentReply:
+        return AgentReply(text="hello")
+
+
+def test_miss_without_the_harness_that_had_defaults_says_to_give_it(path: Path) -> None:
+    with Cassette(path, mode="record") as cassette:
+        asyncio.run(cassette.harness(Careful()).run("hi"))
+
+    with pytest.raises(ScriptError) as caught:
+        asyncio.run(Cassette(path).harness().run("hi"))
+    with Cassette(path) as cassette:
+        assert asyncio.run(cassette.harness(Careful()).run("hi")).text == "hello"
+
+    assert caught.value.fix.startswith(
+        "if it was recorded around a harness with a model, instructions or other defaults"
+    )
 
 
 def test_miss_because_the_answers_are_used_up_says_so(path: Path) -> None:

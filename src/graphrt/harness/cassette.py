@@ -194,7 +194,7 @@ class RecordedHarness:
         if deck is None:
             reply: AgentReply = await self._harness.run(prompt, **options)
             return reply
-        exchange = Exchange(deck, self._cassette._hook, self._request(prompt, options), harness=self._name)
+        exchange = self._exchange(deck, prompt, options)
         return await exchange.answer(lambda: self._harness.run(prompt, **options), self._output)
 
     async def stream(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AsyncGenerator[StreamItem, None]:
@@ -203,7 +203,7 @@ class RecordedHarness:
         if deck is None:
             items = self._live(prompt, options)
         else:
-            exchange = Exchange(deck, self._cassette._hook, self._request(prompt, options), harness=self._name)
+            exchange = self._exchange(deck, prompt, options)
             items = exchange.stream(lambda: self._live(prompt, options), self._output)
         try:
             async for item in items:
@@ -217,8 +217,9 @@ class RecordedHarness:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._harness, name)
 
-    def _request(self, prompt: Prompt, options: RunOptions) -> ModelRequest:
-        return ModelRequest.build(prompt, options, defaults=getattr(self._harness, "defaults", None))
+    def _exchange(self, deck: Deck, prompt: Prompt, options: RunOptions) -> Exchange:
+        request = ModelRequest.build(prompt, options, defaults=getattr(self._harness, "defaults", None))
+        return Exchange(deck, self._cassette._hook, request, harness=self._name, alone=self._harness is None)
 
     async def _live(self, prompt: Prompt, options: RunOptions) -> AsyncGenerator[StreamItem, None]:
         if hasattr(self._harness, "stream"):

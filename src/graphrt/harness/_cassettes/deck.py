@@ -20,6 +20,11 @@ from graphrt.harness.script import clip
 
 _RECORD: Final = "GRAPHRT_CASSETTE=record asks the live model for what is missing and adds it"
 
+_ALONE: Final = (
+    "if it was recorded around a harness with a model, instructions or other defaults of its own, give the same one, "
+    "which is not asked: cassette.harness(LiteLLMHarness(...)); else "
+)
+
 
 @dataclass(slots=True, eq=False)
 class Place:
@@ -56,12 +61,15 @@ class Deck:
         for recording in () if anew else found or ():
             self._add(Place(key(recording.request), recording, encode(recording) if records else ""))
 
-    def ask(self, form: Mapping[str, Any], other: Callable[[], Mapping[str, Any]]) -> Recording | Place:
+    def ask(
+        self, form: Mapping[str, Any], other: Callable[[], Mapping[str, Any]], *, alone: bool = False
+    ) -> Recording | Place:
         """The recording that answers this call, or, where calls are recorded, a place for its answer.
 
         Args:
             form: The canonical request.
             other: Makes it as it is on a machine without credentials in its environment.
+            alone: Whether there is no harness whose defaults could be in it.
 
         Raises:
             ScriptError: There is none, and none is recorded.
@@ -71,7 +79,7 @@ class Deck:
             if found is not None:
                 return found
             if not self._records:
-                failure = self._miss(form)
+                failure = self._miss(form, alone=alone)
                 self._failures.append(failure)
                 raise failure
             place = self._add(Place(key(form)))
@@ -140,7 +148,7 @@ class Deck:
         self._by_key[place.key].append(place)
         return place
 
-    def _miss(self, form: Mapping[str, Any]) -> ScriptError:
+    def _miss(self, form: Mapping[str, Any], *, alone: bool) -> ScriptError:
         recordings = [place.recording for place in self._places if place.recording is not None]
         same = [place.recording for place in self._by_key[key(form)] if place.recording is not None]
         like = nearest(form, recordings)
@@ -157,7 +165,7 @@ class Deck:
             f"{what}: {clip(_asks(form), 200)!r}.",
             where=str(self._tape.path),
             known=known,
-            fix=f"find out why the call changed; or, if that is meant, {_RECORD}",
+            fix=f"{_ALONE if alone else ''}find out why the call changed; or, if that is meant, {_RECORD}",
             code="cassette-miss",
             path=str(self._tape.path),
             got=_asks(form),

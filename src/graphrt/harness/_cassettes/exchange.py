@@ -33,6 +33,7 @@ class Exchange:
         *,
         model: str | None = None,
         harness: str = "",
+        alone: bool = False,
     ) -> None:
         self._deck: Final = deck
         self._redactor: Final = Redactor(hook, options=request.options)
@@ -42,7 +43,7 @@ class Exchange:
             without = Redactor(hook, environment=False, options=request.options)
             return canonical(request, without, model=model, harness=harness)
 
-        self._found: Final = deck.ask(self._form, bare)
+        self._found: Final = deck.ask(self._form, bare, alone=alone)
 
     async def answer(self, live: Callable[[], Awaitable[AgentReply]], output: TypeAdapter[Any] | None) -> AgentReply:
         """The whole reply, from the recording or from *live*; *output* is the type that its output has."""
