@@ -208,7 +208,7 @@ def _exact(literal: Any) -> Any:
         found = handler(value)
         if isinstance(found, bool) is not isinstance(value, bool):
             raise PydanticCustomError(
-                "literal_error", "Input should be {wanted!r}, not {value!r}", {"wanted": found, "value": value}
+                "literal_error", "Input should be {wanted}, not {given}", {"wanted": repr(found), "given": repr(value)}
             )
         return found
 
