@@ -177,12 +177,10 @@ class Flow:
         """R10, R17: it goes on when its nested graph can, which may wait for other answers still."""
         child = job.child
         if child is not None and not job.known:
-            for inner in child.jobs:
-                if inner.status == "paused":
-                    child.unpause(inner)
+            for inner in [each for each in child.jobs if each.status == "paused"]:
+                child.unpause(inner)
             job.questions = job.open()
-            statuses = {inner.status for inner in child.jobs}
-            if "due" in statuses or "paused" not in statuses:
+            if {inner.status for inner in child.jobs} & {"due", "paused"} != {"paused"}:
                 job.status = "due"
         elif not job.open():
             job.status = "done" if job.questions[-1].key == "after" and job.known else "due"
@@ -340,8 +338,8 @@ class Flow:
     def end(self, job: Job, node: Node, updates: list[Update], goto: tuple[Target, ...] | None) -> None:
         """The task has ended well."""
         job.updates, job.goto, job.known = updates, goto, True
-        id_ = f"{job.id}#after"
-        if node.pauses == "after" and id_ not in job.foreseen and all(each.id != id_ for each in job.questions):
+        asked = {*job.foreseen, *(question.id for question in job.questions)}
+        if node.pauses == "after" and f"{job.id}#after" not in asked:
             self.ask(job, "after", {"after": node.name})
         else:
             job.status = "done"

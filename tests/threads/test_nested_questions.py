@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import random
 from typing import Any
 
 import pytest
@@ -100,3 +102,55 @@ def test_only_the_expired_of_two_questions_of_a_nested_graph_is_asked_anew(world
     assert asked(again) == asked(world.runtime(graph).state("t")) == ["1.0:outer/1.0:p#0", "1.0:outer/1.1:q#0"]
     assert again.interrupts[0].expires_at > world.clock.now
     assert finish(world.runtime(graph), "t")["notes"] == ["p=yes", "q=yes"]
+
+
+def at_random(chance: random.Random, fails: list[Fails], depth: int = 0) -> Any:
+    """Up to three nodes at once, nested graphs among them, which ask in all ways or fail."""
+    g = builder(f"level{depth}")
+    for number in range(chance.randint(1, 3)):
+        name = f"n{depth}{number}"
+        kind = chance.choice(["note", "ask", "once", "fails", *["graph"] * (2 * (depth < 2))])
+        policy = chance.choice([{}, {}, BEFORE, AFTER])
+        if kind == "fails":
+            fails.append(Fails(name))
+        made = {"note": note(name), "ask": ask(name), "once": ask_once(name), "fails": fails[-1] if fails else None}
+        g.add_node(name, at_random(chance, fails, depth + 1) if kind == "graph" else made[kind], **policy)
+        g.add_edge(START, name)
+        if chance.random() < 0.2:
+            g.add_node(f"{name}b", ask(f"{name}b"))
+            g.add_edge(name, f"{name}b")
+    return g.compile()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nested_graphs_of_all_kinds_end_the_same_however_they_are_answered(lite, seed):
+    """All at once, one by one or some of them, from the thread or from a fork of any of its entries."""
+    ends = []
+    for way in range(3):
+        chance, fails = random.Random(seed), []
+        graph = at_random(chance, fails)
+        hand = random.Random(f"{seed} {way}")
+        runtime = lite.runtime(graph, limits=Limits(max_concurrency=1 + seed % 2))
+        threads = [f"t{way}"]
+        with contextlib.suppress(NodeError):
+            runtime.run({"notes": []}, thread=threads[0])
+        for thread in threads:
+            while (stands := runtime.state(thread)).status != "completed":
+                if stands.status == "interrupted":
+                    ids = [question.id for question in stands.interrupts]
+                    assert ids, f"{thread} waits for an answer to nothing"
+                    some = ids if way == 0 else hand.sample(ids, 1 if way == 1 else hand.randint(1, len(ids)))
+                    with contextlib.suppress(NodeError):
+                        result = runtime.resume(thread, dict.fromkeys(some, "yes"))
+                        assert asked(result) == asked(runtime.state(thread))
+                else:
+                    for one in fails:
+                        one.broken = hand.random() < 0.3
+                    with contextlib.suppress(NodeError):
+                        runtime.retry(thread)
+            ends.append(stands.values["notes"])
+            runtime.replay(thread)
+            if thread == threads[0]:
+                seqs = [entry.seq for entry in runtime.entries(thread)]
+                threads += [runtime.fork(thread, at=seq) for seq in hand.sample(seqs, min(2, len(seqs)))]
+    assert all(end == ends[0] for end in ends)
