@@ -117,6 +117,22 @@ def test_conversation_that_is_too_long_is_a_context_overflow(wire: str, way: str
     assert type(error) is ContextOverflowError
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        'The \\ and "all that" exceed the context limit: 190000 + 20000 > 200000',
+    ],
+    ids=["prompt", "length", "limit"],
+)
+def test_conversation_that_is_too_long_is_known_by_what_is_said_of_it(wire: str, way: str, told: str) -> None:
+    error = failure_of(wire, way, ChatAnswer.failure(400, told))
+
+    assert type(error) is ContextOverflowError
+    assert told in error.what
+
+
 def test_model_that_the_provider_does_not_have_has_a_code_of_its_own(wire: str, way: str) -> None:
     told = "The model `fake` does not exist" if wire == "openai" else "model: fake"
 

@@ -6,6 +6,7 @@ the chain of causes decide. Pure functions over exceptions; litellm is not impor
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -57,6 +58,14 @@ _SUFFIX: Final = re.compile(
 )
 _MESSAGE: Final = re.compile(r"""^b?'?\{.*?"error".*?"message":\s*"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
 """The message in the document of an error, which some adapters hand on as it is."""
+_BYTES: Final = re.compile(r"""^b('|")(?:[^\\]|\\.)*?\1""", re.DOTALL)
+"""The document of an error as Python shows bytes, with escapes of its own: what some adapters hand on of a stream."""
+_TOO_LONG: Final = re.compile(
+    r"\b(?:prompt is too long: \d|maximum context length is \d|exceeds? (?:the )?context (?:limit|window|length)"
+    r"|context_length_exceeded)",
+    re.IGNORECASE,
+)
+"""What providers say of too long a conversation, also where the library does not know it for that."""
 _NO_KEY: Final = re.compile(
     r"\b(?:missing|no|must be set|please pass)\b.{0,40}\b(?:api[_ ]?key|credentials)", re.IGNORECASE
 )
@@ -132,7 +141,7 @@ def _kind(
     """The class of the error, what to do, and its code if that is not the class's own."""
     text = _said(str(error)[:_SEARCHED_CHARS])
     codes = {str(getattr(cause, "code", "")) for cause in chain}
-    found = _by_words(type(error).__name__, text, codes, answered=_is_answered(chain))
+    found = _by_words(type(error).__name__, text, codes, status, answered=_is_answered(chain))
     if found is None and status is None:
         found = _without_status(chain)
     if found is None and status in (400, 404) and ("model_not_found" in codes or _NO_MODEL.search(text)):
@@ -143,9 +152,10 @@ def _kind(
 
 
 def _by_words(
-    name: str, text: str, codes: set[str], *, answered: bool
+    name: str, text: str, codes: set[str], status: int | None, *, answered: bool
 ) -> tuple[type[HarnessError], str, str | None] | None:
-    if name == "ContextWindowExceededError" or "context_length_exceeded" in codes:
+    too_long = status == 400 and _TOO_LONG.search(text)
+    if name == "ContextWindowExceededError" or "context_length_exceeded" in codes or too_long:
         return ContextOverflowError, "shorten the conversation, or choose a model with a longer context", None
     if name == "ContentPolicyViolationError" or "content_filter" in codes:
         return RefusalError, "change the request; repeating it will not help", None
@@ -288,13 +298,24 @@ def _read_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -
 
 def _said(text: str) -> str:
     """What the provider said, without what litellm put around it."""
-    text = _SUFFIX.sub("", _PREFIX.sub("", text))
+    text = _unescaped(_SUFFIX.sub("", _PREFIX.sub("", text)))
     found = _MESSAGE.match(text)
     if found is None:
         return text
     with suppress(ValueError):
         return str(json.loads(f'"{found[1]}"', strict=False))
     return found[1]
+
+
+def _unescaped(text: str) -> str:
+    """*text*, or the bytes that it shows as Python does."""
+    shown = _BYTES.match(text)
+    if shown is None:
+        return text
+    with suppress(ValueError, SyntaxError):
+        value: bytes = ast.literal_eval(shown[0])
+        return value.decode(errors="replace")
+    return text
 
 
 def _clip(text: str) -> str:
