@@ -81,10 +81,15 @@ def spending(engine: Engine, task: Task) -> tuple[dict[str, Any], ...]:
     return ({TOKEN_BUDGET: -used.total_tokens},) if engine.fields[TOKEN_BUDGET].aggregates else ()
 
 
-def budget_field(engine: Engine) -> int | None:
-    """What the state's budget has left; None without one: no such field, no whole number, or a reducer of its own but `add`."""
+def budget_field(engine: Engine, values: Mapping[str, Any] | None = None) -> int | None:
+    """What the state's budget has left; None without one: no such field, no whole number, or a reducer of its own but `add`.
+
+    Args:
+        engine: Of the graph.
+        values: Of the state; None takes those that it has.
+    """
     field = engine.fields.get(TOKEN_BUDGET)
     if field is None or (field.aggregates and field.reduce not in (spend, add, operator.add)):
         return None
-    left: Any = engine.values.get(TOKEN_BUDGET)
+    left: Any = (engine.values if values is None else values).get(TOKEN_BUDGET)
     return left if left.__class__ is int else None

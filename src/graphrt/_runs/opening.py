@@ -10,6 +10,7 @@ from graphrt._codec import NotStorable
 from graphrt._engine import log
 from graphrt._engine.edit import folded_in
 from graphrt._engine.engine import Engine
+from graphrt._engine.spending import budget_field
 from graphrt._engine.stored import stamp
 from graphrt._flows.run import Watch
 from graphrt._later import Later
@@ -19,6 +20,7 @@ from graphrt._runs.answers import answers_by_id, expired
 from graphrt._runs.flight import Owner, Run
 from graphrt.commands import UNSET, Replacement
 from graphrt.errors import InputError, names
+from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Store
 
@@ -128,6 +130,8 @@ def _give_up(store: Store, claim: Claim, opened: Run | None, error: BaseExceptio
 
 def _started(opened: Run, values: dict[str, Any], given: Mapping[str, Any], *, fresh: bool) -> Run:
     engine, scope = opened.engine, opened.scope
+    if TOKEN_BUDGET in given:
+        _check_budget(engine, values)
     if opened.listening:
         kept: Mapping[str, Any]
         if engine.codec is not None:
@@ -152,6 +156,23 @@ def _started(opened: Run, values: dict[str, Any], given: Mapping[str, Any], *, f
     engine.usage = engine.granted = None
     engine.start(values)
     return opened
+
+
+def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
+    """Refuse an input that leaves less than nothing: only a call that took more than it might leads there.
+
+    Raises:
+        InputError: The field that is a budget is below 0.
+    """
+    left = budget_field(engine, values)
+    if left is not None and left < 0:
+        raise InputError(
+            f"With this input field {TOKEN_BUDGET!r} is {left}: a budget of tokens is 0 or more.",
+            code="bad-input",
+            where=engine.where(),
+            fix="Give the tokens that the run may spend.",
+            field=TOKEN_BUDGET,
+        )
 
 
 def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:

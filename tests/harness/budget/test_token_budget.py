@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime, Send
 from graphrt._engine import straight
 from graphrt.commands import Overwrite
-from graphrt.errors import BudgetExceededError, ConcurrentUpdateError, TransientModelError
+from graphrt.errors import BudgetExceededError, ConcurrentUpdateError, InputError, TransientModelError
 from graphrt.harness import Budget, TokenTracker
 from graphrt.reducers import append
 
@@ -350,3 +350,23 @@ def test_a_field_with_a_reducer_of_its_own_is_no_budget(reducer: Any) -> None:
     calls = Calls(took(90))
     result = Runtime(graph(Own), harness=agent(calls)).run({})
     assert (result.state.token_budget, result.state.said) == (50, ["ok"])
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+def test_an_input_with_a_budget_below_nothing_is_refused_where_the_run_begins(store: str | None) -> None:
+    calls = Calls(took(10))
+    g = GraphBuilder(Model, name="poor")
+
+    @g.node
+    async def ask(state: Model, ctx: Context) -> dict[str, Any]:
+        return {"said": [(await ctx.harness.run("?")).text]}
+
+    g.add_edge(START, ask)
+    runtime = Runtime(g.compile(), store=store, harness=agent(calls))
+    for value in (-1, -1000):
+        with pytest.raises(InputError, match=f"'token_budget' is {value}") as caught:
+            runtime.run({"token_budget": value}, **({"thread": "t"} if store else {}))
+        assert (caught.value.code, caught.value.field) == ("bad-input", "token_budget")
+
+    assert calls.made == 0
+    assert runtime.run({}, **({"thread": "t"} if store else {})).state.token_budget == 190
