@@ -133,7 +133,27 @@ class ScriptPlayer(Recorder):
             raise InputError(f"The script of a {self._name} is one string.", fix=f"put it into a list: [{script!r}]")
         if isinstance(script, Mapping):
             rules, script = {**script, **(rules or {})}, ()
+        script = self._items(script)
         self._book = _Book(script=deque(script), rules=[_rule(*item) for item in (rules or {}).items()])
+
+    def _items(self, script: Any) -> list[Any]:
+        """The items of the script, each of which can stand there: else it would fail far from where it was written."""
+        if not isinstance(script, Iterable):
+            raise InputError(
+                f"The script of a {self._name} is a value of type {type(script).__name__}: {script!r}.",
+                fix="give a list of replies, or a mapping from patterns to replies",
+                value=script,
+            )
+        items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is looked at below
+        for place, item in enumerate(items, 1):
+            if not (isinstance(item, (str, ToolCall, AgentReply, BaseException, Expectation)) or callable(item)):
+                raise InputError(
+                    f"The {self._name} cannot reply with a value of type {type(item).__name__}: {item!r}.",
+                    where=f"item {place} of its script",
+                    known="a reply is a text, a ToolCall, an AgentReply, an exception or a function that makes one",
+                    value=item,
+                )
+        return items
 
     @property
     def remaining(self) -> int:
