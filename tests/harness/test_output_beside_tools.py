@@ -14,6 +14,8 @@ from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer
 
 from .wires import model_for
 
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
 
 class Total(BaseModel):
     total: int

@@ -21,6 +21,8 @@ from graphrt.testing._openai_schema import refusal_of
 
 from .wires import model_for
 
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
 
 class Part(BaseModel):
     n: int = 3
