@@ -224,8 +224,8 @@ class AioDriver:
     # -- several tasks -------------------------------------------------------------------------------------------
 
     def _start(self, tasks: Sequence[Task]) -> None:
-        plain = all(_is_plain_sync(task) and not self._may_wait(task) for task in tasks)
-        if plain and self._acrew is None and self._limits.max_concurrency is None:
+        alone = self._acrew is None and self._limits.max_concurrency is None
+        if alone and all(_is_plain_sync(task) and not self._may_wait(task) for task in tasks):
             self._the_crew().start(tasks)  # nobody on the loop waits for them: the caller takes its share
         else:
             self._the_acrew().start(tasks)

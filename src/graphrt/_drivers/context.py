@@ -192,7 +192,7 @@ class Context(Generic[D]):
             from graphrt.harness.ledger import Ledger
 
             check_budget(budget)
-            host = host.within(Ledger(budget, of=f"node {self.node!r}", parent=host.ledger, warn=host.emit))
+            host = host.within(Ledger(budget, of=f"one use in node {self.node!r}", parent=host.ledger, warn=host.emit))
         return BoundHarness(harness, host, tools=tools)
 
     def _host(self) -> TaskHost:

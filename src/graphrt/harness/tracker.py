@@ -1,6 +1,6 @@
 """Who used how much: usage by run, node, model and tool, read from the journal, live or afterwards.
 
-A call is counted once, however often its thread was resumed or its journal read: what is counted is what the journal tells, and a failed
+A call is counted once, however often its thread was resumed or its journal read: what the journal tells counts. A failed
 run tells of the calls of its open superstep again when it has gone on.
 """
 

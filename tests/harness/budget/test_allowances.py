@@ -53,26 +53,9 @@ def by_use(harness: Agent) -> tuple[Any, dict[str, Any]]:
     return one_node(ask), {}
 
 
-def in_a_nested_graph(harness: Agent) -> tuple[Any, dict[str, Any]]:
-    """The call that asks is in an ended superstep of the nested graph when the next one comes."""
+def two_steps() -> Any:
+    """The call that asks is in an ended superstep when the next one comes."""
 
-    async def ask(state: State, ctx: Context) -> dict[str, Any]:
-        return {"said": [(await ctx.harness.run(str(number))).text for number in range(2)]}
-
-    async def again(state: State, ctx: Context) -> dict[str, Any]:
-        ctx.interrupt("go on?")
-        return {"said": [(await ctx.harness.run("2")).text]}
-
-    child = GraphBuilder(State, name="child")
-    child.add_node("ask", ask)
-    child.add_node("again", again)
-    child.add_edge(START, "ask")
-    child.add_edge("ask", "again")
-    child.add_edge("again", END)
-    return one_node(child.compile()), {"harness": harness, "budget": ASKS}
-
-
-def over_a_commit(harness: Agent) -> tuple[Any, dict[str, Any]]:
     async def ask(state: State, ctx: Context) -> dict[str, Any]:
         return {"said": [(await ctx.harness.run(str(number))).text for number in range(2)]}
 
@@ -83,10 +66,16 @@ def over_a_commit(harness: Agent) -> tuple[Any, dict[str, Any]]:
     g = GraphBuilder(State, name="steps")
     g.add_node("ask", ask)
     g.add_node("again", again)
-    g.add_edge(START, "ask")
-    g.add_edge("ask", "again")
-    g.add_edge("again", END)
-    return g.compile(), {"harness": harness, "budget": ASKS}
+    g.add_sequence([START, "ask", "again", END])
+    return g.compile()
+
+
+def in_a_nested_graph(harness: Agent) -> tuple[Any, dict[str, Any]]:
+    return one_node(two_steps()), {"harness": harness, "budget": ASKS}
+
+
+def over_a_commit(harness: Agent) -> tuple[Any, dict[str, Any]]:
+    return two_steps(), {"harness": harness, "budget": ASKS}
 
 
 def one_node(node: Any, **policy: Any) -> Any:
@@ -155,6 +144,25 @@ def test_a_new_run_begins_with_the_limits_again(tmp_path: Path) -> None:
         again = runtime.run({}, thread="t")
 
     assert again.interrupts[0].payload["problem"] == "budget exceeded"
+
+
+def test_more_for_one_use_is_not_more_for_its_node(tmp_path: Path) -> None:
+    """The use is in a node that has a budget of its own: neither has what a person allowed the other."""
+    calls = Calls(took(90))
+
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return await twice_and_pause(ctx.bind(agent(calls), budget=Budget(calls=1, on_exceeded="interrupt")), ctx)
+
+    graph = one_node(ask, budget=Budget(calls=2, on_exceeded="interrupt"))
+    with Runtime(graph, store=f"sqlite:///{tmp_path}/t.db") as runtime:
+        first = runtime.run({}, thread="t")
+        assert first.interrupts[0].payload["budget"] == "one use in node 'ask'"
+        assert runtime.resume("t", 9).interrupts[0].payload == "go on?"
+        third = runtime.resume("t", answer=True)
+        assert third.interrupts[0].payload["budget"] == "node 'ask'"
+        assert runtime.resume("t", 1).status == "completed"
+
+    assert calls.made == 3
 
 
 def dies(path: str, way: str, *, answer: int | None, at: int) -> None:
