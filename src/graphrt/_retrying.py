@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import builtins
+from math import inf
 from typing import Any, Final
 from zlib import crc32
 
 from graphrt.errors import GraphrtError, HarnessError, RateLimitError, TransientModelError
-from graphrt.limits import RetryPolicy
+from graphrt.limits import BACKOFF_MAX_S, HINT_MAX_S, RetryPolicy
 
 _HOPELESS: Final = (
     TypeError,
@@ -101,25 +102,50 @@ def _seconds(value: Any) -> float | None:
         return None
     try:
         seconds = float(value)
+    except OverflowError:
+        seconds = inf if value > 0 else -inf
     except (TypeError, ValueError):
         return None  # a date needs a clock, which a pure function has not
-    return seconds if 0 <= seconds < 86_400 * 365 else None
+    return seconds if seconds >= 0 else None  # NaN is not
 
 
-def delay(policy: RetryPolicy, task: str, attempt: int, hint_s: float | None = None) -> float:
-    """Seconds to wait after attempt number *attempt* (1 or more) of *task* failed.
+def longest_hint(policy: RetryPolicy) -> float:
+    """Seconds that *policy* waits at most because an error asks for it."""
+    return HINT_MAX_S if policy.wait_max_s is None else policy.wait_max_s
+
+
+def delay(policy: RetryPolicy, task: str, attempt: int, hint_s: float | None = None) -> float | None:
+    """Seconds to wait after attempt number *attempt* (1 or more) of *task* failed, or None to give up.
 
     Pure: the jitter is a hash of *task* and *attempt*, so a replay waits the same.
 
+    Args:
+        policy: Bounds and growth.
+        task: Only identifies the jitter.
+        attempt: Attempts already made, 1 or more.
+        hint_s: Seconds that the error asks to wait; see `hinted_wait`.
+
     Returns:
-        Between 0 and the policy's bound; never less than *hint_s*.
+        Between *hint_s* and the policy's bound. None if *hint_s* is longer than the policy waits: an attempt before
+        that time would be refused as well, and count against the caller.
 
     Source:
-        Exponential backoff with full jitter, decision 0012.
+        Exponential backoff with full jitter, decision 0012; the bound of hints, decision 0048.
     """
+    if hint_s is not None and hint_s > longest_hint(policy):
+        return None
+    most = BACKOFF_MAX_S if policy.wait_max_s is None else policy.wait_max_s
     try:
-        bound = builtins.min(policy.wait_max_s, policy.wait_initial_s * policy.growth ** (attempt - 1))
+        bound = builtins.min(most, policy.wait_initial_s * policy.growth ** (attempt - 1))
     except OverflowError:
-        bound = policy.wait_max_s
+        bound = most
     share = crc32(f"{task}#{attempt}".encode("utf-8", "surrogatepass")) / 0xFFFF_FFFF if policy.jitter else 1.0
     return builtins.max(bound * share, hint_s or 0.0)
+
+
+def asks_too_long(policy: RetryPolicy, error: BaseException) -> str | None:
+    """In words, for messages: *error* asks for a longer wait than *policy* allows. None if it does not."""
+    hint_s = hinted_wait(error)
+    if hint_s is None or hint_s <= longest_hint(policy):
+        return None
+    return f"it asks to wait {hint_s:.15g} s, and the retry policy waits at most {longest_hint(policy):.15g} s"

@@ -25,6 +25,10 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 _OPTIONAL: Final = frozenset({"max_visits", "max_concurrency", "timeout_s", "deadline_s"})
 _SECONDS: Final = frozenset({"timeout_s", "deadline_s", "grace_s"})
 _UNSET: Final[Any] = object()
+BACKOFF_MAX_S: Final = 30.0
+"""Seconds that a policy without `wait_max_s` backs off at most."""
+HINT_MAX_S: Final = 120.0
+"""Seconds that it waits at most where the error asks for a wait: two minutes outlast most rate limits of a minute."""
 
 
 def limit_problem(
@@ -152,25 +156,27 @@ class RetryPolicy:
 
     The wait before attempt n + 1 is drawn between 0 and `min(wait_max_s, wait_initial_s * growth ** (n - 1))`.
     The draw is a hash of task id and attempt, so a replay waits the same. A `retry_after_s` on the exception, or a
-    Retry-After header of its response, is honoured: the wait is never shorter, even beyond `wait_max_s`.
+    Retry-After header of its response, is honoured: the wait is never shorter. If it is longer than `wait_max_s`, the
+    node fails at once, and the error says for how long it was asked to wait.
 
     Args:
         attempts: Attempts in all, the first one included; 1 or more.
         wait_initial_s: Upper bound of the first wait, seconds.
-        wait_max_s: Upper bound of any wait without a hint, seconds.
+        wait_max_s: Upper bound of any wait, seconds. None, the default, is 30 for the backoff and 120 for what an
+            error asks for.
         growth: Factor from one bound to the next, 1 or more.
         jitter: False waits the whole bound each time.
         retry_on: Exception types, or a predicate on the exception. By default what may pass is retried; what cannot
             is not: programming errors, and answers of a server such as 400, 401 and 404.
 
     Source:
-        Exponential backoff with full jitter, decision 0012.
+        Exponential backoff with full jitter, decision 0012; the bound of hints, decision 0048.
     """
 
     attempts: int = 3
     _: KW_ONLY
     wait_initial_s: float = 0.5
-    wait_max_s: float = 30.0
+    wait_max_s: float | None = None
     growth: float = 2.0
     jitter: bool = True
     retry_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None = None
@@ -180,7 +186,9 @@ class RetryPolicy:
         found = (
             limit_problem("attempts", self.attempts, optional=False, least=1),
             limit_problem("wait_initial_s", self.wait_initial_s, optional=False, seconds=True),
-            limit_problem("wait_max_s", self.wait_max_s, optional=False, seconds=True),
+            None
+            if self.wait_max_s is None
+            else limit_problem("wait_max_s", self.wait_max_s, optional=False, seconds=True),
             limit_problem("growth", self.growth, optional=False, factor=True, least=1),
         )
         yield from (problem for problem in found if problem)
@@ -194,7 +202,8 @@ class RetryPolicy:
         return {
             "attempts": self.attempts,
             "wait_initial_s": self.wait_initial_s,
-            "wait_max_s": self.wait_max_s,
+            # The number that stood here before None meant it: fingerprints of older threads stay the same.
+            "wait_max_s": BACKOFF_MAX_S if self.wait_max_s is None else self.wait_max_s,
             "growth": self.growth,
             "jitter": self.jitter,
             "retry_on": _names_of(self.retry_on),

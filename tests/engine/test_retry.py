@@ -42,8 +42,20 @@ def test_a_delay_lies_between_its_hint_and_its_bound(
     policy = RetryPolicy(3, wait_initial_s=min(initial, most), wait_max_s=most, growth=growth, jitter=jitter)
     seconds = retry.delay(policy, task, attempt, hint)
 
-    assert (hint or 0.0) <= seconds <= max(most, hint or 0.0)
+    if seconds is None:
+        assert hint is not None
+        assert hint > most
+    else:
+        assert (hint or 0.0) <= seconds <= most
     assert seconds == retry.delay(policy, task, attempt, hint)
+
+
+def test_a_policy_without_a_bound_backs_off_for_half_a_minute_and_waits_two_for_what_an_error_asks() -> None:
+    policy = RetryPolicy(9, jitter=False)
+
+    assert retry.delay(policy, "t", 999) == 30.0
+    assert retry.delay(policy, "t", 1, 120.0) == 120.0
+    assert retry.delay(policy, "t", 1, 120.1) is None
 
 
 def test_delays_grow_to_their_bound_and_differ_by_task() -> None:
@@ -117,7 +129,9 @@ def test_a_policy_may_say_what_it_retries(on: Any, wants: bool) -> None:
         (Answer(retry_after_s=True), None),
         (Answer(retry_after=-1), None),
         (Answer(retry_after=float("nan")), None),
-        (Answer(retry_after=10**9), None),
+        (Answer(retry_after=10**9), 1e9),
+        (Answer(retry_after=10**999), float("inf")),
+        (Answer(retry_after=-(10**999)), None),
         (Answer(headers={"retry-after": "7"}), 7.0),
         (Answer(headers={"Retry-After": "8"}), 8.0),
         (Answer(headers={"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}), None),

@@ -217,12 +217,41 @@ def test_without_jitter_the_whole_bound_is_waited(face: Face) -> None:
     ],
     ids=name_of,
 )
-def test_what_the_server_asks_to_wait_is_waited_even_beyond_the_bound(face: Face, error: Exception) -> None:
-    assert waits(face, RetryPolicy(2, wait_initial_s=0.0, wait_max_s=0.001), [error]) == [0.003]
+def test_what_the_server_asks_to_wait_is_waited(face: Face, error: Exception) -> None:
+    assert waits(face, RetryPolicy(2, wait_initial_s=0.0), [error]) == [0.003]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(
+    ("policy", "asked", "said"),
+    [
+        (RetryPolicy(2, **AT_ONCE), 120.5, "it asks to wait 120.5 s, and the retry policy waits at most 120 s"),
+        (RetryPolicy(2, wait_max_s=0.001), 0.002, "0.002 s"),
+        (RetryPolicy(2, wait_max_s=3600, **AT_ONCE), 3600.5, "at most 3600 s"),
+        (RetryPolicy(2, **AT_ONCE), 3e7, "30000000 s"),
+        (RetryPolicy(2, **AT_ONCE), 86_400 * 365 * 2, "63072000 s"),
+        (RetryPolicy(2, **AT_ONCE), float("inf"), "inf s"),
+        (RetryPolicy(2, **AT_ONCE), "1e999", "inf s"),
+        (RetryPolicy(2, **AT_ONCE), 10**400, "inf s"),
+    ],
+)
+def test_a_node_fails_at_once_that_was_asked_to_wait_for_longer_than_its_policy_does(
+    face: Face, policy: RetryPolicy, asked: Any, said: str, beside: bool
+) -> None:
+    seen: list[int] = []
+    others = [("other", note("other"))] if beside else []
+    graph = parallel(("node", flaky([StatusError(429, retry_after=asked)], seen)), *others, node={"retry": policy})
+
+    with pytest.raises(NodeError) as caught:
+        face.run(graph, {})
+
+    assert seen == [1]
+    assert said in caught.value.what
+    assert "wait_max_s" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "hint", ["soon", "Wed, 21 Oct 2026 07:28:00 GMT", -1, float("nan"), float("inf"), True], ids=repr
+    "hint", ["soon", "Wed, 21 Oct 2026 07:28:00 GMT", -1, -(10**400), float("nan"), True], ids=repr
 )
 def test_a_hint_that_cannot_be_read_is_ignored(face: Face, hint: Any) -> None:
     assert waits(face, RetryPolicy(2, **AT_ONCE), [StatusError(429, retry_after=hint)]) == [0.0]

@@ -274,8 +274,9 @@ def _fail(
         except Exception as broken:  # noqa: BLE001 - the predicate is user code
             error.add_note(f"retry_on of node {node.name!r} raised {type(broken).__name__}: {broken}")
             again = False
-        if again:
-            extra.delay_s = retry.delay(policy, task.id, task.attempt, hint_s)
+        wait_s = retry.delay(policy, task.id, task.attempt, hint_s) if again else None
+        if wait_s is not None:
+            extra.delay_s = wait_s
             extra.retries.append((task.attempt, extra.delay_s, error))
             task.attempt += 1
             task.execution += 1
@@ -313,8 +314,12 @@ def failure(engine: Engine, task: Task) -> BaseException:
     if isinstance(error, AttributeError) and inspect.iscoroutine(error.obj):
         how = "await the call" if node.is_async else "await the call in an async node, or use ctx.call(function, ...)"
         fix = f"The node uses a coroutine as if it were its result: {how}."
+    too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
+    if too_long is not None:
+        fix = "Retry the thread after that time, or raise wait_max_s of the node's retry= policy."
     raised = NodeError(
-        f"Node {node.name!r} failed{tried}: {type(error).__name__}: {log.said(error)}",
+        f"Node {node.name!r} failed{tried}: {type(error).__name__}: {log.said(error)}"
+        + ("" if too_long is None else f" ({too_long})"),
         code="node-timeout" if timed_out else "node-failed",
         where=engine.where(task),
         fix=fix

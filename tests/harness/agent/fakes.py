@@ -13,7 +13,7 @@ from graphrt.events import Usage
 from graphrt.harness import Agent, AgentReply, ModelProfile, ModelRequest, TextDelta, ToolCall, ToolCallDelta, tool
 from graphrt.limits import RetryPolicy
 
-AT_ONCE = RetryPolicy(attempts=4, wait_initial_s=0.0, wait_max_s=0.0)
+AT_ONCE = RetryPolicy(attempts=4, wait_initial_s=0.0)
 USED = Usage(input_tokens=3, output_tokens=2, calls=1)
 
 

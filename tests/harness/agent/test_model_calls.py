@@ -89,14 +89,26 @@ def test_no_attempt_is_made_sooner_than_the_provider_asks_for(slept, asked, wait
     assert failed.delay_s == waited
 
 
-def test_provider_that_asks_to_wait_for_long_is_not_asked_again_too_soon(slept):
-    model = Model(RateLimitError("later", retry_after_s=9_999.0), "done")
+@pytest.mark.parametrize("asked", [9_999.0, 1e9])
+def test_provider_that_asks_to_wait_for_long_is_not_asked_again_too_soon(slept, asked):
+    model = Model(RateLimitError("later", retry_after_s=asked), "done")
 
     with pytest.raises(RateLimitError) as caught:
         run(Agent(model, retry=AT_ONCE))
 
-    assert caught.value.retry_after_s == 9_999.0
+    assert caught.value.retry_after_s == asked
+    assert f"it asks to wait {asked:.0f} s" in caught.value.__notes__[0]
     assert slept == []
+
+
+def test_bound_of_what_a_provider_may_ask_for_is_the_policy_s(slept):
+    error = RateLimitError("later", retry_after_s=9_999.0)
+
+    run(Agent(Model(error, "done"), retry=RetryPolicy(2, wait_initial_s=0.0, wait_max_s=10_000.0)))
+    with pytest.raises(RateLimitError):
+        run(Agent(Model(error, "done"), retry=RetryPolicy(2, wait_initial_s=0.0, wait_max_s=5_000.0)))
+
+    assert [wait for wait in slept if wait] == [9_999.0]
 
 
 def test_waits_are_the_same_each_time(slept):

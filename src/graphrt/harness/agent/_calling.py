@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retrying
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
@@ -28,9 +28,6 @@ from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
     from graphrt.limits import RetryPolicy
-
-_WAIT_MAX_S: Final = 120.0
-"""A provider that asks to wait longer is not asked again here: the error says for how long."""
 
 
 @final
@@ -112,12 +109,15 @@ class Caller:
             try:
                 return await self._within_budget(model, request, key)
             except Exception as error:
-                asked_s = _retrying.hinted_wait(error) or 0.0
-                if attempt >= policy.attempts or asked_s > _WAIT_MAX_S or not _passes(policy, error):
-                    self._failed(call, model, error, None)
-                    raise
-                wait_s = _retrying.delay(policy, f"{self._place.path}{call}", attempt, asked_s)
+                wait_s: float | None = None
+                if attempt < policy.attempts and _passes(policy, error):
+                    asked_s = _retrying.hinted_wait(error)
+                    wait_s = _retrying.delay(policy, f"{self._place.path}{call}", attempt, asked_s)
+                    if wait_s is None:
+                        error.add_note(f"Not asked again: {_retrying.asks_too_long(policy, error)}.")
                 self._failed(call, model, error, wait_s)
+                if wait_s is None:
+                    raise
             await asyncio.sleep(wait_s)
             attempt += 1
 

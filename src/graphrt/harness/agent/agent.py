@@ -50,7 +50,7 @@ __all__ = ["Agent"]
 T = TypeVar("T")
 
 _LIMITS: Final = "Give AgentLimits(model_calls=...)."
-_RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2, wait_max_s=30.0)
+_RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2)
 
 
 @final
