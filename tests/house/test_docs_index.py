@@ -72,7 +72,7 @@ def test_decision_is_well_formed(path: Path) -> None:
 
     assert re.fullmatch(r"\d{4}-[a-z0-9]+(-[a-z0-9]+)*\.md", path.name)
     assert text.startswith(f"# {path.name[:4]}. "), "the first line is '# NNNN. Title'"
-    assert re.search(r"^Status: (proposed|accepted|superseded by \d{4})", text, re.MULTILINE)
+    assert re.search(r"^Status: (proposed|accepted|superseded (in part )?by \d{4})", text, re.MULTILINE)
     assert re.search(r"^Date: \d{4}-\d{2}-\d{2}$", text, re.MULTILINE)
     assert re.findall(r"^## (.+)$", text, re.MULTILINE)[: len(PARTS)] == list(PARTS)
 
