@@ -165,7 +165,7 @@ def test_copy_has_the_whole_journal_and_goes_its_own_way(world):
     assert finish(runtime, made)["notes"] == EVERYTHING
     for thread in ("copy", "t", made):
         runtime.replay(thread)
-        assert len(runtime.history(thread)) == 6
+        assert len(runtime.history(thread)) == 7
 
 
 def test_copy_refuses_what_fork_refuses(world):

@@ -65,18 +65,19 @@ def test_state_is_a_copy(world):
     assert runtime.history("t")[0].values["notes"] == ["a"]
 
 
-def test_history_is_one_snapshot_for_each_commit_newest_first(world):
+def test_history_has_every_commit_and_every_pause_newest_first(world):
     runtime = world.runtime(line(("a", note("a")), ("q", ask("q")), ("b", note("b"))))
     runtime.run({"notes": []}, thread="t")
     paused = runtime.history("t")
     runtime.resume("t", "yes")
     history = runtime.history("t")
 
-    assert [s.values["notes"] for s in paused] == [["a"], []]
+    assert [s.values["notes"] for s in paused] == [["a"], ["a"], []]
     assert (paused[0].status, len(paused[0].interrupts)) == ("interrupted", 1)
-    assert [s.values["notes"] for s in history] == [["a", "q=yes", "b"], ["a", "q=yes"], ["a"], []]
-    assert [s.next for s in history] == [(), ("b",), ("q",), ("a",)]
-    assert [s.status for s in history] == ["completed", "running", "interrupted", "running"]
+    assert (paused[1].status, paused[1].next, paused[1].interrupts) == ("running", ("q",), ())
+    assert [s.values["notes"] for s in history] == [["a", "q=yes", "b"], ["a", "q=yes"], ["a"], ["a"], []]
+    assert [s.next for s in history] == [(), ("b",), ("q",), ("q",), ("a",)]
+    assert [s.status for s in history] == ["completed", "running", "interrupted", "running", "running"]
     assert [s.seq for s in history] == sorted((s.seq for s in history), reverse=True)
     assert [s.at for s in history] == sorted((s.at for s in history), reverse=True)
     for snapshot in history:
@@ -96,7 +97,23 @@ def test_history_takes_limit_and_before(world):
     while page := runtime.history("t", limit=2, before=before):
         pages += page
         before = page[-1].seq
+    assert [s.seq for s in pages] == [s.seq for s in whole]
     assert [s.values["notes"] for s in pages] == [s.values["notes"] for s in whole]
+
+
+def test_history_in_pages_of_one_is_the_whole_history(world):
+    runtime = world.runtime(line(("a", note("a")), ("q", ask("q")), ("b", note("b"))))
+    runtime.run({"notes": []}, thread="t")
+    runtime.resume("t", "yes")
+    runtime.run({"notes": ["more"]}, thread="t")
+    whole = [(s.seq, s.status) for s in runtime.history("t")]
+
+    pages, before = [], None
+    while page := runtime.history("t", limit=1, before=before):
+        pages += [(s.seq, s.status) for s in page]
+        before = page[-1].seq
+
+    assert pages == whole
 
 
 def test_history_of_a_failed_thread_says_so(world):
@@ -104,15 +121,31 @@ def test_history_of_a_failed_thread_says_so(world):
     runtime = world.runtime(line(("a", note("a")), ("f", fails)))
     with pytest.raises(Exception, match="broken"):
         runtime.run({"notes": []}, thread="t")
-    assert [s.status for s in runtime.history("t")] == ["failed", "running"]
+    assert [s.status for s in runtime.history("t")] == ["failed", "running", "running"]
     fails.broken = False
     runtime.retry("t")
 
     assert [(s.status, s.values["notes"]) for s in runtime.history("t")] == [
         ("completed", ["a", "mended"]),
         ("failed", ["a"]),
+        ("running", ["a"]),
         ("running", []),
     ]
+
+
+def test_a_failing_answer_leaves_the_moment_of_the_question_in_the_history(world):
+    def asks_for_a_number(state, ctx):
+        return {"notes": [f"{ctx.interrupt('how many?') + 1}"]}
+
+    runtime = world.runtime(line(("a", note("a")), ("q", asks_for_a_number)))
+    runtime.run({"notes": []}, thread="t")
+    with pytest.raises(Exception, match="TypeError"):
+        runtime.resume("t", "many")
+    history = runtime.history("t")
+
+    assert [s.status for s in history] == ["failed", "interrupted", "running", "running"]
+    fork = runtime.fork("t", at=history[1].seq)
+    assert runtime.resume(fork, 2).state["notes"] == ["a", "3"]
 
 
 def test_history_of_several_runs_and_edits(world):

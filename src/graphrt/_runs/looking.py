@@ -48,13 +48,18 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
 
 
 def history(runtime: Reads, thread: str, *, limit: int | None, before: int | None) -> tuple[Snapshot[Any], ...]:
-    """One snapshot for each commit, newest first: as the run left it where a run ended there."""
+    """One snapshot for each commit and each pause, failure or cancellation, newest first.
+
+    A run that completed right after its last commit changed nothing more: the two share a snapshot.
+    """
     check_id(thread)
     check_number("limit", limit)
     check_number("before", before)
     store = the_store(runtime)
     loaded = store.load(thread)
     found: list[Snapshot[Any]] = []
+    changed = False
+    """Whether the newest snapshot is of a commit."""
     fold = from_the_first(runtime, thread)
     if fold.seq and (before is None or fold.seq < before):  # what older entries came to
         base = fold.seq
@@ -65,20 +70,27 @@ def history(runtime: Reads, thread: str, *, limit: int | None, before: int | Non
         )
     for record in store.records(thread, after=fold.seq):
         first = record.seq - record.count + 1
-        if before is not None and first >= before:
+        if before is not None and first > before:
             break
         batch, take = fold.read(record)
         for at, (entry, one) in enumerate(zip(batch.entries(first), batch.logged, strict=True)):
-            if before is not None and first + at >= before:
+            kind = entry.event.__class__
+            completed = kind is events.RunCompleted and not entry.path and changed
+            if before is not None and entry.seq >= before:
+                if entry.seq == before and completed:
+                    found.pop()  # it is the snapshot of the completion, on the page before
                 break
             fold.fold([one], first + at, batch.run, take)
             if entry.path:
                 continue
-            kind = entry.event.__class__
             if kind in CHANGES:
                 found.append(_snapshot(runtime, fold, entry))
+                changed = True
             elif kind in ENDS and found:
-                found[-1] = _snapshot(runtime, fold, entry, values_at=found[-1].seq)
+                if completed:
+                    found.pop()
+                found.append(_snapshot(runtime, fold, entry, values_at=fold.steps_at))
+                changed = False
     newest = found[::-1]
     if newest and newest[0].seq == loaded.head.seq:
         # Only what is staged beside the journal tells of outcomes in an open superstep.

@@ -63,7 +63,9 @@ class ThreadVerbs(Generic[S]):
         return await self._unhurried(lambda: self.state(thread, at=at))
 
     def history(self, thread: str, *, limit: int | None = None, before: int | None = None) -> tuple[Snapshot[S], ...]:
-        """The states that the thread went through: one snapshot for each commit, newest first.
+        """The states that the thread went through, newest first: each commit, pause, failure and cancellation.
+
+        A run that completes right after its last commit shares the snapshot with it.
 
         Args:
             limit: At most so many.
