@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 
 from graphrt._drivers.shown import MessageItem
 from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
+from graphrt._forks import Emptied, FreshLock
 from graphrt._journal.durability import Durability
 from graphrt._journal.verdict import Verdict
 from graphrt._runs import opening
@@ -135,8 +135,9 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.seed = seed
         self.check_state = check_state
         self._active: dict[str, Control] = {}
+        self._forks = None if self.store is None else Emptied(self._active)  # the child of a fork drives none of them
         self._loop: LoopThread | None = None
-        self._lock: Lock | None = None
+        self._lock: FreshLock | None = None
         self._loop_source: Callable[[], LoopThread] | None = None
 
     # -- one run -------------------------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
 
     def _share_loop(self) -> None:
         """From now on runs share one private loop thread, until `close`."""
-        self._lock = Lock()
+        self._lock = FreshLock()
         self._loop_source = self._the_loop
 
     def _the_loop(self) -> LoopThread:

@@ -9,12 +9,12 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from graphrt._engine.log import Logged
 from graphrt._engine.task import Task
 from graphrt._flows.effects import Control, Record, Staged
+from graphrt._forks import FreshLock
 from graphrt._node import ABOVE
 from graphrt.errors import StoreError
 from graphrt.events import OutcomeDropped
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from graphrt.harness.ledger import Ledger
 
 monotonic = time.monotonic
-_lock = Lock()
+_lock = FreshLock()
 """Guards what is made at first need: rare and short, so that all runs share it."""
 
 

@@ -17,6 +17,7 @@ import time
 import weakref
 from typing import Final, final
 
+from graphrt._forks import FreshLock
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Claim, Store
 
@@ -132,7 +133,7 @@ class Keeper:
 
 
 _keepers: Final[weakref.WeakKeyDictionary[Store, Keeper]] = weakref.WeakKeyDictionary()
-_lock: Final = threading.Lock()
+_lock: Final = FreshLock()
 
 
 def keeper_of(store: Store) -> Keeper:

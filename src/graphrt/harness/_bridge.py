@@ -15,6 +15,8 @@ from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
+from graphrt._forks import FreshLock
+
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("graphrt.harness")
@@ -31,7 +33,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
-        self._lock = threading.Lock()
+        self._lock = FreshLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from threading import Lock
 from typing import Any, Final, final
 
 import typing_extensions as te
 
+from graphrt._forks import FreshLock
 from graphrt.errors import InputError
 from graphrt.events import (
     EffectRecorded,
@@ -51,7 +51,7 @@ class TokenTracker:
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = FreshLock()
         self._total = _NONE
         self._by: dict[str, dict[str, Usage]] = {"run": {}, "node": {}, "model": {}, "tool": {}}
         self._threads: dict[str, str] = {}

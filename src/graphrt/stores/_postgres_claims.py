@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
+from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
 from graphrt.stores import _postgres_sql, _refusals
 from graphrt.stores._postgres_driver import Connection
@@ -54,13 +55,24 @@ class Owner:
 
     def __init__(self, link: Link) -> None:
         self._link: Final = link
-        self.begin()
-
-    def begin(self) -> None:
-        """Start anew, in a process that has claimed nothing yet; a parent's connection stays the parent's."""
-        leave(getattr(self, "_connection", None))
-        self.pid = os.getpid()
         self._connection: Connection | None = None
+        self._begin()
+        watch_forks(self)
+
+    def before_fork(self) -> None:
+        """Nothing to wait for."""
+
+    def after_fork_in_parent(self) -> None:
+        """Nothing was begun."""
+
+    def after_fork_in_child(self) -> None:
+        """Start anew; the parent's connection stays the parent's."""
+        leave(self._connection)
+        self._begin()
+
+    def _begin(self) -> None:
+        """In a process that has claimed nothing yet."""
+        self._connection = None
         self._identity: tuple[int | None, int | None] = (None, None)
         self._named: tuple[int | None, int | None] = (None, None)
         """What our claims name in the database."""

@@ -7,13 +7,13 @@ is used after a fork.
 
 from __future__ import annotations
 
-import os
 import select
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
 from graphrt.stores import _postgres_errors, _postgres_schema, _refusals
 from graphrt.stores._postgres_driver import Connection, driver
@@ -55,19 +55,24 @@ class Link:
         self._closed = False
         self._named: Final[dict[str, bytes]] = {}
         self._begin()
+        watch_forks(self)
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(self._size)
         self._ready = False
 
-    def _check_process(self) -> None:
-        """After a fork: leave the parent's connections behind."""
-        if self._pid != os.getpid():
-            leave(self._idle)
-            self._begin()
+    def before_fork(self) -> None:
+        """Nothing to wait for: what is lent stays with its worker thread, in the parent."""
+
+    def after_fork_in_parent(self) -> None:
+        """Nothing was begun."""
+
+    def after_fork_in_child(self) -> None:
+        """Leave the parent's connections behind."""
+        leave(self._idle)
+        self._begin()
 
     @contextmanager
     def lend(self) -> Generator[Connection]:
@@ -76,7 +81,6 @@ class Link:
         Raises:
             StoreError: There is none to be had.
         """
-        self._check_process()
         if self._closed:
             raise _refusals.closed("This PostgreSQL store")
         free = self._free
@@ -205,7 +209,6 @@ class Link:
 
     def close(self) -> None:
         """Close what is not lent; the rest is closed when it comes back."""
-        self._check_process()
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

@@ -5,12 +5,12 @@ Locks, transactions, reconnection and forks; what is read and written in a trans
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from threading import Lock, RLock
+from threading import RLock
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
-from weakref import WeakSet, finalize
+from weakref import finalize
 
+from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
 from graphrt.stores import _sqlite_files as files
@@ -46,7 +46,7 @@ class Database:
         """What keeps this user from writing, as it was when the connection was opened."""
         self._looked: files.Looked | None = None
         """How the file stood, if it is read without locks."""
-        _watch_forks(self)
+        watch_forks(self)
         finalize(self, _close_all, self._kept).atexit = False
         self.connection()
 
@@ -198,40 +198,3 @@ def _of_sqlite(error: BaseException) -> TypeGuard[Exception]:
     import sqlite3
 
     return isinstance(error, (sqlite3.Error, OverflowError))
-
-
-_open: WeakSet[Database] = WeakSet()
-_open_lock = Lock()
-_forking: list[Database] = []
-
-
-def _watch_forks(database: Database) -> None:
-    with _open_lock:
-        if not _watching and hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
-            _watching.append(True)
-        _open.add(database)
-
-
-_watching: list[bool] = []
-
-
-def _before() -> None:
-    _open_lock.acquire()
-    _forking[:] = list(_open)
-    for database in _forking:
-        database.before_fork()
-
-
-def _after_in_parent() -> None:
-    for database in _forking:
-        database.after_fork_in_parent()
-    _forking.clear()
-    _open_lock.release()
-
-
-def _after_in_child() -> None:
-    for database in _forking:
-        database.after_fork_in_child()
-    _forking.clear()
-    _open_lock.release()

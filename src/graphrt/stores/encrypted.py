@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, final
 
 import typing_extensions as te
 
+from graphrt._forks import Emptied, FreshLock
 from graphrt.errors import InputError
 from graphrt.stores import _refusals
 from graphrt.stores._copying import copy_thread
@@ -66,7 +67,8 @@ class EncryptedStore:
         self._store: Final = store
         self._keys: Final = Keyring(keys, current=current, naming=name_key)
         self._lists: Final[dict[tuple[str, int], _Names]] = {}
-        self._lock: Final = Lock()
+        self._forks: Final = Emptied(self._lists)
+        self._lock: Final = FreshLock()
 
     def __repr__(self) -> str:
         return f"<EncryptedStore over {self._store!r}, keys {', '.join(self._keys.ids)}>"

@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 import typing_extensions as te
 
+from graphrt._forks import watch_forks
 from graphrt.errors import InputError
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
@@ -76,6 +77,12 @@ class _Thread:
             end += 1
         return self.records[begin:end]
 
+    def free(self, threads: dict[str, _Thread]) -> None:
+        """Take the claim back; without an entry the thread is forgotten."""
+        self.claim = None
+        if not self.seq:
+            del threads[self.id]
+
     def write(self, commit: Commit, seq: int) -> None:
         # Arguments that only now turn out not to be pairs would leave half of the commit behind.
         records, stage, blobs = tuple(commit.records), [(key, body) for key, body in commit.stage], {**commit.blobs}
@@ -99,6 +106,33 @@ class _Thread:
 
 
 @final
+class _Guard:
+    """One worker thread at a time; none while the process forks."""
+
+    __slots__ = ("__weakref__", "_threads", "lock")
+
+    def __init__(self, threads: dict[str, _Thread]) -> None:
+        self.lock = RLock()
+        self._threads = threads
+        watch_forks(self)
+
+    def before_fork(self) -> None:
+        """Wait for the call that another worker thread is in: the child gets threads as they are after it."""
+        self.lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Nobody holds a thread here: the runs that do are the parent's."""
+        self.lock = RLock()
+        for kept in list(self._threads.values()):
+            if kept.claim is not None:
+                kept.free(self._threads)
+
+
+@final
 class MemoryStore:
     """Keeps threads in this process until it is closed. Runtimes and worker threads may share it.
 
@@ -111,7 +145,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._threads: dict[str, _Thread] = {}
-        self._lock = RLock()
+        self._guard = _Guard(self._threads)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -120,7 +154,7 @@ class MemoryStore:
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Take the thread for writing, at once or not at all. See `Store.claim`."""
         check_id(thread)
-        with self._lock:
+        with self._guard.lock:
             kept = self._open().get(thread)
             if kept is None:
                 if not create:
@@ -138,14 +172,14 @@ class MemoryStore:
 
     def release(self, claim: Claim) -> None:
         """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
-        with self._lock:
+        with self._guard.lock:
             kept = self._threads.get(claim.thread)
             if kept is not None and kept.claim is claim:
                 self._free(kept)
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing. See `Store.commit`."""
-        with self._lock:
+        with self._guard.lock:
             self._open()
             seq = _refusals.last_seq(commit, claim.thread)
             kept = self._owned(claim)
@@ -157,7 +191,7 @@ class MemoryStore:
 
     def head(self, thread: str) -> Head:
         """How *thread* stands. See `Store.head`."""
-        with self._lock:
+        with self._guard.lock:
             return self._get(thread).head()
 
     def heads(
@@ -172,7 +206,7 @@ class MemoryStore:
     ) -> list[Head]:
         """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
         most = _refusals.page_size(limit)
-        with self._lock:
+        with self._guard.lock:
             everything = iter(list(self._open().values()))
             if after is not None:
                 last = self._get(after)
@@ -194,7 +228,7 @@ class MemoryStore:
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
         """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
-        with self._lock:
+        with self._guard.lock:
             kept = self._get(thread)
             seq = kept.seq if upto is None else upto
             at = bisect_right(kept.snapshots, seq, key=_SEQ)
@@ -205,18 +239,18 @@ class MemoryStore:
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """Records of *thread* in order. See `Store.records`."""
-        with self._lock:
+        with self._guard.lock:
             return iter(self._get(thread).part(after, upto))
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Those of the named large values that are there."""
-        with self._lock:
+        with self._guard.lock:
             kept = self._open().get(check_id(thread))
             return {name: kept.blobs[name] for name in names if name in kept.blobs} if kept else {}
 
     def delete(self, thread: str) -> None:
         """Forget the thread and everything of it. See `Store.delete`."""
-        with self._lock:
+        with self._guard.lock:
             kept = self._get(thread)
             if kept.claim is not None:
                 raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
@@ -225,7 +259,7 @@ class MemoryStore:
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
         check_id(to)
-        with self._lock:
+        with self._guard.lock:
             kept = self._get(thread)
             if not kept.seq:
                 raise self._unknown(thread)
@@ -243,7 +277,7 @@ class MemoryStore:
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Forget the records up to the entry *upto*. See `Store.prune`."""
         keep = None if keep_blobs is None else set(keep_blobs)
-        with self._lock:
+        with self._guard.lock:
             self._open()
             kept = self._owned(claim)
             if all(saved.seq != upto for saved in kept.snapshots):
@@ -260,7 +294,7 @@ class MemoryStore:
 
     def close(self) -> None:
         """Forget everything; may be called again. Claims that it gave are void."""
-        with self._lock:
+        with self._guard.lock:
             self._closed = True
             self._threads.clear()
 
@@ -299,9 +333,7 @@ class MemoryStore:
         return kept
 
     def _free(self, kept: _Thread) -> None:
-        kept.claim = None
-        if not kept.seq:
-            del self._threads[kept.id]
+        kept.free(self._threads)
 
     def _unknown(self, thread: str) -> InputError:
         return _refusals.unknown_thread(thread, (kept.id for kept in self._threads.values() if kept.seq))

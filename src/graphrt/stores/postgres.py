@@ -7,7 +7,6 @@ statements are in `_postgres_sql`, the tables in `_postgres_schema`, connections
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
@@ -82,7 +81,6 @@ class PostgresStore:
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Take the thread for writing, at once or not at all. See `Store.claim`."""
         check_id(thread)
-        self._check_process()
         token = self._calls.token()
         taking = _postgres_claims.Taking(self._link, self._owner, thread, token, create=create, lease_s=lease_s, at=at)
         try:
@@ -110,7 +108,6 @@ class PostgresStore:
 
     def release(self, claim: Claim) -> None:
         """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
-        self._check_process()
         if not isinstance(claim, PostgresClaim) or not claim.is_of(self._owner) or self._link.closed:
             return
         self._calls.call(
@@ -125,7 +122,6 @@ class PostgresStore:
 
     def _stay_alive(self) -> None:
         """If the backend that stands for us was lost: let our claims name the new one."""
-        self._check_process()
         if not self._owner.claims:
             return
         identity = self._owner.moved()
@@ -158,7 +154,6 @@ class PostgresStore:
             self._forget(writing.claim)
 
     def _own(self, claim: Claim) -> PostgresClaim:
-        self._check_process()
         if isinstance(claim, PostgresClaim) and claim.is_of(self._owner):
             return claim
         raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store, or to another process")
@@ -316,7 +311,6 @@ class PostgresStore:
 
     def close(self) -> None:
         """Give back what was claimed and close the connections; may be called again."""
-        self._check_process()
         if self._link.closed:
             return
         ours = list(self._owner.claims.values())
@@ -333,10 +327,6 @@ class PostgresStore:
         for claim in ours:
             _postgres_claims.free(self._link, connection, claim)
             self._forget(claim)
-
-    def _check_process(self) -> None:
-        if self._owner.pid != os.getpid():
-            self._owner.begin()
 
     def _unknown(self, thread: str) -> InputError:
         some = self._calls.ask("list some threads", _postgres_sql.SOME).fetchall()

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import replace
-from threading import Lock
 from typing import final
 
+from graphrt._forks import Emptied, FreshLock
 from graphrt.errors import InputError
 from graphrt.events import Usage
 from graphrt.harness.protocol import ModelResponse
@@ -36,9 +36,10 @@ class ResponseCache:
         if problem is not None:
             raise InputError(f"{problem}.", fix="Say how many responses are kept.", value=max_entries)
         self._most = max_entries
-        self._lock = Lock()
+        self._lock = FreshLock()
         self._known: OrderedDict[Hashable, ModelResponse] = OrderedDict()
         self._flying: dict[Hashable, Future[ModelResponse]] = {}
+        self._forks = Emptied(self._flying)  # in the child of a fork nobody answers them
 
     async def get(self, key: Hashable, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
         """The response of *key*, from *call* if it is not known; and whether it was."""
