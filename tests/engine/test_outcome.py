@@ -9,7 +9,7 @@ import pytest
 
 from graphrt import END, START, Context, GraphBuilder, Interrupt, NodeError, Send
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import with_untracked
+from graphrt._engine.stored import with_untracked
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Asked, Failed, OpenInterrupt
 from graphrt._flows.verbs import Decision, drive
 from graphrt.errors import GraphrtError, UpdateError

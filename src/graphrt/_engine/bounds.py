@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt._engine import log
 from graphrt._engine.route import Due, Routed
+from graphrt._engine.stored import told_state
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import EndType
 from graphrt.errors import LimitError, NodeFatigueError, StepLimitError, names
@@ -93,6 +94,6 @@ def _data(engine: Engine) -> dict[str, Any]:
         "superstep": engine.superstep,
         "thread": engine.thread,
         "run_id": engine.run_id,
-        "state": engine.make_view(engine.values),
+        "state": told_state(engine),
         "nodes": tuple(dict.fromkeys(item.node.name for item in engine.due)),
     }

@@ -18,6 +18,7 @@ from graphrt._engine.log import Logged
 from graphrt._engine.route import Due
 from graphrt._engine.spending import count, spending
 from graphrt._engine.standing import due_again, due_parts, join_standings, set_joins
+from graphrt._engine.stored import with_untracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values
@@ -190,17 +191,6 @@ def start(engine: Engine, values: Values) -> None:
     engine.waiting = []
     engine.start(with_untracked(engine, values))
     engine.forget_view()
-
-
-def with_untracked(engine: Engine, values: Values) -> Values:
-    """*values* with the defaults of untracked fields, which are never stored (rule R16)."""
-    for name in engine.plan.state.untracked:
-        value = engine.fields[name].reset()
-        if value is ABSENT:
-            values.pop(name, None)
-        else:
-            values[name] = value
-    return values
 
 
 def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:

@@ -154,25 +154,38 @@ def _reduced(
     try:
         # A reducer that changes its first argument would change every snapshot: it gets a copy of a container.
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - user code: it is told as the field allows
         wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
+        said = f"{type(error).__name__}: {error}"
+        known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"
+        if field.untracked:  # what the reducer says may quote a value, and so may the exception itself (rule R16)
+            said = type(error).__name__
+            known = f"raised at {_place(error)}, incoming from node {task.node.name!r}; the field is untracked"
         raised = UpdateError(
-            f"Reducer {field.reducer_name!r} of field {field.name!r} raised {type(error).__name__}: {error}",
+            f"Reducer {field.reducer_name!r} of field {field.name!r} raised {said}",
             code="reducer-failed",
             where=where(),
-            known=f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}",
+            known=known,
             fix="Correct the reducer, or what the node returns, then retry.",
             node=task.node.name,
             field=field.name,
         )
-        raised.__cause__ = error
-        raise FoldError(raised, wrote) from error
+        raised.__cause__ = None if field.untracked else error
+        raise FoldError(raised, wrote) from raised.__cause__
+
+
+def _place(error: Exception) -> str:
+    """File and line where *error* was raised."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at is not None else "an unknown place"
 
 
 def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: Callable[[], str]) -> FoldError:
     wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
     nodes = tuple(dict.fromkeys(t.node.name for t in wrote))
-    values = tuple(update[field.name] for t in wrote for update in t.updates if field.name in update)
+    writes = [(t.id, update[field.name]) for t in wrote for update in t.updates if field.name in update]
     why = (
         "which has no aggregating reducer"
         if not field.aggregates
@@ -183,14 +196,14 @@ def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: 
         ConcurrentUpdateError(
             f"Two tasks of one superstep wrote field {field.name!r}, {why}: {both}.",
             where=where(),
-            known=", ".join(
-                f"{t.id} wrote {short(u[field.name])}" for t in wrote for u in t.updates if field.name in u
-            ),
+            known=f"{', '.join(id_ for id_, _ in writes)} wrote it; the field is untracked"
+            if field.untracked
+            else ", ".join(f"{id_} wrote {short(value)}" for id_, value in writes),
             fix="Give the field a reducer (Annotated[T, append], ...), or let one node write it.",
             field=field.name,
             nodes=nodes,
             node=two.node.name,
-            values=values,
+            values=() if field.untracked else tuple(value for _, value in writes),
         ),
         wrote,
     )

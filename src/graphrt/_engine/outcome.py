@@ -32,7 +32,7 @@ from graphrt._engine.task import (
     TimedOut,
 )
 from graphrt._plan.fields import own
-from graphrt._plan.state import short
+from graphrt._plan.quoting import quoted
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import GraphrtError, InputError, NodeError, UpdateError
@@ -56,11 +56,14 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     if kind is dict:
         fields = engine.writable
         checked: dict[str, Any] = {}
+        odd = False
         try:
             for name in reply:
                 field, value = fields[name], reply[name]
                 checked[name] = value if value.__class__ is field.exact else field.check(value)
         except Exception:  # noqa: BLE001 - whatever it is, the long way meets it again and names it
+            odd = True
+        if odd:  # after the `except`, else the error would be chained to what pydantic says of the value
             _try(engine, task, reply)
         else:
             if engine.codec is not None and not _stamp(engine, task, (checked,)):
@@ -182,7 +185,7 @@ def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
     entries = update.entries(returned)
     if entries is None:
         raise UpdateError(
-            f"Node {node!r} returned {_what(returned)}, which is no update: {short(returned)}.",
+            f"Node {node!r} returned {_what(returned)}, which is no update: {quoted(returned, engine.plan.state.untracked)}.",
             code="bad-update",
             where=engine.where(task),
             known=f"fields {', '.join(map(repr, engine.fields))}",

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple, final
 
 from graphrt._engine.task import HANDLED, Task
-from graphrt._plan.state import short
+from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import END, EndType, Send, StartType, node_name
 from graphrt.errors import RouteError, closest, names
@@ -77,11 +77,13 @@ def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
 class Router:
     """Asks routers and reads Commands for one plan."""
 
-    __slots__ = ("plan", "where")
+    __slots__ = ("plan", "view", "where")
 
     def __init__(self, plan: Plan, where: Callable[[], str]) -> None:
         self.plan: Plan = plan
         self.where: Callable[[], str] = where
+        self.view: Any = None
+        """The state that routers were asked on, once one was."""
 
     def follow(self, tasks: Sequence[Task], view: Any, asked: tuple[BranchPlan, Any] | None = None) -> Routed:
         """Where *tasks* lead, on the folded state *view*.
@@ -121,6 +123,7 @@ class Router:
         return result
 
     def _edges(self, node: NodePlan, view: Any, result: Routed, asked: tuple[BranchPlan, Any] | None) -> None:
+        self.view = view
         for target in node.static:
             result.plain[target.index] = target
         for branch in node.branches:
@@ -171,13 +174,13 @@ class Router:
         if not isinstance(label, (str, int, Enum)):
             hint = "Return [] to end the branch." if label is None else "Return a label, a list of labels or of Sends."
             raise RouteError(
-                f"Router {branch.router_name}() after {self._name(node)} returned {short(said)}, which is no route.",
+                f"Router {branch.router_name}() after {self._name(node)} returned {self._quoted(said)}, which is no route.",
                 code="bad-route",
                 where=self.where(),
                 known=f"routes {names(_labels(branch))}",
                 fix=hint,
                 node=self._node(node),
-                value=said,
+                value=self._told(said),
             )
         target: Any = branch.table.get(label, NO_DEFAULT)
         if target is NO_DEFAULT:
@@ -185,18 +188,25 @@ class Router:
         if target is NO_DEFAULT:
             guess = closest(label, [known for known in branch.table if isinstance(known, str)])
             raise RouteError(
-                f"Router {branch.router_name}() after {self._name(node)} returned {short(label)}, which has no route.",
+                f"Router {branch.router_name}() after {self._name(node)} returned {self._quoted(label)}, which has no route.",
                 code="unknown-route",
                 where=self.where(),
                 known=f"routes {names(_labels(branch))}",
                 fix=f"Did you mean {guess!r}?" if guess else "Add a route for it, or a default=.",
                 node=self._node(node),
-                value=label,
+                value=self._told(label),
             )
         if target is not None:
             result.plain[target.index] = target
         else:
             result.ends = True
+
+    def _quoted(self, said: Any) -> str:
+        return quoted(said, self.plan.state.untracked, self.view)
+
+    def _told(self, said: Any) -> Any:
+        """What a router said, unless that tells the value of an untracked field."""
+        return None if tells(said, self.plan.state.untracked, self.view) else said
 
     # -- Commands ------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt._codec import NotStorable
 from graphrt._engine.route import Due
 from graphrt._engine.task import Task
+from graphrt._plan.fields import ABSENT
+from graphrt._plan.state import Values
 from graphrt.errors import UpdateError
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def stamped(engine: Engine, task: Task, update: Mapping[str, Any]) -> dict[str, 
         raise not_storable(engine, task, error, "returned a value") from error
 
 
-def stamp(codec: Codec, values: Mapping[str, Any], untracked: frozenset[str]) -> Stamped:
+def stamp(codec: Codec, values: Mapping[str, Any], untracked: frozenset[str] = frozenset()) -> Stamped:
     """*values* with the bytes of those that are tracked.
 
     Raises:
@@ -82,9 +84,31 @@ def reference(line: bytes, blobs: dict[str, bytes]) -> bytes:
 def tracked(engine: Engine, update: Mapping[str, Any]) -> Mapping[str, Any]:
     """*update* without untracked fields, which are never stored (rule R16)."""
     untracked = engine.plan.state.untracked
-    if not untracked or update.__class__ is Stamped or untracked.isdisjoint(update):
+    if not untracked or untracked.isdisjoint(update):
         return update
-    return {name: value for name, value in update.items() if name not in untracked}
+    kept = {name: value for name, value in update.items() if name not in untracked}
+    if not isinstance(update, Stamped):
+        return kept
+    told = Stamped(kept)
+    told.lines, told.blobs = update.lines, update.blobs
+    return told
+
+
+def with_untracked(engine: Engine, values: Values) -> Values:
+    """*values* with the defaults of untracked fields, which are never stored (rule R16)."""
+    for name in engine.plan.state.untracked:
+        value = engine.fields[name].reset()
+        if value is ABSENT:
+            values.pop(name, None)
+        else:
+            values[name] = value
+    return values
+
+
+def told_state(engine: Engine) -> Any:
+    """The state for an error to have: errors are logged and journalled, so untracked fields are at their defaults."""
+    values = engine.values
+    return engine.make_view(with_untracked(engine, dict(values)) if engine.plan.state.untracked else values)
 
 
 def check_storable(engine: Engine, task: Task, value: Any, what: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphrt._engine import outcome
 from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, own
-from graphrt._plan.state import short
+from graphrt._plan.quoting import HIDDEN, short
 from graphrt.errors import UpdateError, names
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def check_views(engine: Engine, tasks: Sequence[Task]) -> None:
                 f"{who} assigned to the state it was given: {names(wrong)}.",
                 code="mutated-state",
                 where=engine.where(),
-                known="; ".join(f"{n} was {short(values.get(n))}, is {short(seen.get(n))}" for n in wrong),
+                known="; ".join(_change(engine, n, values.get(n), seen.get(n)) for n in wrong),
                 fix="Leave the state as it is, and return the new value in the update.",
                 field=wrong[0],
                 nodes=nodes,
@@ -77,6 +77,12 @@ def _how(engine: Engine, name: str) -> str:
     if before is not None and len(now) != before:
         return f"{name} had {before} items, now {len(now)}"
     was = engine.guard[name] if engine.guard is not None else "?"
+    return _change(engine, name, was, now)
+
+
+def _change(engine: Engine, name: str, was: Any, now: Any) -> str:
+    if engine.fields[name].untracked:
+        return f"{name} {HIDDEN}"
     return f"{name} was {short(was)}, is {short(now)}"
 
 

@@ -15,7 +15,7 @@ from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import CANCELLED, INTERRUPTED, Watch, run
 from graphrt._plan.fields import is_mapping
-from graphrt._plan.state import short
+from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
 from graphrt.errors import DeadlineError, GraphrtError, InputError, LimitError, StoreError
 from graphrt.limits import Limits
@@ -138,7 +138,8 @@ def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
         made = _call(wanted, task.state, "input", task, parent)
         if not is_mapping(made):
             raise InputError(
-                f"input= of nested graph {task.node.name!r} returned {short(made)}, which is no mapping.",
+                f"input= of nested graph {task.node.name!r} returned {quoted(made, parent.plan.state.untracked)}, "
+                "which is no mapping.",
                 code="bad-input",
                 where=parent.where(task),
                 fix="Return a mapping of the nested graph's fields.",
@@ -169,7 +170,8 @@ def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any],
         entries = update.entries(made)
         if entries is None:
             raise InputError(
-                f"output= of nested graph {node!r} returned {short(made)}, which is no update.",
+                f"output= of nested graph {node!r} returned {quoted(made, engine.plan.state.untracked)}, which is no "
+                "update.",
                 code="bad-update",
                 where=where,
                 fix="Return a mapping of the parent's fields.",

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 from graphrt import events
 from graphrt._engine import log, outcome, straight
 from graphrt._engine.engine import Engine
+from graphrt._engine.stored import told_state
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
 from graphrt._flows.effects import (
     COLLECT,
@@ -361,7 +362,7 @@ def _deadline(engine: Engine) -> DeadlineError:
         thread=engine.thread,
         run_id=engine.run_id,
         nodes=engine.pending(),
-        state=engine.make_view(engine.values),
+        state=told_state(engine),
     )
 
 

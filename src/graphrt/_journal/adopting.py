@@ -14,7 +14,7 @@ from graphrt._engine.engine import Engine
 from graphrt._journal.reader import Fold
 from graphrt._journal.verdict import Verdict
 from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
-from graphrt._plan.state import short
+from graphrt._plan.quoting import quoted
 from graphrt.errors import GraphrtError, InputError
 from graphrt.migrations import Migration
 
@@ -94,7 +94,7 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
         ) from error
     if not is_mapping(made):
         raise InputError(
-            f"The migration from {migration.source[:12]} returned {short(made)}, which is no mapping.",
+            f"The migration from {migration.source[:12]} returned {quoted(made, engine.plan.state.untracked)}, which is no mapping.",
             code="migration-failed",
             where=where,
             known="the thread is as it was",

@@ -183,9 +183,13 @@ def is_required(hint: Any, *, otherwise: bool) -> bool:
 
 
 def without_qualifiers(hint: Any) -> Any:
-    """*hint* without Required, NotRequired and ReadOnly; Annotated stays."""
-    while typing.get_origin(hint) in _QUALIFIERS:
-        hint = typing.get_args(hint)[0]
+    """*hint* without Required, NotRequired and ReadOnly, also where Annotated stands around them; Annotated stays."""
+    origin = typing.get_origin(hint)
+    if origin in _QUALIFIERS:
+        return without_qualifiers(typing.get_args(hint)[0])
+    if origin is typing.Annotated:
+        inner = without_qualifiers(hint.__origin__)
+        return hint if inner is hint.__origin__ else typing.Annotated[(inner, *hint.__metadata__)]
     return hint
 
 

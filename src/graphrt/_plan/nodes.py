@@ -1,12 +1,15 @@
-"""What can be wrong with a node by itself: its name, and the values of its policy. Edges are the business of `validate`."""
+"""What can be wrong with a node by itself: its name, its policy, the fields it names. Edges are the business of `validate`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from graphrt._plan.fields import is_mapping
+from graphrt._plan.quoting import short
 from graphrt._plan.specs import NodeSpec
-from graphrt._plan.state import short
+from graphrt._plan.state import StateSchema
+from graphrt.errors import Problem, closest, names
 from graphrt.limits import limit_problem
 
 MAX_NAME: Final = 500
@@ -56,3 +59,49 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[str, str]]:
         for option in ("input", "output"):
             if getattr(policy, option) is not None:
                 yield "bad-policy", f"{option}= is for nested graphs, and this node is a function"
+
+
+def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
+    """Names in a node's `writes=` that the state does not have."""
+    written: tuple[Any, ...] = node.policy.writes or ()
+    for name in written:
+        if not isinstance(name, str) or name not in state.fields:
+            guess = closest(name, state.fields)
+            yield Problem(
+                code="bad-update-type",
+                message=f"writes= of node {node.name!r} names {short(name)}, which is no field of the state.",
+                node=node.name,
+                hint=f"Did you mean {guess!r}?" if guess else f"Known: {names(state.fields)}.",
+                where=node.where,
+            )
+
+
+def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
+    """Untracked fields of one graph whose values a nested graph, or the one around it, keeps in a field of its own.
+
+    There they would be stored and told (rule R16). What a function makes of them is its author's.
+    """
+    plan: Any = node.fn.__graphrt_plan__
+    inner: StateSchema = plan.state
+    for option, given, only in (
+        ("input", node.policy.input, plan.spec.input_names),
+        ("output", node.policy.output, plan.spec.output_names),
+    ):
+        entering = option == "input"
+        source, target = (state, inner) if entering else (inner, state)
+        pairs: Iterable[tuple[Any, Any]]
+        if given is None:
+            pairs = [(name, name) for name in inner.fields if only is None or name in only]
+        else:
+            pairs = given.items() if is_mapping(given) else ()
+        for into, out_of in pairs:
+            if out_of in source.untracked and into in target.fields and into not in target.untracked:
+                yield Problem(
+                    code="untracked-leak",
+                    message=f"Nested graph {node.name!r} {'is given' if entering else 'gives back'} field {out_of!r}, "
+                    f"which is untracked, for field {into!r}, whose values are stored.",
+                    node=str(node.name),
+                    hint=f"Mark field {into!r} of {target.cls.__name__} untracked too, or name the fields that are "
+                    f"shared with {option}=.",
+                    where=node.where,
+                )

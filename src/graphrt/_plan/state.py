@@ -20,6 +20,7 @@ from pydantic_core import PydanticUndefined
 from graphrt._plan import hints
 from graphrt._plan.checks import Checks, is_marker
 from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, own, read_marks
+from graphrt._plan.quoting import explain, quoted, short
 from graphrt._plan.views import EXTRA, Values, dataclass_view, pydantic_view
 from graphrt.errors import InputError, Problem, closest, names
 from graphrt.reducers import ReducedBy
@@ -30,32 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["EXTRA", "StateSchema", "Values", "explain", "field_hint", "short"]
 
 
-def short(value: Any, most: int = 80) -> str:
-    """*value* as text, cut to *most* characters."""
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001 - a broken __repr__ must not hide the error being reported
-        text = f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def explain(error: Exception, name: str) -> str:
-    """A validation error in one line, with the path inside the value; *name* is empty for a whole state."""
-    if not isinstance(error, ValidationError):
-        return f"{name}: {error}" if name else str(error)
-    parts: list[str] = []
-    for item in error.errors(include_url=False, include_context=False):
-        path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in item["loc"])
-        place = f"{name}{path}" if name else path.lstrip(".")
-        parts.append(f"{place}: {item['msg']}, got {short(item['input'])}" if place else item["msg"])
-    return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
-
-
 @final
 class StateSchema:
     """The fields of a state class, and what is done with all of them at once."""
 
-    __slots__ = ("_also", "cls", "fields", "has_ephemeral", "kind", "problems", "untracked", "view")
+    __slots__ = ("_also", "_hidden", "cls", "fields", "has_ephemeral", "kind", "problems", "untracked", "view")
 
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None = None) -> None:
         self.cls: Any = typing.get_origin(cls) or cls
@@ -85,6 +65,10 @@ class StateSchema:
             self._require_default(field)
         self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
+        self._hidden: frozenset[str] = self.untracked
+        """What an input may call the untracked fields: no message quotes what stands there."""
+        if self.untracked and self.kind == "pydantic":
+            self._hidden |= {a for n in self.untracked for a in _aliases(self.cls.__pydantic_fields__[n])}
 
     # -- reading the class ---------------------------------------------------------------------------------------
 
@@ -122,12 +106,7 @@ class StateSchema:
             self.problems.append(unresolved(cls, error, "bad-state"))
             return
         self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems, "bad-state"))
-        self._also = frozenset(
-            alias
-            for info in cls.__pydantic_fields__.values()
-            for given in (info.alias, info.validation_alias)
-            for alias in _alias_names(given)
-        )
+        self._also = frozenset(alias for info in cls.__pydantic_fields__.values() for alias in _aliases(info))
         self.view = pydantic_view(cls, tuple(self.fields))
 
     def _read_infos(self, infos: Mapping[str, FieldInfo], checks: Checks) -> None:
@@ -227,7 +206,7 @@ class StateSchema:
             missing = [str(e["loc"][0]) for e in error.errors() if e["type"] == "missing" and len(e["loc"]) == 1]
             if missing and len(missing) == error.error_count():
                 raise self._missing(missing, where) from None
-            raise self._bad_values([explain(error, "")], where) from None
+            raise self._bad_values([explain(error, "", self._hidden)], where) from None
         except Exception as error:
             raise self._refused(error, where) from error
         found: dict[str, Any] = made.__dict__
@@ -242,6 +221,8 @@ class StateSchema:
         given = {spec.name for spec in dataclasses.fields(self.cls) if spec.init}
         try:
             made = self.cls(**{name: value for name, value in checked.items() if name in given}, **also)
+        except ValidationError as error:
+            raise self._bad_values([explain(error, "", self._hidden)], where) from None
         except Exception as error:
             raise self._refused(error, where) from error
         values = {name: own(getattr(made, name)) for name in self.fields if hasattr(made, name)}
@@ -258,7 +239,7 @@ class StateSchema:
             try:
                 checked[name] = own(self.fields[name].check_whole(value))
             except ValueError as error:
-                errors.append(explain(error, name))
+                errors.append(explain(error, name, self.untracked))
         if errors:
             raise self._bad_values(errors, where)
         return checked
@@ -276,7 +257,7 @@ class StateSchema:
         if self.kind != "typeddict":
             wanted = f"{self.cls.__name__} or a mapping of its fields"
         raise InputError(
-            f"The input must be {wanted}, not {type(given).__name__}: {short(given)}.",
+            f"The input must be {wanted}, not {type(given).__name__}: {quoted(given, self.untracked)}.",
             code="bad-input",
             where=where,
             known=f"fields {names(self.fields)}",
@@ -324,7 +305,7 @@ class StateSchema:
             fix="Pass values of the declared types.",
         )
 
-    def own_all(self, values: Values) -> Values:
+    def own_all(self, values: Mapping[str, Any]) -> Values:
         """A copy of *values* that shares no container with them."""
         return {name: own(value) for name, value in values.items()}
 
@@ -386,6 +367,11 @@ def _kind(cls: Any) -> str:
     if isinstance(cls, type) and dataclasses.is_dataclass(cls):
         return "dataclass"
     return "unknown"
+
+
+def _aliases(info: FieldInfo) -> list[str]:
+    """What an input may call the field beside its name."""
+    return [name for alias in (info.alias, info.validation_alias) for name in _alias_names(alias)]
 
 
 def _alias_names(alias: Any) -> list[str]:

@@ -208,7 +208,7 @@ class UpdateSchema:
             try:
                 result[name] = self._check_one(field, value, node, where)
             except ValueError as error:
-                wrong[name] = explain(error, name)
+                wrong[name] = explain(error, name, self.state.untracked)
         if wrong:
             raise UpdateError(
                 f"Node {node!r} returned an update of a wrong type: {'; '.join(wrong.values())}.",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from graphrt._plan import specs
 from graphrt._plan.fields import is_mapping
-from graphrt._plan.nodes import MAX_NAME, name_problem, policy_problems
+from graphrt._plan.nodes import MAX_NAME, leaking, name_problem, policy_problems, unknown_writes
 from graphrt._plan.shape import node_shape, router_problem
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, show
 from graphrt._plan.state import short
@@ -120,6 +120,8 @@ class _Checks:
                     hint="Take the state, and the context as a second positional parameter without default.",
                     where=node.where,
                 )
+        else:
+            yield from leaking(node, self.spec.state)
         yield from self._policy(node)
 
     def _policy(self, node: NodeSpec) -> Iterator[Problem]:
@@ -139,17 +141,7 @@ class _Checks:
         for option, ref in routes:
             if ref is not None:
                 yield from self._target(ref, f"{option}= of node {node.name!r}", node.where)
-        written: tuple[Any, ...] = policy.writes or ()
-        for name in written:
-            if not isinstance(name, str) or name not in self.spec.state.fields:
-                guess = closest(name, self.spec.state.fields)
-                yield Problem(
-                    code="bad-update-type",
-                    message=f"writes= of node {node.name!r} names {short(name)}, which is no field of the state.",
-                    node=node.name,
-                    hint=f"Did you mean {guess!r}?" if guess else f"Known: {names(self.spec.state.fields)}.",
-                    where=node.where,
-                )
+        yield from unknown_writes(node, self.spec.state)
 
     # -- edges ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve, saved
 from graphrt._engine.route import merged
 from graphrt._engine.standing import due_parts, join_standings
-from graphrt._engine.stored import stamp
+from graphrt._engine.stored import stamp, tracked
 from graphrt._engine.task import DONE, HANDLED
 from graphrt._journal.keeper import give_back, take
 from graphrt._journal.meta import read_meta
@@ -95,10 +95,10 @@ def _edited(engine: Engine, values: Any, as_node: Any) -> events.ThreadUpdated:
     """The event that an edit comes to; changes nothing but what arrived at joins."""
     node = _node(engine, as_node)
     checked = checked_update(engine, {} if values is None else values, what="What update() was given")
-    kept: Mapping[str, Any] = {n: v for n, v in checked.items() if n not in engine.plan.state.untracked}
+    kept = tracked(engine, checked)
     if engine.codec is not None:
         try:
-            kept = stamp(engine.codec, kept, frozenset())
+            kept = stamp(engine.codec, kept)
         except NotStorable as error:
             raise not_storable(engine, error, "update() was given a value") from error
     if node is None:

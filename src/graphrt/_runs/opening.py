@@ -11,7 +11,7 @@ from graphrt._engine import log
 from graphrt._engine.edit import folded_in
 from graphrt._engine.engine import Engine
 from graphrt._engine.spending import budget_field
-from graphrt._engine.stored import stamp
+from graphrt._engine.stored import stamp, tracked
 from graphrt._flows.run import Watch
 from graphrt._later import Later
 from graphrt._plan.fields import is_mapping, own
@@ -133,15 +133,14 @@ def _started(opened: Run, values: dict[str, Any], given: Mapping[str, Any], *, f
     if TOKEN_BUDGET in given:
         _check_budget(engine, values)
     if opened.listening:
-        kept: Mapping[str, Any]
+        kept = tracked(engine, given)
         if engine.codec is not None:
             try:
-                kept = stamp(engine.codec, given, engine.plan.state.untracked)
+                kept = stamp(engine.codec, kept)
             except NotStorable as error:
                 raise not_storable(engine, error, "The input holds a value") from error
         else:
-            untracked = engine.plan.state.untracked
-            kept = {name: own(value) for name, value in given.items() if name not in untracked}
+            kept = engine.plan.state.own_all(kept)
         log.note(
             engine,
             events.RunStarted(
@@ -254,7 +253,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
             checked[name] = plan.update._check_one(plan.state.fields[name], value, "START", engine.where())
         except ValueError as error:
             raise InputError(
-                f"{what} does not fit {plan.state.cls.__name__}: {explain(error, name)}",
+                f"{what} does not fit {plan.state.cls.__name__}: {explain(error, name, plan.state.untracked)}",
                 code="bad-input",
                 where=engine.where(),
                 fix="Pass values of the declared types.",

@@ -1,0 +1,70 @@
+"""Fields that a nested graph shares: what is untracked on one side may not be stored on the other (rule R16)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import START, DefinitionError, GraphBuilder
+from graphrt.reducers import untracked
+
+
+class Kept(BaseModel):
+    tok: str = ""
+    n: int = 0
+
+
+class Hidden(BaseModel):
+    tok: Annotated[str, untracked] = ""
+    n: int = 0
+
+
+def nested(outer: Any, inner: Any, **policy: Any) -> Any:
+    child = GraphBuilder(inner, name="child").add_node("c", lambda s: None).set_entry("c").compile()
+    return GraphBuilder(outer).add_node("sub", child, **policy).add_edge(START, "sub")
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "policy", "message"),
+    [
+        (Hidden, Kept, {}, "is given field 'tok', which is untracked, for field 'tok', whose values are stored."),
+        (Kept, Hidden, {}, "gives back field 'tok', which is untracked, for field 'tok', whose values are stored."),
+        (
+            Hidden,
+            Kept,
+            {"input": {"tok": "tok"}, "output": {"n": "n"}},
+            "is given field 'tok', which is untracked, for field 'tok', whose values are stored.",
+        ),
+        (
+            Kept,
+            Hidden,
+            {"input": {}, "output": {"tok": "tok"}},
+            "gives back field 'tok', which is untracked, for field 'tok', whose values are stored.",
+        ),
+    ],
+)
+def test_an_untracked_field_that_the_other_graph_stores_is_found(
+    outer: Any, inner: Any, policy: Any, message: str
+) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        nested(outer, inner, **policy).compile()
+
+    [problem] = caught.value.problems
+    assert (problem.code, problem.node) == ("untracked-leak", "sub")
+    assert problem.message == f"Nested graph 'sub' {message}"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "policy"),
+    [
+        (Hidden, Hidden, {}),
+        (Kept, Kept, {}),
+        (Kept, Hidden, {"input": {"tok": "tok"}, "output": {"n": "n"}}),
+        (Hidden, Kept, {"input": {"n": "n"}, "output": {"tok": "tok"}}),
+        (Hidden, Kept, {"input": lambda s: {"n": s.n}, "output": lambda s: {"n": s.n}}),
+    ],
+)
+def test_a_field_that_is_kept_nowhere_or_everywhere_is_no_finding(outer: Any, inner: Any, policy: Any) -> None:
+    assert nested(outer, inner, **policy).compile()
