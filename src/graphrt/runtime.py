@@ -13,6 +13,7 @@ from graphrt._flows.effects import Control
 from graphrt._forks import Emptied, FreshLock
 from graphrt._journal.durability import Durability
 from graphrt._journal.verdict import Verdict
+from graphrt._later import Later
 from graphrt._runs import opening
 from graphrt._runs.arguments import (
     MODES,
@@ -42,8 +43,11 @@ from graphrt.stores import Store
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
+    from graphrt._runs import once
     from graphrt.graph import CompiledGraph
     from graphrt.harness.budget import Budget
+else:
+    once = Later("graphrt._runs.once")
 
 __all__ = [
     "MODES",
@@ -142,23 +146,35 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
 
     # -- one run -------------------------------------------------------------------------------------------------
 
-    def run(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> RunResult[S]:
+    def run(
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, only_if_new: bool = False
+    ) -> RunResult[S]:
         """Run the graph to its end, in the caller.
 
         Args:
             input: On a new thread the initial state; on a finished one an update.
             thread: The thread to run on; needs a store. With a store and no name, one is made.
+            only_if_new: On a thread that exists run nothing and return its present result, so that a request that
+                comes twice runs once; *input* is not looked at then. Where its last run has no result, since it
+                failed or its owner died, an InputError names the verb that goes on.
 
         Returns:
             The result; its status is completed, interrupted or cancelled.
 
         Raises:
             GraphrtError: The run failed. On a thread it can be retried.
+            ConflictError: A living owner drives the thread.
         """
+        if only_if_new:
+            return once.run(self, input, thread)
         return drive(opening.begin(self, input, thread, listen=False, watch=None))
 
-    async def arun(self, input: S | Mapping[str, Any], *, thread: str | None = None) -> RunResult[S]:
+    async def arun(
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, only_if_new: bool = False
+    ) -> RunResult[S]:
         """Run the graph to its end on the running loop; see `run`."""
+        if only_if_new:
+            return await once.arun(self, input, thread)
         if self.store is None:
             return await adrive(opening.begin(self, input, thread, listen=False, watch=None))
         return await adrive(

@@ -27,16 +27,28 @@ from graphrt.stores.protocol import Claim, Store
 if TYPE_CHECKING:
     from graphrt._journal import batch, keeper
     from graphrt._journal.reader import Fold
-    from graphrt._runs import loading
+    from graphrt._runs import loading, once
 else:
     batch, keeper = Later("graphrt._journal.batch"), Later("graphrt._journal.keeper")
-    loading = Later("graphrt._runs.loading")
+    loading, once = Later("graphrt._runs.loading"), Later("graphrt._runs.once")
 
 
-def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, watch: Watch | None) -> Run:
+def begin(
+    runtime: Owner,
+    given: Any,
+    thread_id: str | None,
+    *,
+    listen: bool,
+    watch: Watch | None,
+    only_if_new: bool = False,
+) -> Run:
     """Open a run on an input.
 
+    Args:
+        only_if_new: Raise `once.Present` instead where the thread exists.
+
     Raises:
+        once.Present: The thread exists, and *only_if_new*.
         InputError: The input does not fit, there is no store for a thread, the thread wants another verb.
         ConflictError: The thread is being driven.
         StoreError: The store failed.
@@ -69,8 +81,11 @@ def begin(runtime: Owner, given: Any, thread_id: str | None, *, listen: bool, wa
             opened_run = Run(runtime, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True)
         else:
-            _want(claim, "run", runtime, watch)
+            if not (only_if_new and claim.head.status in once.ENDED):
+                _want(claim, "run", runtime, watch)
             fold = loading.folded(runtime, store.load(thread_id))
+            if only_if_new:
+                raise once.Present(once.present(runtime, claim, fold))
             engine = fold.engine
             update = checked_update(engine, given)
             values = folded_in(engine, update, reset=True)
