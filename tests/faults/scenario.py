@@ -20,7 +20,14 @@ from graphrt.limits import RetryPolicy
 from graphrt.reducers import add, append
 
 THREAD = "t"
-INPUT = {"notes": ["start"], "total": 1}
+
+
+def noted(name: str) -> str:
+    """A note that is long: one is more than 64 KiB, and so are the others together; both are stored apart."""
+    return f"{name} ".ljust(70_000 if name == "plan" else 9_000, name[0])
+
+
+INPUT = {"notes": [noted("start")], "total": 1}
 ANSWERS = {"inner?": 20, "outer?": 300}
 
 
@@ -56,7 +63,7 @@ def _paid(name: str, value: int, kind: str) -> Any:
         key = f"{ctx.idempotency_key}/{name}"
         got = ctx.effect(name, ctx.deps.change, key, value, kind=kind)
         ctx.deps.kept(key)
-        return {"notes": [name], "total": got}
+        return {"notes": [noted(name)], "total": got}
 
     return node
 
@@ -64,7 +71,7 @@ def _paid(name: str, value: int, kind: str) -> Any:
 def _noted(name: str, value: int = 0) -> Any:
     def node(state: Any, ctx: Context[World]) -> Any:
         ctx.deps.ran[ctx.task_id] += 1
-        return {"notes": [name], "total": value}
+        return {"notes": [noted(name)], "total": value}
 
     return node
 
@@ -73,7 +80,7 @@ def _flaky(state: Any, ctx: Context[World]) -> Any:
     ctx.deps.ran[ctx.task_id] += 1
     if ctx.attempt == 1:
         raise ConnectionError("the first attempt fails")
-    return {"notes": ["flaky"], "total": 1_000}
+    return {"notes": [noted("flaky")], "total": 1_000}
 
 
 def _inner(state: Any, ctx: Context[World]) -> Any:
@@ -81,22 +88,22 @@ def _inner(state: Any, ctx: Context[World]) -> Any:
     key = f"{ctx.idempotency_key}/before"
     got = ctx.effect("before", ctx.deps.change, key, 7)
     ctx.deps.kept(key)
-    return {"notes": ["inner"], "total": got + ctx.interrupt("inner?")}
+    return {"notes": [noted("inner")], "total": got + ctx.interrupt("inner?")}
 
 
 def _ask(state: Any, ctx: Context[World]) -> Any:
     ctx.deps.ran[ctx.task_id] += 1
-    return {"notes": ["ask"], "asked": ctx.interrupt("outer?", answer_type=int)}
+    return {"notes": [noted("ask")], "asked": ctx.interrupt("outer?", answer_type=int)}
 
 
 def _item(state: Any, ctx: Context[World]) -> Any:
     ctx.deps.ran[ctx.task_id] += 1
-    return {"notes": [f"item {ctx.arg}"], "total": ctx.arg}
+    return {"notes": [noted(f"item {ctx.arg}")], "total": ctx.arg}
 
 
 def _last(state: Any, ctx: Context[World]) -> Any:
     ctx.deps.ran[ctx.task_id] += 1
-    return {"notes": ["last"], "seen": state["total"]}
+    return {"notes": [noted("last")], "seen": state["total"]}
 
 
 def _async(fn: Any) -> Any:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Reader:
     """Reads the bodies of one thread."""
 
-    __slots__ = ("_blobs", "codec", "names", "store", "thread")
+    __slots__ = ("_alone", "_blobs", "codec", "names", "store", "thread")
 
     def __init__(self, store: Store, thread: str, codec: Codec, names: Iterable[str] = ()) -> None:
         self.store: Store = store
@@ -41,12 +41,17 @@ class Reader:
         self.codec: Codec = codec
         self.names: Names = Names(tuple(names))
         self._blobs: dict[str, bytes] = {}
+        self._alone = False
 
     def fetch(self, name: str) -> bytes:
         """A large value by its name."""
-        if name not in self._blobs:
+        if name not in self._blobs and not self._alone:
             self._blobs |= self.store.blobs(self.thread, [name])
         return self._blobs[name]
+
+    def only(self, blobs: Mapping[str, bytes]) -> None:
+        """Take large values from *blobs* from now on, and not from the store."""
+        self._blobs, self._alone = dict(blobs), True
 
     def body(self, payload: bytes, names: Names | None = None) -> tuple[Batch, Body]:
         """The batch that *payload* stands for, and what it was read with."""

@@ -7,6 +7,7 @@ touching the rest. The last line is a checksum (CRC-32) against accidents; the c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, final
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
 
 VERSION: Final = 1
+_REFERENCE: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
+"""What stands for a large value. No text can look like it: the quotes in a text are escaped."""
 
 
 @final
@@ -119,6 +122,11 @@ def encode(body: Body, batch: Batch) -> bytes:
     body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no other word for them
     text = b"\n".join(body.lines)
     return b"%s\n%08x" % (text, crc32(text))
+
+
+def blob_names(payload: Any) -> set[str]:
+    """The names of the large values that *payload* refers to: a body, a snapshot or a staged body."""
+    return {name.decode() for name in _REFERENCE.findall(payload)} if payload.__class__ is bytes else set()
 
 
 def encode_state(body: Body, state: events.StateSaved) -> bytes:

@@ -1,4 +1,4 @@
-"""Editing threads from outside: updates, forks, pruning (rule R18). Old entries are never changed."""
+"""Editing threads from outside: updates and forks (rule R18), and verbs on all threads. Old entries are never changed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ from graphrt._journal.names import Names
 from graphrt._journal.reader import Fold, Reader
 from graphrt._journal.verdict import Verdict
 from graphrt._journal.versions import judge, pending
-from graphrt._journal.wire import Body, encode_state
 from graphrt._journal.writer import Journal
 from graphrt._plan.fields import own
-from graphrt._runs.arguments import check_age, check_number, check_status
+from graphrt._runs.arguments import check_age, check_status
 from graphrt._runs.flight import Owner
-from graphrt._runs.loading import Reads, begun, folded, loaded_at, the_store
+from graphrt._runs.loading import Reads, folded, loaded_at, the_store
 from graphrt._runs.opening import adopted, checked_update, not_storable
 from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest, names
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Commit, Loaded, Saved, Status, Store
+from graphrt.stores.protocol import Loaded, Status, Store
 
 Edit = tuple[Any, Any]
 """Values, and the node that they are written as, or None."""
@@ -52,7 +51,7 @@ def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
     claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
     try:
         fold = folded(runtime, store.load(thread))
-        journal = _journal(runtime, store, fold, Commits(store, claim, "sync"))
+        journal = journal_of(runtime, store, fold, Commits(store, claim, "sync"))
         engine = fold.engine
         engine.listen(journal.codec)
         adopted(engine, fold)
@@ -71,7 +70,7 @@ def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
         give_back(store, claim)
 
 
-def _journal(runtime: Owner, store: Store, fold: Fold, commits: Commits) -> Journal:
+def journal_of(runtime: Owner, store: Store, fold: Fold, commits: Commits) -> Journal:
     """A journal that goes on with a folded thread."""
     run = fold.run or runtime.ids()
     journal = Journal(clock=runtime.clock, run_id=lambda: run, sinks=runtime.sinks)
@@ -195,7 +194,7 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
     journal.given_at = commits.claim.head.created_at
     status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status
     state = saved(engine)
-    forked = events.ThreadForked(source=source, at=fold.seq, state=_standing(fold, state, status))
+    forked = events.ThreadForked(source=source, at=fold.seq, state=standing_of(fold, state, status))
     answers = [("", events.InterruptAnswered(id=id_, answer=answer)) for id_, answer in fold.answers.items()]
     staged = {task.id: log.standing(engine, task) for task in engine.tasks}
     for key, body in whole.staged if whole is not None else ():
@@ -205,62 +204,11 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
     journal.write([("", forked), *answers], list(staged.items()), status=status, release=True)
 
 
-def _standing(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:
+def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:
     return replace(state, status=status, run=fold.run, seed=fold.seed, fingerprint=fold.fingerprint)
 
 
-# -- less history ------------------------------------------------------------------------------------------------
-
-
-def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
-    """Forget the entries up to the last commit before the entry *before*; returns how many went.
-
-    What they came to is kept as a snapshot. None forgets all that the present state does not need. If it fails midway,
-    nothing went, or it was told before; doing it again ends it.
-
-    Raises:
-        InputError: No such thread.
-        ConflictError: The thread is being driven.
-    """
-    check_id(thread)
-    check_number("before", before)
-    store = the_store(runtime)
-    claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
-    try:
-        loaded = store.load(thread)
-        upto, told = _last_commit(runtime, store, loaded, before)
-        if upto is None or upto < loaded.head.first:
-            return 0
-        fold = folded(runtime, store.load(thread, upto=upto), upto=upto)
-        snapshot = Saved(upto, _snapshot(store, fold))
-        present = folded(runtime, loaded)
-        journal = _journal(runtime, store, present, Commits(store, claim, "sync"))
-        store.commit(claim, Commit(expected=loaded.head.seq, at=runtime.clock(), snapshot=snapshot))
-        if not told:  # told before it is done: what is gone without a word would look like damage
-            journal.write([("", events.HistoryPruned(upto=upto))])
-        return store.prune(claim, upto, keep_blobs=None)
-    finally:
-        give_back(store, claim)
-
-
-def _last_commit(runtime: Owner, store: Store, loaded: Loaded, before: int | None) -> tuple[int | None, bool]:
-    """The last entry that a snapshot can stand for: the end of a record after which no superstep is open.
-
-    And whether an entry tells already that it and those before it went: a prune that was broken off.
-    """
-    least = loaded.head.seq + 1 if before is None else before
-    fold, _ = begun(runtime, loaded)
-    found: int | None = None
-    told: set[int] = set()
-    for record in store.records(loaded.head.thread, after=loaded.head.first - 1):
-        path, event = list(fold.reader.batch(record.body).logged)[-1]
-        if isinstance(event, events.HistoryPruned):
-            told.add(event.upto)
-        if record.seq >= least:
-            continue
-        if not path and isinstance(event, (events.SuperstepCommitted, events.ThreadForked, events.RunCompleted)):
-            found = record.seq
-    return found, found in told
+# -- all threads -------------------------------------------------------------------------------------------------------
 
 
 def sweep(runtime: Owner, older_than_s: float, status: Status | None) -> int:
@@ -295,16 +243,3 @@ def check_threads(runtime: Reads) -> tuple[Verdict, ...]:
         # A run that loads the thread of its own graph need not know what is pending; who asks here does.
         found.append(replace(verdict, pending=pending(reader, loaded)))
     return tuple(found)
-
-
-def _snapshot(store: Store, fold: Fold) -> Any:
-    state = replace(
-        _standing(fold, saved(fold.engine), fold.status),
-        cause=fold.cause,
-        names=tuple(fold.reader.names.known),
-        digests=fold.chain.saved() if fold.chain is not None else {},
-    )
-    if not (store.durable or fold.meta.get("chained")):
-        return state
-    body = Body(fold.engine.plan.codec, Names())
-    return encode_state(body, state)

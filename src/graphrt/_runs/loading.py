@@ -125,8 +125,12 @@ def start_from(fold: Fold, snapshot: Saved) -> None:
     fold.begin(fold.reader.saved(snapshot.body), snapshot.seq, take)
 
 
-def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None) -> Fold:
-    """Fold what was *loaded*, after the thread's graph was judged; see `load`."""
+def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None, adopt: bool = True) -> Fold:
+    """Fold what was *loaded*, after the thread's graph was judged; see `load`.
+
+    Args:
+        adopt: Bring the values over to the present graph; else they stay what the graph that wrote them made of them.
+    """
     fold, verdict = begun(runtime, loaded)
     if loaded.snapshot is not None:
         start_from(fold, loaded.snapshot)
@@ -143,7 +147,7 @@ def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None) -> Fold:
             thread=loaded.head.thread,
             seq=fold.seq + 1,
         )
-    if verdict.kind != "identical":
+    if adopt and verdict.kind != "identical":
         adopting.adopt(fold, verdict)
     if upto is None:
         open_superstep(fold, loaded.staged)

@@ -17,10 +17,12 @@ from graphrt.stores.protocol import Status, Store
 
 if TYPE_CHECKING:
     from graphrt._journal import keeper
-    from graphrt._runs import editing, loading, looking
+    from graphrt._runs import editing, loading, looking, pruning
 else:
     keeper = Later("graphrt._journal.keeper")
-    editing, loading, looking = (Later(f"graphrt._runs.{name}") for name in ("editing", "loading", "looking"))
+    editing, loading, looking, pruning = (
+        Later(f"graphrt._runs.{name}") for name in ("editing", "loading", "looking", "pruning")
+    )
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -234,7 +236,7 @@ class ThreadVerbs(Generic[S]):
         Returns:
             How many entries went.
         """
-        return editing.prune(self._owner(), thread, before=before)
+        return pruning.prune(self._owner(), thread, before=before)
 
     async def aprune(self, thread: str, *, before: int | None = None) -> int:
         """Forget entries of the thread; see `prune`."""

@@ -18,7 +18,18 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from graphrt.stores.protocol import Store
-from graphrt.testing.conformance import claims, commits, leases, life, listing, parts, records, reopening, whole
+from graphrt.testing.conformance import (
+    claims,
+    commits,
+    leases,
+    life,
+    listing,
+    parts,
+    records,
+    reopening,
+    threads,
+    whole,
+)
 from graphrt.testing.conformance._world import BrokenClauseError, World
 
 __all__ = ["CLAUSES", "BrokenClauseError", "Clause", "Failure", "Report", "check", "clauses"]
@@ -75,7 +86,7 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, life)
+_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, life, threads)
 _DURABLE: Final = (leases, reopening)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.protocol import Claim, Commit, Record, Saved
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
+
+_LARGE: Final = 70_000
+"""Bytes, at least, of a blob: so large are the values that are stored as one."""
 
 
 def delete_forgets_everything(w: World) -> None:
@@ -204,11 +207,11 @@ def prune_twice_finds_nothing_more(w: World) -> None:
 def prune_keeps_named_blobs(w: World) -> None:
     """`prune` removes the blobs that are not to be kept; without `keep_blobs` all stay."""
     claim = _pruneable(w)
-    w.store.commit(claim, Commit(6, AT, blobs={"a": b"A", "b": b"B", "c": b"C"}))
+    w.store.commit(claim, Commit(6, AT, blobs={name: name.encode() * _LARGE for name in "abc"}))
     w.store.prune(claim, 2)
     same(sorted(w.store.blobs("t", "abc")), ["a", "b", "c"], "blobs after a prune without keep_blobs")
     w.store.prune(claim, 4, keep_blobs=iter(["b", "x"]))
-    same(w.store.blobs("t", "abc"), {"b": b"B"}, "blobs")
+    same(w.store.blobs("t", "abc"), {"b": b"b" * _LARGE}, "blobs")
     w.store.prune(claim, 4, keep_blobs=[])
     same(w.store.blobs("t", "abc"), {}, "blobs when none is to be kept")
 
@@ -237,7 +240,9 @@ def a_pruned_thread_goes_on(w: World) -> None:
 
 def _full(w: World, thread: str) -> None:
     claim = w.claim(thread)
-    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2"), blobs={"b": thread.encode()}))
+    w.store.commit(
+        claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2"), blobs={"b": thread.encode() * _LARGE})
+    )
     last = Commit(2, AT + 3, [Record(4, 2, b"34", b"seal")], stage=[("k", b"v"), ("a", b"w")], snapshot=Saved(4, b"s4"))
     w.store.commit(claim, last._replace(meta=thread.encode(), status="interrupted", graph="g", release=True))
 

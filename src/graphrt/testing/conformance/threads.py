@@ -1,0 +1,96 @@
+"""Clauses on whole threads as a Runtime keeps them: values of more than 64 KiB come back from every verb.
+
+The other themes check each promise alone; these drive a graph over the store, with all of them at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typing_extensions as te
+
+from graphrt.reducers import append
+from graphrt.testing.conformance._world import AT, World, holds, same
+
+_HALF: Final = 40_000
+"""Characters. Two such texts are more than 64 KiB, and so are stored apart."""
+
+
+class _Large(te.TypedDict):
+    log: Annotated[list[str], append]
+    page: te.NotRequired[str]
+
+
+def large_values_come_back_from_every_edit(w: World) -> None:
+    """Large values of inputs, nodes, reducers and updates survive fork, copy, prune, reopening and going on."""
+    given = {"log": ["I" * _HALF], "page": "J" * 2 * _HALF}
+    runtime = _runtime(w)
+    runtime.run(given, thread="t")
+    runtime.update("t", {"log": ["U" * _HALF] * 2})
+    paused = runtime.state("t").values
+    older = runtime.history("t")[-1]
+    same(older.values, given, "state after the input")
+    runtime.fork("t", to="f")
+    runtime.fork("t", at=older.seq, to="o")
+    runtime.copy_thread("t", "c")
+    for thread in ("t", "f", "c"):
+        runtime.prune(thread)
+        same(runtime.state(thread).values, paused, f"state of {thread} after prune")
+    if w.store.durable:
+        w.reopen()
+    runtime = _runtime(w)
+    for thread in ("t", "f", "c"):
+        same(runtime.state(thread).values, paused, f"state of {thread}, opened again")
+        end = runtime.resume(thread, "yes").state
+        same(end, {"log": [*paused["log"], "yes", "E" * _HALF], "page": "P" * 2 * _HALF}, f"end of {thread}")
+        runtime.prune(thread)
+        same(runtime.replay(thread).values, end, f"replay of {thread}")
+    same(runtime.state("o").values, given, "state of the fork from an earlier entry")
+
+
+def staged_large_values_come_back(w: World) -> None:
+    """A large value that a task wrote while its sibling waits is there when the thread goes on, pruned or not."""
+    for thread in ("t", "u"):
+        runtime = _runtime(w)
+        runtime.run({"log": []}, thread=thread)
+        if thread == "u":
+            runtime.prune(thread)
+        if w.store.durable:
+            w.reopen()
+        end = _runtime(w).resume(thread, "yes").state
+        same(end["page"], "P" * 2 * _HALF, f"page of {thread}")
+
+
+def prune_frees_large_values(w: World) -> None:
+    """After `prune` the large values that nothing refers to are gone, and the others are there."""
+    from graphrt._journal.wire import blob_names  # what a user-written store need not know
+
+    runtime = _runtime(w)
+    runtime.run({"log": [], "page": "J" * 2 * _HALF}, thread="t")
+    runtime.resume("t", "yes")
+    named = set[str]().union(*(blob_names(record.body) for record in w.store.records("t")))
+    holds(len(w.store.blobs("t", named)) == len(named) > 1, "large values before prune")
+    runtime.prune("t")
+    loaded = w.load()
+    needed = blob_names(loaded.snapshot.body if loaded.snapshot else b"")
+    there = set(w.store.blobs("t", named | needed))
+    same((there, bool(needed)), (needed, True), "large values after prune")
+
+
+def _runtime(w: World) -> Any:
+    """A runtime on the store as it is open now. START to `grow`, then `page` beside `ask`, then `end`."""
+    from graphrt._drivers.context import Context
+    from graphrt.commands import START
+    from graphrt.graph import GraphBuilder
+    from graphrt.runtime import Runtime
+
+    def ask(_state: Any, ctx: Context) -> Any:
+        return {"log": [ctx.interrupt("ok?")]}
+
+    g: GraphBuilder[Any, Any] = GraphBuilder(_Large, name="large")
+    g.add_node("grow", lambda _state: {"log": ["L" * _HALF, "M" * _HALF]})
+    g.add_node("page", lambda _state: {"page": "P" * 2 * _HALF})
+    g.add_node("ask", ask)
+    g.add_node("end", lambda _state: {"log": ["E" * _HALF]})
+    g.add_edge(START, "grow").add_edge("grow", "page").add_edge("grow", "ask").add_join(["page", "ask"], "end")
+    return Runtime(g.compile(), store=w.store, clock=lambda: AT, seed=1, chain=True)
