@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ABOVE", "NODE", "Above"]
+__all__ = ["ABOVE", "NODE", "REPLACED", "SLEEP", "Above"]
 
 NODE: Final[ContextVar[Any]] = ContextVar("graphrt_node", default=None)
 """The Context of the async node that runs here; None outside of nodes that take one."""
@@ -28,3 +28,8 @@ class Above(NamedTuple):
 
 ABOVE: Final[ContextVar[Above | None]] = ContextVar("graphrt_above", default=None)
 """What the graph that runs here is a part of, if an agent runs it."""
+
+REPLACED: Final[ContextVar[tuple[Any, ...]]] = ContextVar("graphrt_replaced_models", default=())
+"""What replaces models of agents here, innermost last: see `graphrt.harness.agent._replacing`."""
+SLEEP: Final[ContextVar[Callable[[float], Any] | None]] = ContextVar("graphrt_sleep", default=None)
+"""How waits of the run are made that runs here; None: in real time."""

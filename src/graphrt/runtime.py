@@ -25,6 +25,7 @@ from graphrt._runs.arguments import (
     checked_harness,
     checked_lease,
     checked_migrations,
+    checked_models,
     checked_sinks,
     new_id,
     opened_store,
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._runs import once
     from graphrt.graph import CompiledGraph
+    from graphrt.harness.agent._replacing import NamedModels
     from graphrt.harness.budget import Budget
+    from graphrt.harness.protocol import ChatModel
 else:
     once = Later("graphrt._runs.once")
 
@@ -89,10 +92,11 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         clock: Seconds since the epoch; by default the system's.
         ids: Makes the ids of runs and unnamed threads; by default random UUIDs.
         seed: Makes `ctx.random` the same in every run; by default each run draws its own.
+        models: Models by the names of agents: in a run each agent of such a name uses that model in the place of its own.
         check_state: Compare the state before and after each superstep, to find a node that changes it in place.
 
     Raises:
-        InputError: A limit, the store or a sink is not what it must be.
+        InputError: A limit, the store, a sink or a model is not what it must be.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         clock: Callable[[], float] | None = None,
         ids: Callable[[], str] | None = None,
         seed: int | None = None,
+        models: Mapping[str, ChatModel | str] | None = None,
         check_state: bool = False,
     ) -> None:
         if not hasattr(graph, "__graphrt_plan__"):
@@ -137,6 +142,8 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.clock: Callable[[], float] = clock if clock is not None else system_clock
         self.ids: Callable[[], str] = ids if ids is not None else new_id
         self.seed = seed
+        self._replacing: NamedModels | None = checked_models(models)
+        self.models: Mapping[str, ChatModel] = {} if self._replacing is None else self._replacing.models
         self.check_state = check_state
         self._active: dict[str, Control] = {}
         self._forks = None if self.store is None else Emptied(self._active)  # the child of a fork drives none of them

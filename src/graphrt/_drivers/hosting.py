@@ -168,6 +168,14 @@ class TaskHost:
         if emit is not None and not self._context.cancelled:
             emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
 
+    def knows(self, prefix: str) -> bool:
+        """Whether an answer is remembered under a key that begins with *prefix*."""
+        extra = self._task.extra
+        if extra is None:
+            return False
+        begin = f"{MODEL}{extra.effects.get(FAILED, 0)}/{prefix}"
+        return any(key.startswith(begin) for key in extra.effects)
+
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
         """What a model said, remembered; what is no plain response is asked for anew by each execution."""
         said: list[ModelResponse] = []

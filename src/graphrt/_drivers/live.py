@@ -41,9 +41,13 @@ def iterate_live(run: InFlight, make_driver: Callable[[Callable[[str, Any], None
     driver = make_driver(put)
     context = contextvars.copy_context()
 
+    def drive() -> Any:
+        with run.scope.held():
+            return driver.drive(run.flow())
+
     def work() -> None:
         try:
-            status = context.run(driver.drive, run.flow())
+            status = context.run(drive)
             run.ended(status)
         except BaseException as error:  # noqa: BLE001 - the reader raises it
             run.broke(error)
@@ -86,7 +90,8 @@ async def aiterate_live(
 
     async def work() -> None:
         try:
-            status = await driver.drive(run.flow())
+            with run.scope.held():
+                status = await driver.drive(run.flow())
             await unhurried(run.scope, run.ended, status)
         except BaseException as error:  # noqa: BLE001 - the reader raises it
             await unhurried(run.scope, run.broke, error)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -15,7 +15,7 @@ from graphrt._engine.log import Logged
 from graphrt._engine.task import Task
 from graphrt._flows.effects import Control, Record, Staged
 from graphrt._forks import FreshLock
-from graphrt._node import ABOVE
+from graphrt._node import ABOVE, REPLACED, SLEEP
 from graphrt.errors import StoreError
 from graphrt.events import OutcomeDropped
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphrt._drivers.purse import Purse
     from graphrt._engine.engine import Engine
     from graphrt.events import Entry
+    from graphrt.harness.agent._replacing import NamedModels
     from graphrt.harness.budget import Budget
     from graphrt.harness.ledger import Ledger
 
@@ -72,14 +73,17 @@ class Scope:
         "emit",
         "harness",
         "loop_source",
+        "models",
         "purse",
         "record",
         "root",
         "show",
+        "sleep",
         "stage",
         "tell",
         "thread",
         "timed",
+        "warnings",
     )
 
     def __init__(
@@ -104,6 +108,12 @@ class Scope:
         self._seed = seed
         self.loop_source: Callable[[], LoopThread] | None = loop_source
         self._own_loop: LoopThread | None = None
+        self.models: NamedModels | None = None
+        """What agents use in the place of their own models, by name."""
+        self.sleep: Callable[[float], Any] | None = None
+        """Makes the waits of the run; None: real time does."""
+        self.warnings: list[str] = []
+        """What `RunResult.warnings` tells, for whoever finds something that is odd and not an error."""
         self.budget: Budget | None = None
         """Of the run."""
         self.purse: Purse | None = None
@@ -206,6 +216,28 @@ class Scope:
 
                 self._own_loop = LoopThread()
             return self._own_loop
+
+    @contextlib.contextmanager
+    def held(self) -> Generator[None, None, None]:
+        """While something of this run is driven: let its models and its sleep be seen by all that runs in it.
+
+        They stand in context variables, since code is reached that is told nothing of the run: an agent that a node
+        without a context calls, a graph that an agent has as a tool.
+        """
+        models, outer, slept = self.models, REPLACED.get(), SLEEP.get()
+        if models is not None:
+            REPLACED.set((*outer, models))
+        SLEEP.set(self.sleep)
+        try:
+            yield
+        finally:
+            REPLACED.set(outer)
+            SLEEP.set(slept)
+
+    @property
+    def holds(self) -> bool:
+        """Whether `held` would change anything."""
+        return self.models is not None or self.sleep is not None
 
     def close(self) -> None:
         """End what this run started for itself."""

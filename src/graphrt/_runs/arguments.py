@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import typing_extensions as te
@@ -16,7 +16,9 @@ from graphrt.stores import Store, open_store
 from graphrt.stores.protocol import METHODS, Status
 
 if TYPE_CHECKING:
+    from graphrt.harness.agent._replacing import NamedModels
     from graphrt.harness.budget import Budget
+    from graphrt.harness.protocol import ChatModel
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
@@ -41,6 +43,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     clock: Callable[[], float] | None
     ids: Callable[[], str] | None
     seed: int | None
+    models: Mapping[str, ChatModel | str] | None
     check_state: bool
 
 
@@ -172,6 +175,15 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
         if a_class
         else "Pass functions or a TokenTracker, in a list: sinks=[tracker].",
     )
+
+
+def checked_models(models: Any) -> NamedModels | None:
+    """*models*, if they are models by the names of agents."""
+    if models is None:
+        return None
+    from graphrt.harness.agent._replacing import NamedModels
+
+    return NamedModels(models)
 
 
 def checked_budget(budget: Any) -> Budget | None:

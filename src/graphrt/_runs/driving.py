@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
+from graphrt._drivers.scope import Scope
 from graphrt._drivers.sync import SyncDriver
 from graphrt._runs.flight import Run
 from graphrt._runs.results import RunResult
@@ -31,7 +32,11 @@ def drive(run: Run) -> RunResult[Any]:
     """Drive *run* in the caller."""
     driver = SyncDriver(run.scope, run.engine.limits)
     try:
-        status = driver.drive(run.flow())
+        if run.scope.holds:
+            with run.scope.held():
+                status = driver.drive(run.flow())
+        else:
+            status = driver.drive(run.flow())
     except BaseException as error:
         run.broke(error)
         raise
@@ -44,7 +49,11 @@ async def adrive(run: Run) -> RunResult[Any]:
 
     driver = AioDriver(run.scope, run.engine.limits)
     try:
-        status = await driver.drive(run.flow())
+        if run.scope.holds:
+            with run.scope.held():
+                status = await driver.drive(run.flow())
+        else:
+            status = await driver.drive(run.flow())
     except BaseException as error:
         await _abroke(run, error)
         raise
@@ -65,7 +74,8 @@ def iterate(run: Run, *, entries: bool) -> Generator[Any, None, None]:
     """Drive *run* and yield what it publishes; leaving early cancels it."""
     driver = SyncDriver(run.scope, run.engine.limits)
     try:
-        status = yield from driver.iterate(run.flow(), entries=entries)
+        items = driver.iterate(run.flow(), entries=entries)
+        status = yield from _held(run.scope, items) if run.scope.holds else items
     except BaseException as error:
         run.broke(error)
         raise
@@ -81,10 +91,40 @@ async def aiterate(run: Run, *, entries: bool) -> AsyncGenerator[Any, None]:
 
     driver = AioDriver(run.scope, run.engine.limits)
     try:
-        async with aclosing(driver.iterate(run.flow(), entries=entries)) as items:
+        made = driver.iterate(run.flow(), entries=entries)
+        async with aclosing(_aheld(run.scope, made) if run.scope.holds else made) as items:
             async for item in items:
                 yield item
     except BaseException as error:
         await _abroke(run, error)
         raise
     await unhurried(run.scope, run.ended, driver.status)
+
+
+def _held(scope: Scope, items: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
+    """*items*, each of them made while *scope* is held: the reader shares our context variables in between."""
+    try:
+        while True:
+            with scope.held():
+                try:
+                    item = next(items)
+                except StopIteration as stop:
+                    return stop.value
+            yield item
+    finally:
+        with scope.held():
+            items.close()
+
+
+async def _aheld(scope: Scope, items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    try:
+        while True:
+            with scope.held():
+                try:
+                    item = await anext(items)
+                except StopAsyncIteration:
+                    return
+            yield item
+    finally:
+        with scope.held():
+            await items.aclose()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from graphrt._journal import keeper, modes, names, writer
     from graphrt._journal.chain import Chain
     from graphrt._journal.reader import Fold
+    from graphrt.harness.agent._replacing import NamedModels
     from graphrt.harness.budget import Budget
 else:
     keeper, modes, names, writer = (
@@ -53,6 +54,7 @@ class Owner(Protocol):
     seed: int | None
     check_state: bool
     _active: dict[str, Control]
+    _replacing: NamedModels | None
     _loop_source: Callable[[], LoopThread] | None
 
 
@@ -91,6 +93,7 @@ class Run:
             loop_source=runtime._loop_source,
         )
         scope.budget, scope.root = runtime.budget, engine
+        scope.models = runtime._replacing
         self.scope: Scope = scope
         self.watch: Watch = watch if watch is not None else _NOBODY
         engine.watch(tape=self.watch.steps or self.watch.updates)
@@ -168,6 +171,9 @@ class Run:
         Raises:
             StoreError: What the durability let wait could not be stored.
         """
+        scope = self.scope
+        if scope.models is not None and status == "completed":  # before the end an agent may still come
+            scope.warnings += scope.models.unmet()
         result: RunResult[Any] = RunResult(self, status)
         self.close()
         return result

@@ -42,7 +42,7 @@ class InterruptInfo:
 class RunResult(Generic[S]):
     """How a run ended that did not fail."""
 
-    __slots__ = ("_output", "_run", "interrupts", "state", "status", "steps", "thread", "usage")
+    __slots__ = ("_output", "_run", "interrupts", "state", "status", "steps", "thread", "usage", "warnings")
 
     def __init__(self, run: Run, status: Any) -> None:
         engine = run.engine
@@ -59,6 +59,8 @@ class RunResult(Generic[S]):
         """What all model calls of the run used."""
         self.state: S = engine.make_view(engine.values)
         """The last committed state."""
+        self.warnings: tuple[str, ...] = tuple(run.scope.warnings)
+        """0..n sentences about what is odd and did not fail the run, in the order in which it was found."""
         self._output = engine.plan
 
     @property

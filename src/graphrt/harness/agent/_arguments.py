@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from graphrt.errors import InputError
+from graphrt.harness._checks import usable
 from graphrt.harness._scalars import each
 from graphrt.harness.agent.happenings import EventSink
 from graphrt.harness.agent.middleware import LAYER, Middleware
@@ -26,7 +27,8 @@ __all__ = [
 T = TypeVar("T")
 
 
-def checked_model(given: Any) -> ChatModel:
+def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
+    """*given*, or the `LiteLLMModel` that it names; *of* says whose model it is, for an error."""
     if isinstance(given, str):
         from graphrt.harness.litellm_model import LiteLLMModel
 
@@ -35,12 +37,14 @@ def checked_model(given: Any) -> ChatModel:
     missing = [name for name in ("invoke", "stream", "profile") if a_class or not hasattr(given, name)]
     if missing:
         raise InputError(
-            f"An agent's model is the class {given.__name__}."
+            f"{of} is the class {given.__name__}."
             if a_class
-            else f"An agent's model is {type(given).__name__}, which has no {', '.join(missing)}.",
+            else f"{of} is {type(given).__name__}, which has no {', '.join(missing)}.",
             code="no-model",
             known="a class is no model: its instances are" if a_class else "",
-            fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
+            fix="That is a harness: give a ScriptedModel where you would give a MockHarness."
+            if usable(given, "run") and not a_class
+            else 'Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
             value=given,
         )
     model: ChatModel = given

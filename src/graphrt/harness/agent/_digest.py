@@ -6,14 +6,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
+from graphrt.harness._output import OutputForm, in_words
 from graphrt.harness.messages import AssistantMessage, ToolCall
+from graphrt.harness.protocol import ChatModel
 from graphrt.harness.request import ModelRequest
 
-__all__ = ["of_arguments", "of_call", "of_request", "of_run"]
+if TYPE_CHECKING:
+    from graphrt.harness.agent._host import Host
+
+__all__ = ["as_known", "of_arguments", "of_call", "of_request", "of_run"]
 
 
 def of_request(request: ModelRequest) -> str:
@@ -24,6 +29,22 @@ def of_request(request: ModelRequest) -> str:
 def of_run(agent: str, request: ModelRequest) -> str:
     """16 hex digits of the SHA-256 of who is asked, and what it is asked first."""
     return sha256(_bytes([agent, _asked(request)])).hexdigest()[:16]
+
+
+def as_known(
+    host: Host, path: str, agent: str, request: ModelRequest, form: OutputForm, model: ChatModel
+) -> ModelRequest:
+    """*request*, which asks *model* for an answer of *form*, as *host* remembers its answers.
+
+    A model that cannot be held to a form is asked for it in words, and such a request has another digest. Where a
+    model replaces another one on a paused thread, what was remembered is looked for under both.
+    """
+    asked = form.asked_of(model, request)
+    if not host.remembers or host.knows(f"{path}{of_run(agent, asked)}."):
+        return asked
+    held = replace(request, output=form.spec)
+    other = in_words(held) if asked.output is not None else held
+    return other if host.knows(f"{path}{of_run(agent, other)}.") else asked
 
 
 def of_arguments(arguments: Mapping[str, Any]) -> str:

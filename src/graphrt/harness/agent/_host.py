@@ -64,6 +64,10 @@ class Host(Protocol):
         """How many of *what* there are now, this one included: from 1 at every execution of the task."""
         ...
 
+    def knows(self, prefix: str) -> bool:
+        """Whether something is remembered that a model said, under a key that begins with *prefix*."""
+        ...
+
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
         """What a model said, asked by *call* unless it is known, and whether it was; used once it is remembered."""
         ...
@@ -137,6 +141,10 @@ class Alone:
         """Count."""
         number = self._numbers[what] = self._numbers.get(what, 0) + 1
         return number
+
+    def knows(self, prefix: str) -> bool:  # noqa: ARG002
+        """Nothing is remembered."""
+        return False
 
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:  # noqa: ARG002
         """Ask."""

@@ -24,9 +24,10 @@ from graphrt.harness.agent._arguments import (
     checked_sinks,
 )
 from graphrt.harness.agent._calling import Caller
-from graphrt.harness.agent._digest import of_run
+from graphrt.harness.agent._digest import as_known, of_run
 from graphrt.harness.agent._host import HERE, Alone, Host, Place
 from graphrt.harness.agent._loop import Loop
+from graphrt.harness.agent._replacing import Replaceable, models_of
 from graphrt.harness.agent._showing import shown
 from graphrt.harness.agent._tooling import Approve, OnBadCall, Tooling
 from graphrt.harness.agent._watching import watched
@@ -54,7 +55,7 @@ _RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2)
 
 
 @final
-class Agent(Generic[OutputT_co]):
+class Agent(Replaceable, Generic[OutputT_co]):
     """The standard harness: asks a model, does the tool calls that it asks for, and goes on until it has answered.
 
     `Agent(model, output=Person)` is an `Agent[Person]`, whose replies have a Person as their output.
@@ -278,9 +279,11 @@ class Agent(Generic[OutputT_co]):
         tools = self._offered(options)
         request = self._request(prompt, options, tools)
         form = form_of(options.get("output")) or self._output
-        request = request if form is None else form.asked_of(self.models[0], request)
+        models = models_of(self)
+        if form is not None:
+            request = as_known(host, _path(), self.name, request, form, models[0])
         place = self._place(host, of_run(self.name, request) if host.remembers else "")
-        caller = Caller(self.models, place, retry=self._retry, cache=self._cache, emit=place.emit)
+        caller = Caller(models, place, retry=self._retry, cache=self._cache, emit=place.emit)
         tooling = Tooling(
             tools,
             place,
@@ -356,7 +359,7 @@ class Agent(Generic[OutputT_co]):
         ledger = parent
         if self._budget is not None:
             ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
-        path = f"{inside.path if inside is not None else ''}{digest}"
+        path = f"{_path()}{digest}"
         path = f"{path}.{host.number(path)}/"
         return Place(host=host, depth=depth, path=path, names=names, most_depth=most, ledger=ledger, emit=show)
 
@@ -376,6 +379,12 @@ class Agent(Generic[OutputT_co]):
         begun = hasattr(prompt, "__iter__") and any(isinstance(said, SystemMessage) for said in prompt)
         defaults: Any = {**self._defaults, "system": None} if begun else self._defaults
         return ModelRequest.build(prompt, given, defaults=defaults)  # type: ignore[arg-type]  # checked there
+
+
+def _path() -> str:
+    """The path of the agent that is running here; nothing above the first one."""
+    here = HERE.get()
+    return here.path if isinstance(here, Place) else ""
 
 
 def name_of(tool: Any) -> str:

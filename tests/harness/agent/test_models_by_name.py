@@ -1,0 +1,102 @@
+"""What stands in `models=` and `override`, and the names in it that no agent had."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt.errors import InputError
+from graphrt.harness import Agent, LiteLLMModel, MockHarness, ScriptedModel
+from graphrt.reducers import append
+
+
+class State(BaseModel):
+    said: Annotated[list[str], append] = []
+
+
+writer = Agent(ScriptedModel(), name="writer")
+
+
+async def bare(state: State) -> Any:
+    return {"said": [(await writer.run("write")).text]}
+
+
+def graph(*nodes: Any) -> Any:
+    builder = GraphBuilder(State)
+    names = [f"n{number}" for number in range(len(nodes))]
+    for known, node in zip(names, nodes, strict=True):
+        builder.add_node(known, node)
+    builder.add_sequence([START, *names, END])
+    return builder.compile()
+
+
+# -- what is given ---------------------------------------------------------------------------------------------------
+
+
+def test_a_text_stands_for_a_model_of_litellm():
+    runtime = Runtime(graph(bare), models={"writer": "openai/x"})
+
+    assert isinstance(runtime.models["writer"], LiteLLMModel)
+
+
+@pytest.mark.parametrize(
+    ("models", "code", "told"),
+    [
+        ([], "bad-models", "must be a mapping"),
+        ({1: ScriptedModel()}, "bad-models", "has the key 1"),
+        ({"a/b": ScriptedModel()}, "bad-models", "has the key 'a/b'"),
+        ({"writer": 3}, "no-model", "models= for agent 'writer' is int"),
+        ({"writer": ScriptedModel}, "no-model", "models= for agent 'writer' is the class ScriptedModel"),
+        ({"writer": MockHarness([])}, "no-model", "give a ScriptedModel where you would give a MockHarness"),
+    ],
+)
+def test_what_cannot_be_a_model_is_refused_where_the_runtime_is_made(models, code, told):
+    with pytest.raises(InputError) as refused:
+        Runtime(graph(bare), models=models)
+
+    assert refused.value.code == code
+    assert told in str(refused.value)
+
+
+def test_an_override_refuses_what_is_not_a_model():
+    with pytest.raises(InputError) as refused:
+        writer.override(model=MockHarness([]))  # type: ignore[arg-type]
+
+    assert refused.value.code == "no-model"
+
+
+# -- names that no agent had -----------------------------------------------------------------------------------------
+
+
+def test_a_name_that_no_agent_had_is_a_warning_of_the_result():
+    result = graph(bare).run({}, models={"writer": ScriptedModel(["x"]), "wirter": ScriptedModel()})
+
+    assert result.warnings == (
+        "models= has 'wirter', but no agent of that name was run. Agents that were: 'writer'; did you mean 'writer'?",
+    )
+
+
+def test_a_runtime_remembers_which_agents_it_has_run_over_a_pause():
+    def pause(state: State, ctx: Context) -> Any:
+        ctx.interrupt("go on?")
+
+    with Runtime(graph(bare, pause), store="memory:", models={"writer": ScriptedModel(["x"])}) as runtime:
+        paused = runtime.run({}, thread="t")
+        result = runtime.resume("t", "yes")
+
+    assert (paused.status, paused.warnings, result.warnings) == ("interrupted", (), ())
+
+
+def test_a_pause_is_not_yet_the_end_at_which_names_are_told():
+    def pause(state: State, ctx: Context) -> Any:
+        ctx.interrupt("go on?")
+
+    with Runtime(graph(pause, bare), store="memory:", models={"writer": ScriptedModel(["x"])}) as runtime:
+        assert runtime.run({}, thread="t").warnings == ()
+
+
+def test_results_without_models_have_no_warnings():
+    assert graph(lambda state: None).run({}).warnings == ()
