@@ -126,16 +126,14 @@ def test_equal_bodies_do_not_look_equal(plain, store):
     bodies = [body for thread in ("t", "u") for _, body in plain.load(thread).staged]
     assert len(set(bodies)) == len(bodies)
     assert store._keys.name("t", BLOB) != store._keys.name("u", BLOB)
-    assert store._keys.name("t", BLOB) != Keyring({"k1": secrets.token_bytes(32)}, current=None, naming=None).name(
-        "t", BLOB
-    )
+    assert store._keys.name("t", BLOB) != Keyring({"k1": secrets.token_bytes(32)}, current=None).name("t", BLOB)
 
 
 # ------------------------------------------------------------------------------------------------------------ refusals
 
 
 def test_every_bit_of_a_body_counts():
-    keys = Keyring(KEYS, current=None, naming=None)
+    keys = Keyring(KEYS, current=None)
     sealed = keys.seal(b"abc", "t", "record", (1, 1))
 
     for bit in range(8 * len(sealed)):
@@ -150,7 +148,7 @@ def test_every_bit_of_a_body_counts():
 
 
 def test_a_body_that_was_cut_is_damaged():
-    keys = Keyring(KEYS, current=None, naming=None)
+    keys = Keyring(KEYS, current=None)
     sealed = keys.seal(b"abc", "t", "meta", "")
 
     for end in range(4, len(sealed)):
@@ -168,7 +166,7 @@ def test_a_body_that_was_cut_is_damaged():
     ],
 )
 def test_a_body_that_was_moved_is_refused(place):
-    keys = Keyring(KEYS, current=None, naming=None)
+    keys = Keyring(KEYS, current=None)
     sealed = keys.seal(b"abc", "t", "record", (1, 1))
 
     refused(lambda: keys.open(sealed, *place), "store-damaged")
@@ -207,29 +205,6 @@ def test_a_store_of_plain_threads_is_refused(plain, store):
 # ---------------------------------------------------------------------------------------------------------------- keys
 
 
-def test_keys_can_be_rotated(plain):
-    old, new = KEYS, {"k2": secrets.token_bytes(32)}
-    first = EncryptedStore(plain, old)
-    claim = filled(first)
-    both = EncryptedStore(plain, {**new, **old}, name_key="k1")
-    both.commit(claim, Commit(1, AT, [Record(2, 1, b"new")], blobs={"n": b"new", BLOB: b"stays"}))
-
-    assert [record.body for record in both.records("t")] == [CANARY, b"new"]
-    assert both.blobs("t", [BLOB, "n"]) == {BLOB: CANARY * 50, "n": b"new"}
-    refused(lambda: list(first.records("t")), "missing-key")
-    refused(lambda: first.blobs("t", ["n"]), "missing-key")
-    refused(lambda: EncryptedStore(plain, new).load("t"), "missing-key")
-
-
-def test_another_name_key_is_missed_before_blobs_are(plain):
-    """With another name key no blob would be found; whoever reads anything of the thread hears of it."""
-    filled(EncryptedStore(plain, KEYS))
-    other = EncryptedStore(plain, {**KEYS, "k0": secrets.token_bytes(32)}, current="k1")
-
-    error = refused(lambda: other.load("t"), "missing-key")
-    assert "name_key" in error.what
-
-
 def test_the_wrong_bytes_under_the_right_id_are_damage(plain):
     filled(EncryptedStore(plain, KEYS))
 
@@ -262,10 +237,10 @@ def test_a_key_that_will_not_do_is_refused_and_not_shown(plain, keys):
     assert not any(repr(secret) in told or str(secret) in told for secret in keys.values())
 
 
-@pytest.mark.parametrize("wrong", [{"current": "k9"}, {"name_key": "k9"}])
+@pytest.mark.parametrize("wrong", ["k9", ""])
 def test_a_key_that_was_not_given_cannot_be_chosen(plain, wrong):
     with pytest.raises(InputError):
-        EncryptedStore(plain, KEYS, **wrong)
+        EncryptedStore(plain, KEYS, current=wrong)
 
 
 def test_keys_are_in_no_text_and_no_pickle(store):

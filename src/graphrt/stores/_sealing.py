@@ -3,7 +3,7 @@
 Keys, ciphertexts and the names of blobs; which bodies a store has is in `encrypted`. The package cryptography is
 imported at first use. A sealed body is
 
-    magic (4 bytes), length of the key's id (1), the key's id, mark of the name key (4), nonce (12), ciphertext, tag (16)
+    magic (4 bytes), length of the key's id (1), the key's id, mark of the key that names are made with (4), nonce (12), ciphertext, tag (16)
 
 and everything before the nonce is authenticated with the place. Each thread has a key of its own, derived from the one
 that was given, so that the nonces, which are random, only have to differ among the bodies of one thread.
@@ -33,24 +33,30 @@ _FEWEST: Final = 10
 class Keyring:
     """Keys by their ids; seals with one of them, opens with all.
 
+    Each key seals bodies, and makes names of blobs: those of what is written with it. So what was written with one key
+    only needs no other.
+
     Args:
-        current: The key for new bodies. None: the first of *keys*.
-        naming: The key that blobs' names are derived from. None: the one whose id sorts first.
+        current: The key for new bodies and their names. None: the first of *keys*.
 
     Raises:
         InputError: A key, or what is said of it, will not do (`bad-key`). The key itself is never shown.
         MissingExtraError: cryptography is not installed.
     """
 
-    __slots__ = ("_cipher", "_current", "_keys", "_mark", "_naming", "_threads", "ids")
+    __slots__ = ("_cipher", "_current", "_keys", "_mark", "_marks", "_naming", "_threads", "ids")
 
-    def __init__(self, keys: Mapping[str, bytes], *, current: str | None, naming: str | None) -> None:
+    def __init__(self, keys: Mapping[str, bytes], *, current: str | None) -> None:
         _check(keys)
         self.ids: Final = tuple(keys)
         self._keys: Final = dict(keys)
-        self._current: Final = self._chosen(current or self.ids[0], "current")
-        self._naming: Final = _derive(self._keys[self._chosen(naming or min(keys), "name_key")], "names")
-        self._mark: Final = _derive(self._naming, "mark")[:_MARK]
+        self._current: Final = self._chosen(self.ids[0] if current is None else current)
+        # The current one is the first: what is there twice is taken from where it was first.
+        self._naming: Final = tuple(
+            _derive(self._keys[key], "names") for key in sorted(self.ids, key=lambda key: key != self._current)
+        )
+        self._marks: Final = tuple(_derive(naming, "mark")[:_MARK] for naming in self._naming)
+        self._mark: Final = self._marks[0]
         self._cipher: Final = _aes()
         # never a cached method: that would keep the keys of every keyring there ever was
         self._threads: Final = lru_cache(maxsize=1024)(self._thread_cipher)
@@ -61,11 +67,11 @@ class Keyring:
     def __reduce__(self) -> NoReturn:
         raise TypeError("keys are never pickled; open the store anew where it is needed")
 
-    def _chosen(self, key: str, argument: str) -> str:
+    def _chosen(self, key: str) -> str:
         if key in self._keys:
             return key
         raise InputError(
-            f"{argument} names a key {key!r} that was not given.",
+            f"current names a key {key!r} that was not given.",
             code="bad-key",
             known=names(self.ids),
             fix="Give it in keys, or name one that is there.",
@@ -113,15 +119,24 @@ class Keyring:
         except invalid:
             opened = b""
         else:
-            if header[end:] != self._mark:
-                raise _missing("It was written under another name_key.", self.ids, where, thread)
+            if header[end:] not in self._marks:
+                raise _missing(
+                    "The key that names of large values were made with is needed and was not given.",
+                    self.ids,
+                    where,
+                    thread,
+                )
             return opened
         raise _damaged(where, thread)
 
     def name(self, thread: str, name: str) -> str:
-        """What the blob *name* of *thread* is stored as: it says nothing to those who lack the key."""
+        """What the blob *name* of *thread* is stored as now: it says nothing to those who lack the key."""
+        return self.names(thread, name)[0]
+
+    def names(self, thread: str, name: str) -> list[str]:
+        """What it may be stored as: one name for each key, that of the current one first."""
         said = b"".join(_sized(part) for part in (thread, name))
-        return hmac.digest(self._naming, said, "sha256").hex()
+        return [hmac.digest(naming, said, "sha256").hex() for naming in self._naming]
 
 
 def _check(keys: Mapping[str, bytes]) -> None:
@@ -189,7 +204,7 @@ def _missing(what: str, ids: tuple[str, ...], where: str, thread: str) -> StoreE
         code="missing-key",
         where=where,
         known=names(ids),
-        fix="Give all the keys that were ever current, and the name_key of the beginning.",
+        fix="Give all the keys that were current since the thread was made or copied.",
         thread=thread,
     )
 

@@ -43,10 +43,8 @@ class EncryptedStore:
     Args:
         store: A durable store. It is closed with this one.
         keys: 32 random bytes each, by an id that is stored beside every body. To rotate, add a key and make it current;
-            the others have to stay as long as anything that they sealed.
-        current: Id of the key for new bodies. None: the first of *keys*.
-        name_key: Id of the key that blobs' names are derived from. None: the one that sorts first. It has to be the
-            same for the life of the store: what was written under another is refused (`missing-key`).
+            the others have to stay as long as anything that they sealed. A copy is written with the current key alone.
+        current: Id of the key for new bodies, and for the names of new blobs. None: the first of *keys*.
 
     Raises:
         InputError: A key will not do (`bad-key`), or the store is not durable.
@@ -55,9 +53,7 @@ class EncryptedStore:
 
     durable: bool = True
 
-    def __init__(
-        self, store: Store, keys: Mapping[str, bytes], *, current: str | None = None, name_key: str | None = None
-    ) -> None:
+    def __init__(self, store: Store, keys: Mapping[str, bytes], *, current: str | None = None) -> None:
         if not store.durable:
             raise InputError(
                 f"{store!r} is not durable: it keeps objects, and nothing at rest that could be encrypted.",
@@ -65,7 +61,7 @@ class EncryptedStore:
             )
         self.blocking: bool = store.blocking
         self._store: Final = store
-        self._keys: Final = Keyring(keys, current=current, naming=name_key)
+        self._keys: Final = Keyring(keys, current=current)
         self._lists: Final[dict[tuple[str, int], _Names]] = {}
         self._forks: Final = Emptied(self._lists)
         self._lock: Final = FreshLock()
@@ -165,9 +161,14 @@ class EncryptedStore:
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Those of the named large values that are there."""
-        stored = {self._keys.name(thread, name): name for name in names}
-        found = self._store.blobs(thread, stored)
-        return {stored[name]: self._keys.open(body, thread, "blob", stored[name]) for name, body in found.items()}
+        stored = {name: self._keys.names(thread, name) for name in names}
+        found = self._store.blobs(thread, [one for ones in stored.values() for one in ones])
+        there: dict[str, bytes] = {}
+        for name, ones in stored.items():
+            body = next((found[one] for one in reversed(ones) if one in found), None)
+            if body is not None:
+                there[name] = self._keys.open(body, thread, "blob", name)
+        return there
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything of it, sealed anew, under the id *to*. See `Store.copy`."""
@@ -183,7 +184,7 @@ class EncryptedStore:
         """Forget the records up to the entry *upto*. See `Store.prune`."""
         if keep_blobs is None:
             return self._store.prune(claim, upto)
-        keep = [self._keys.name(claim.thread, name) for name in keep_blobs]
+        keep = [one for name in keep_blobs for one in self._keys.names(claim.thread, name)]
         return self._store.prune(claim, upto, keep_blobs=[*keep, *self._names(claim).pages(self._store)])
 
     def _names(self, claim: Claim) -> _Names:
@@ -233,9 +234,10 @@ class _Names:
             count, known = 0, set[str]()
             while True:
                 numbers = range(count, count + _AT_ONCE)
-                found = store.blobs(self._thread, [self._page(number) for number in numbers])
-                for number in numbers:
-                    page = found.get(self._page(number))
+                pages = {number: self._pages(number) for number in numbers}
+                found = store.blobs(self._thread, [one for ones in pages.values() for one in ones])
+                for number, ones in pages.items():
+                    page = next((found[one] for one in ones if one in found), None)
                     if page is None:
                         break
                     known.update(json.loads(self._keys.open(page, self._thread, "names", number)))
@@ -248,7 +250,7 @@ class _Names:
     def pages(self, store: Store) -> list[str]:
         """What the pages are stored as."""
         with self._lock:
-            return [self._page(number) for number in range(self.read(store))]
+            return [one for number in range(self.read(store)) for one in self._pages(number)]
 
     def commit(self, store: Store, claim: Claim, sealed: Commit, blobs: Iterable[str]) -> None:
         """Write *sealed*, and in the same transaction a page with those names that are new."""
@@ -258,7 +260,7 @@ class _Names:
             more: dict[str, Any] = dict(sealed.blobs)
             if new:
                 page = json.dumps(new).encode()
-                more[self._page(number)] = self._keys.seal(page, self._thread, "names", number)
+                more[self._pages(number)[0]] = self._keys.seal(page, self._thread, "names", number)
             try:
                 store.commit(claim, sealed._replace(blobs=more))
             except BaseException:
@@ -267,5 +269,6 @@ class _Names:
             self._count = number + bool(new)
             self.known.update(new)
 
-    def _page(self, number: int) -> str:
-        return self._keys.name(self._thread, f"\0names {number}")
+    def _pages(self, number: int) -> list[str]:
+        """What the page may be stored as."""
+        return self._keys.names(self._thread, f"\0names {number}")
