@@ -312,6 +312,11 @@ def _raised(engine: Engine, event: events.InterruptRaised, take: Take, *, journa
         static = event.key in ("before", "after")
         question = OpenInterrupt(id_, event.key, event.node, take(event.payload), static=static)
         extra.interrupts.append(question)
+    elif not journalled:
+        # What is staged names all questions of the task in the order in which they were asked; the journal of a fork
+        # has only those that were asked after it, and which one is the last decides what goes on.
+        extra.interrupts.remove(question)
+        extra.interrupts.append(question)
     question.answer_type, question.expires_at = event.answer_type, event.expires_at
     if task.node.child is None:
         question.logged = question.logged or journalled

@@ -14,7 +14,7 @@ from graphrt._engine.log import Logged
 from graphrt._engine.pausing import goes_on
 from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
-from graphrt.events import SuperstepCommitted
+from graphrt.events import SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
 """Key to events: a task's id, its id with `#` and the key of an effect, or the path of a nested graph with `+` and a
@@ -49,6 +49,7 @@ def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) ->
         if mine in staged:
             _forget(task)
             evolve_all(engine, staged[mine], take, journalled=False)
+            _keep_outcome(task, staged[mine])
         for key, logged in staged.items():
             if key.startswith(effects):
                 evolve_all(engine, logged, take, journalled=False)
@@ -64,6 +65,20 @@ def _forget(task: Task) -> None:
     extra = task.extra
     if extra is not None:
         extra.retries = []
+
+
+def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
+    """Keep the staged outcome of a task that pauses after its node: the answer lets it be folded, and runs nothing.
+
+    Questions that were asked before the node ran are told behind the outcome, and would let the task run again.
+    """
+    extra = task.extra
+    if extra is None or not extra.interrupts or extra.interrupts[-1].key != "after":
+        return
+    if any(isinstance(event, TaskSucceeded) and event.task == task.id for _, event in logged):
+        extra.ended = True
+        if task.status == DUE:
+            task.status = DONE
 
 
 def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) -> None:

@@ -1,0 +1,55 @@
+"""Forks of paused threads: questions of one task that are asked one after another, and what is not done twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphrt import Interrupt
+
+from .support import ask, line
+
+AROUND = {"interrupt_before": True, "interrupt_after": True}
+
+
+def test_fork_of_a_thread_that_waits_before_a_node_runs_the_node_once(world):
+    """What was asked in the source stands before what is asked in the fork: the last answer lets the outcome be folded."""
+    ran: list[str] = []
+
+    def node(state: Any, ctx: Any) -> Any:
+        answer = ctx.interrupt("how?")
+        ran.append(answer)
+        return {"notes": [answer]}
+
+    graph = line(("q", node), q=AROUND)
+    world.runtime(graph).run({"notes": []}, thread="t")
+    fork = world.runtime(graph).fork("t", to="fork")
+    for answer in ("before", "inside", "after"):
+        result = world.runtime(graph).resume(fork, answer)
+
+    assert result.status == "completed"
+    assert result.state["notes"] == ran == ["inside"]
+
+
+def test_fork_gives_a_node_that_returned_a_second_question_its_second_answer(world):
+    def node(state: Any, ctx: Any) -> Any:
+        if ctx.answer is None:
+            return Interrupt("first?")
+        return Interrupt("second?") if ctx.answer == "again" else {"notes": [ctx.answer]}
+
+    graph = line(("q", node))
+    world.runtime(graph).run({"notes": []}, thread="t")
+    fork = world.runtime(graph).fork("t", to="fork")
+    world.runtime(graph).resume(fork, "again")
+
+    assert world.runtime(graph).resume(fork, "enough").state["notes"] == ["enough"]
+
+
+def test_fork_of_a_fork_keeps_the_outcome_that_waits_to_be_seen(world):
+    graph = line(("q", ask("q")), q=AROUND)
+    world.runtime(graph).run({"notes": []}, thread="t")
+    fork = world.runtime(graph).fork("t", to="fork")
+    for answer in ("before", "inside"):
+        world.runtime(graph).resume(fork, answer)
+    again = world.runtime(graph).fork(fork, to="again")
+
+    assert world.runtime(graph).resume(again, "after").state["notes"] == ["q=inside"]
