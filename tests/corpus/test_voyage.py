@@ -1,4 +1,4 @@
-"""Journals that were stored once can be read, replayed and gone on with for ever (tests/journal/corpus)."""
+"""A database of before 0.1 is read, replayed and gone on with like those of releases."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.journal import voyage
 
 from graphrt import Runtime
 
-CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.db"))
+from . import voyage
+
+DATABASE = Path(__file__).parent / "form-1.db"
 STATUS = {
     "asked-inside": "interrupted",
     "asked-outside": "interrupted",
@@ -22,15 +23,11 @@ STATUS = {
 }
 
 
-@pytest.fixture(params=CORPUS, ids=lambda path: path.stem)
-def runtime(request: pytest.FixtureRequest, tmp_path: Path):
-    shutil.copy(request.param, tmp_path / "runs.db")
+@pytest.fixture
+def runtime(tmp_path: Path):
+    shutil.copy(DATABASE, tmp_path / "runs.db")
     with Runtime(voyage.graph(), store=f"sqlite:///{tmp_path / 'runs.db'}") as opened:
         yield opened
-
-
-def test_there_is_a_corpus() -> None:
-    assert [path.stem for path in CORPUS] == ["form-1"]
 
 
 def test_every_thread_stands_as_it_stood(runtime: Runtime) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
-from tests.journal import voyage
+from tests.corpus import voyage
 from tests.journal.event_forms import CODEC, alike, logged
 
 from graphrt import Runtime, events
