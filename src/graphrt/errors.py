@@ -120,7 +120,7 @@ class GraphrtError(Exception):
 _DATA = frozenset(
     {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
     | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
-    | {"interrupts", "state", "messages", "tool"}
+    | {"interrupts", "state", "messages", "tool", "request_id"}
 )
 """Names of data attributes: what an error may know about where it happened."""
 
@@ -246,7 +246,7 @@ class StarvedJoinError(GraphrtError):
 
 
 class HarnessError(GraphrtError):
-    """A model call failed. `status_code`, `retry_after_s`, `provider` and `model` are set where known."""
+    """A model call failed. `status_code`, `retry_after_s`, `provider`, `model` and `request_id` are set where known."""
 
     default_code = "harness"
 

@@ -25,7 +25,7 @@ from graphrt.errors import (
     RefusalError,
     TransientModelError,
 )
-from graphrt.harness._bounds import ResponseTooLongError
+from graphrt.harness._exchange import RedirectedError, UnreadableAnswerError
 from graphrt.harness._secrets import LOOKS_SECRET, SECRET_NAME, redact
 
 _TEXT_CHARS: Final = 500
@@ -41,6 +41,8 @@ _NO_ANSWER: Final = (
     "Unable to get json response",
     "provider returned 'choices' that is not a list",
 )
+_UNREADABLE: Final = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, UnreadableAnswerError)
+"""What is raised where an answer is read: RecursionError by JSON that is nested too deeply."""
 _WRONG_ADDRESS: Final = frozenset({"InvalidURL", "UnsupportedProtocol", "LocalProtocolError"})
 """Names of base classes (httpx, aiohttp) that mean: this cannot be sent anywhere."""
 _READERS: Final = frozenset(
@@ -95,10 +97,13 @@ def harness_error(
         An error of the kind that the status code, or the lack of one, calls for.
     """
     chain = list(_causes(error))
+    redirected = next((cause for cause in chain if isinstance(cause, RedirectedError)), None)
+    if redirected is not None:
+        return _redirect(redirected, error, model)
     status = _status(error, chain)
     kind, fix, code = _kind(error, chain, status)
     retry_after_s = _retry_after_s(chain, now) if kind in (RateLimitError, TransientModelError) else None
-    plain = (cause for cause in chain if type(cause) in (ValueError, ResponseTooLongError))
+    plain = (cause for cause in chain if type(cause) is ValueError or isinstance(cause, UnreadableAnswerError))
     told = next(plain, error) if status is None else error  # "Connection error", say others who wrap these
     # Twice: what was escaped within an escaped text only shows when that has been read.
     what = redact(_said(redact(str(told), secrets)), secrets) or type(error).__name__
@@ -112,6 +117,21 @@ def harness_error(
         retry_after_s=retry_after_s,
         model=model,
         provider=getattr(error, "llm_provider", None) or None,
+    )
+
+
+def _redirect(redirected: RedirectedError, error: Exception, model: str) -> BadRequestError:
+    target = f" to {redirected.origin}" if redirected.origin else ""
+    return BadRequestError(
+        f"The provider's address answered with status {redirected.status}, a redirect{target}. It was not followed.",
+        where=f"model {model!r}",
+        fix="set api_base to the final address, if you trust it: redirects are never followed, because the "
+        "prompt would be sent to an address that nobody chose",
+        code="redirected",
+        status_code=redirected.status,
+        model=model,
+        provider=getattr(error, "llm_provider", None) or None,
+        target=redirected.origin or None,
     )
 
 
@@ -219,7 +239,7 @@ def _is_answered(chain: list[BaseException]) -> bool:
 def _is_no_answer(chain: list[BaseException]) -> bool:
     """Whether something came that is no answer: it was unreadable, or litellm failed to make sense of it."""
     return (
-        any(isinstance(cause, (json.JSONDecodeError, UnicodeDecodeError, ResponseTooLongError)) for cause in chain)
+        any(isinstance(cause, _UNREADABLE) for cause in chain)
         or any(phrase in str(cause) for cause in chain for phrase in _NO_ANSWER)
         or any(_is_builtin(cause) and not _READERS.isdisjoint(_passed(cause)) for cause in chain)
     )

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol, TypeVar
 
 from graphrt.errors import MissingExtraError
-from graphrt.harness import _bounds
+from graphrt.harness import _bounds, _exchange
 from graphrt.harness._bridge import LoopThread
 from graphrt.harness._quiet import QuietWarnings, quiet_import
 from graphrt.harness._secrets import RedactingFilter
@@ -51,12 +51,10 @@ quiet: Final = QuietWarnings(
     messages=(".*`ReadOnly` qualifier", ".*protected namespace"),  # pydantic, building litellm's models at first use
 )
 """Entered around every call, on the loop."""
-ours: Final[ContextVar[_bounds.Kind | None]] = ContextVar("graphrt_litellm_call", default=None)
+ours: Final[ContextVar[_exchange.Exchange | None]] = ContextVar("graphrt_litellm_call", default=None)
 """Set while a call of ours runs; what is changed in litellm holds for such calls only."""
 unmapped: Final[ContextVar[list[str] | None]] = ContextVar("graphrt_unmapped", default=None)
 """While a call of ours runs: the reasons to finish that litellm did not know, and called "stop" with a warning."""
-ends: Final[ContextVar[list[bytes] | None]] = ContextVar("graphrt_ends", default=None)
-"""While a stream of ours is read: the `[DONE]` that came in it."""
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
 """How the names of the loggers begin that write about requests: with their headers and addresses, at DEBUG."""
 
@@ -91,7 +89,8 @@ def _import_quietly() -> LiteLLM:
     try:
         with quiet_import("LiteLLM"):
             module: Any = import_module("litellm")
-            _bounds.install(ours, ends)
+            _bounds.install(ours)
+            _exchange.install(ours)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"LiteLLMModel needs a package that is not installed: {error.name}.",

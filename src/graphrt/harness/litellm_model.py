@@ -17,7 +17,7 @@ from typing import Any, Final
 from graphrt.errors import HarnessError, InputError, MissingExtraError, names
 from graphrt.events import Usage
 from graphrt.harness import _failures, _litellm, _secrets, _tables, _thinking, _wire
-from graphrt.harness._bounds import Kind
+from graphrt.harness._exchange import Exchange, Kind
 from graphrt.harness._prices import cost_of
 from graphrt.harness._scalars import check_amount, check_text
 from graphrt.harness.messages import AssistantMessage
@@ -31,6 +31,7 @@ _OWN: Final = frozenset(
     | {"timeout", "max_retries", "num_retries", "api_base", "base_url", "api_key"}
 )
 """Arguments of litellm that the model sets itself."""
+_UNGUARDED: Final = "aiohttp_openai"
 _SLACK_S: Final = 30.0
 """litellm's own timeout comes later than ours, so that one place decides and the error is always the same."""
 
@@ -80,6 +81,7 @@ class LiteLLMModel:
             "check", {"max_tokens": max_tokens, "temperature": temperature, "options": options}
         )
         _refuse_own(self._defaults.options)
+        _refuse_unguarded(model, self._defaults.options)
         self._secrets: Final = _secrets.credentials(api_key=api_key, api_base=api_base, options=self._defaults.options)
         self._given: Final = profile
         self._profile: ModelProfile | None = None
@@ -140,8 +142,8 @@ class LiteLLMModel:
                     usage=self._priced(reply.usage, lambda: _known_cost(response)),
                     finish_reason=call.reason(reply.finish_reason),
                 )
-        except HarnessError:
-            raise
+        except HarnessError as error:
+            raise call.told(error) from None
         except TimeoutError:
             failure: HarnessError = call.timed_out("the reply")
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
@@ -166,12 +168,12 @@ class LiteLLMModel:
                 if not _provider_reported_usage(stream):
                     usage = None  # litellm fills a missing usage with an estimate
                 spent = self._priced(_wire.read_usage(usage), lambda: _price(litellm, call.model, usage))
-                reply = builder.reply(usage=spent, finished=_has_reason(stream), ended=bool(call.ends))
+                reply = builder.reply(usage=spent, finished=_has_reason(stream), ended=bool(call.exchange.ends))
                 reply = self._with_blocks_kept(reply, request)
                 yield replace(reply, finish_reason=call.reason(reply.finish_reason))
             return
-        except HarnessError:
-            raise
+        except HarnessError as error:
+            raise call.told(error) from None
         except TimeoutError:
             failure: HarnessError = call.timed_out("the next chunk")
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
@@ -187,12 +189,12 @@ class LiteLLMModel:
         if request.options:
             secrets += _secrets.credentials(api_key=None, api_base=None, options=request.options)
         _secrets.remember(secrets)
-        _litellm.ours.set(kind)
+        _refuse_unguarded(request.model or self._name, request.options)
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         _check_seconds(timeout_s)
-        call = _Call(request.model or self._name, timeout_s, secrets)
+        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(kind))
         _litellm.unmapped.set(call.unmapped)
-        _litellm.ends.set(call.ends)
+        _litellm.ours.set(call.exchange)
         return call
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
@@ -259,12 +261,12 @@ class LiteLLMModel:
 class _Call:
     """What is the same for everything that one call does: its model, its time, and what nobody may see of it."""
 
-    def __init__(self, model: str, timeout_s: float, secrets: tuple[str, ...]) -> None:
+    def __init__(self, model: str, timeout_s: float, secrets: tuple[str, ...], exchange: Exchange) -> None:
         self.model: Final = model
         self._timeout_s: Final = timeout_s
         self._secrets: Final = secrets
         self.unmapped: Final[list[str]] = []
-        self.ends: Final[list[bytes]] = []
+        self.exchange: Final = exchange
 
     def reason(self, told: FinishReason) -> FinishReason:
         return "unknown" if told == "stop" and self.unmapped else told
@@ -277,10 +279,18 @@ class _Call:
         return _secrets.redact(text, self._secrets)
 
     def timed_out(self, what: str) -> HarnessError:
-        return _failures.timed_out(self.model, self._timeout_s, what=what)
+        return self.told(_failures.timed_out(self.model, self._timeout_s, what=what))
 
     def failure(self, error: Exception) -> HarnessError:
-        return _failures.harness_error(error, model=self.model, secrets=self._secrets)
+        return self.told(_failures.harness_error(error, model=self.model, secrets=self._secrets))
+
+    def told(self, error: HarnessError) -> HarnessError:
+        """*error*, with the provider's name for the request: what its support asks for first."""
+        if self.exchange.request_id is not None:
+            name = self.clean(self.exchange.request_id)
+            error.__dict__["request_id"] = name  # data, as its other attributes of that kind
+            error.where += f", request {name!r}"
+        return error
 
 
 def _check_arguments(model: Any, api_base: Any, api_key: Any, profile: Any) -> None:
@@ -312,6 +322,16 @@ def _refuse_own(options: Mapping[str, Any]) -> None:
             f"options contains {names(clash)}, which the model sets itself.",
             fix="use the argument of LiteLLMModel or the field of the request instead",
             value=clash,
+        )
+
+
+def _refuse_unguarded(model: str, options: Mapping[str, Any]) -> None:
+    """Refuse the one provider whose requests go round httpx, where redirects and sizes are guarded."""
+    if _UNGUARDED in (model.partition("/")[0], options.get("custom_llm_provider")):
+        raise InputError(
+            f"{_UNGUARDED!r} has an HTTP client of its own, which follows redirects and reads answers of any size.",
+            fix='Write the model as "openai/...": it speaks the same format.',
+            value=model,
         )
 
 

@@ -1,0 +1,167 @@
+"""LiteLLMModel and answers that are compressed, over real HTTP: bounds hold for what is decompressed, and so does time."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import tracemalloc
+import zlib
+from functools import cache
+from typing import Any, Final
+
+import pytest
+from tests.harness.wires import EVENTS, WAYS, WIRES, ask, model_for, request
+
+from graphrt.errors import BadResponseError, HarnessError, RateLimitError, TransientModelError
+from graphrt.harness import _exchange
+from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
+
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
+BOMB_BYTES: Final = 128 * 2**20
+MOST_BYTES: Final = 64 * 2**20
+"""Far below the bomb, and above the bound of 16 MiB with what a client keeps beside it."""
+ASKED: Final = ChatRequest(method="POST", path="/", headers={}, body={})
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def gzipped(begin: bytes, filler: bytes) -> bytes:
+    """*begin* and 128 MiB of *filler*, compressed a little at a time."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    block = filler * (2**20 // len(filler))
+    parts = [packer.compress(begin), *(packer.compress(block) for _ in range(BOMB_BYTES // len(block)))]
+    return b"".join([*parts, packer.flush()])
+
+
+KINDS: Final = {
+    "document": (b'{"choices": "', b"x"),
+    "line": (b"data: ", b"x"),
+    "events": (b"", b'data: {"choices": []}\n\n'),
+    "comments": (b"", b": still here\n\n"),
+}
+
+
+@cache
+def bomb(kind: str) -> bytes:
+    return gzipped(*KINDS[kind])
+
+
+def encoded(body: bytes, coding: str, **more: Any) -> ChatAnswer:
+    return ChatAnswer(raw=body, headers={"Content-Encoding": coding, **EVENTS}, **more)
+
+
+def failure_of(wire: str, way: str, answer: ChatAnswer, **arguments: Any) -> HarnessError:
+    with FakeChatServer([answer, "fine again"]) as server:
+        model = model_for(wire, server, **arguments)
+
+        async def go() -> HarnessError:
+            with pytest.raises(HarnessError) as caught:
+                await ask(model, way, request())
+            assert (await ask(model, way, request())).text == "fine again"
+            return caught.value
+
+        return asyncio.run(go())
+
+
+def written(wire: str, text: str) -> bytes:
+    document = {"openai": _openai_wire.document, "anthropic": _anthropic_wire.document}[wire]
+    return document(ChatAnswer(text=text), ASKED)
+
+
+def test_nothing_compressed_is_asked_for(wire: str, way: str) -> None:
+    with FakeChatServer(["fine"]) as server:
+        asyncio.run(ask(model_for(wire, server), way, request()))
+
+    assert server.requests[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bomb_ends_near_the_bound_and_in_little_memory(wire: str, way: str, kind: str) -> None:
+    with FakeChatServer(["warm up"]) as server:  # imports, tables and clients are not what is measured
+        asyncio.run(ask(model_for(wire, server), way, request()))
+    tracemalloc.start()
+    try:
+        error = failure_of(wire, way, encoded(bomb(kind), "gzip"), timeout_s=120)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert type(error) is BadResponseError
+    assert ("16,777,216 bytes" if way == "invoke" else "compressed (gzip)") in error.what
+    assert peak < MOST_BYTES
+
+
+def test_time_is_kept_while_a_bomb_is_decompressed(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two pieces the loop goes round, so that a timeout may end the call."""
+    monkeypatch.setattr(_exchange, "_WHOLE_BYTES", 10**12)
+    with FakeChatServer([encoded(bomb("line"), "gzip")]) as server, pytest.raises(TransientModelError) as caught:
+        asyncio.run(ask(model_for(wire, server, timeout_s=0.05), "invoke", request()))
+
+    assert caught.value.code == "model-timeout"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZIP", "deflate"])
+@pytest.mark.parametrize("pieces", [1, 50])
+def test_document_that_is_compressed_all_the_same_is_read(wire: str, coding: str, pieces: int) -> None:
+    body = written(wire, "naïve 日本語 " * 500)
+    packed = zlib.compress(body) if coding == "deflate" else gzip.compress(body)
+    answer = encoded(packed, coding, pieces=pieces, gap_s=0.0 if pieces == 1 else 0.00001)
+    with FakeChatServer([answer]) as server:
+        reply = asyncio.run(ask(model_for(wire, server), "invoke", request()))
+
+    assert reply.text == "naïve 日本語 " * 500
+
+
+def test_gzip_of_several_members_is_read_to_its_end(wire: str) -> None:
+    body = written(wire, "one two three four")
+    half = len(body) // 2
+    answer = encoded(gzip.compress(body[:half]) + gzip.compress(body[half:]), "gzip")
+    with FakeChatServer([answer]) as server:
+        reply = asyncio.run(ask(model_for(wire, server), "invoke", request()))
+
+    assert reply.text == "one two three four"
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress", "what"])
+def test_answer_that_is_compressed_otherwise_is_a_bad_response(wire: str, way: str, coding: str) -> None:
+    error = failure_of(wire, way, encoded(b"\x1b\x03\x00", coding))
+
+    assert type(error) is BadResponseError
+    assert coding in error.what
+
+
+def test_damaged_gzip_is_a_bad_response(wire: str) -> None:
+    error = failure_of(wire, "invoke", encoded(b"\x1f\x8b not gzip at all", "gzip"))
+
+    assert type(error) is BadResponseError
+    assert "cannot be decompressed" in error.what
+
+
+def test_status_of_a_failure_counts_though_its_body_cannot_be_read(wire: str, way: str) -> None:
+    error = failure_of(wire, way, ChatAnswer(status=503, raw=b"\x1b\x03", headers={"Content-Encoding": "br"}))
+
+    assert (type(error), error.status_code) == (TransientModelError, 503)
+
+
+def test_failure_that_is_compressed_is_read(wire: str, way: str) -> None:
+    body = gzip.compress(b'{"error": {"message": "the quota is used up", "type": "error", "code": null}}')
+    error = failure_of(wire, way, ChatAnswer(status=429, raw=body, headers={"Content-Encoding": "gzip"}))
+
+    assert type(error) is RateLimitError
+    assert "the quota is used up" in error.what
+
+
+def test_stream_of_endless_events_is_not_read_to_its_end(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_exchange, "_STREAM_LINES", 1000)
+    error = failure_of(wire, "stream", ChatAnswer(raw=b": still here\n\n" * 501, headers=EVENTS))
+
+    assert type(error) is BadResponseError
