@@ -27,6 +27,7 @@ from graphrt._runs.arguments import (
     checked_migrations,
     checked_models,
     checked_sinks,
+    checked_sleep,
     new_id,
     opened_store,
 )
@@ -90,13 +91,14 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         budget: How much the model calls of a run may use; a resume goes on with what is left.
         sinks: Called with each journal entry, after it was kept.
         clock: Seconds since the epoch; by default the system's.
+        sleep: Called with seconds in the place of each wait, sync or async; by default waits take real time.
         ids: Makes the ids of runs and unnamed threads; by default random UUIDs.
         seed: Makes `ctx.random` the same in every run; by default each run draws its own.
         models: Models by the names of agents: in a run each agent of such a name uses that model in the place of its own.
         check_state: Compare the state before and after each superstep, to find a node that changes it in place.
 
     Raises:
-        InputError: A limit, the store, a sink or a model is not what it must be.
+        InputError: A limit, the store, a sink, a model or the sleep is not what it must be.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         budget: Budget | None = None,
         sinks: Sequence[Callable[[Entry], Any]] = (),
         clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Any] | None = None,
         ids: Callable[[], str] | None = None,
         seed: int | None = None,
         models: Mapping[str, ChatModel | str] | None = None,
@@ -140,6 +143,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.deps = deps
         self.sinks: tuple[Callable[[Entry], Any], ...] = checked_sinks(sinks)
         self.clock: Callable[[], float] = clock if clock is not None else system_clock
+        self.sleep: Callable[[float], Any] | None = checked_sleep(sleep)
         self.ids: Callable[[], str] = ids if ids is not None else new_id
         self.seed = seed
         self._replacing: NamedModels | None = checked_models(models)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, final
 
+from graphrt._drivers.awaiting import rested
 from graphrt._drivers.crew import MOST_HELPERS, Ended, Escaped
 from graphrt._drivers.invoke import ainvoke, invoke
 from graphrt._drivers.scope import Scope, monotonic
@@ -61,7 +62,7 @@ class AioCrew:
         self._flying: dict[tuple[Task, int], asyncio.Task[None] | None] = {}
         """Task and execution to the asyncio task that runs it; None for one on a worker thread."""
         self._threads = 0
-        self._timers: dict[tuple[Task, int], asyncio.TimerHandle] = {}
+        self._timers: dict[tuple[Task, int], asyncio.TimerHandle | asyncio.Task[None]] = {}
         self._waiting: deque[Task] = deque()
 
     def start(self, tasks: Sequence[Task]) -> None:
@@ -71,10 +72,26 @@ class AioCrew:
             if wait_s > 0.0:
                 task.more().delay_s = 0.0
                 key = (task, task.execution)
-                self._timers[key] = self._loop.call_later(wait_s, self._rested, key)
+                self._timers[key] = self._resting(key, wait_s)
             else:
                 self._waiting.append(task)
         self._launch()
+
+    def _resting(self, key: tuple[Task, int], wait_s: float) -> asyncio.TimerHandle | asyncio.Task[None]:
+        sleep = self._scope.sleep
+        if sleep is None:
+            return self._loop.call_later(wait_s, self._rested, key)
+        return self._loop.create_task(self._rest(key, sleep, wait_s))
+
+    async def _rest(self, key: tuple[Task, int], sleep: Callable[[float], Any], wait_s: float) -> None:
+        try:
+            await rested(sleep, wait_s)
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            del self._timers[key]
+            self._ended.append((*key, Escaped(error)))
+            self.ring()
+        else:
+            self._rested(key)
 
     def _rested(self, key: tuple[Task, int]) -> None:
         del self._timers[key]
@@ -220,7 +237,10 @@ class AioCrew:
         self._waiting.clear()
         for timer in self._timers.values():
             timer.cancel()
+        resting = [timer for timer in self._timers.values() if isinstance(timer, asyncio.Task)]
         self._timers.clear()
+        if resting:
+            await asyncio.wait(resting)
         for running in self._flying.values():
             if running is not None:
                 running.cancel()

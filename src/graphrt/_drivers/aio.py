@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, final
 
 from graphrt._drivers.acrew import AioCrew
+from graphrt._drivers.awaiting import await_
 from graphrt._drivers.crew import Crew, Ended
 from graphrt._drivers.invoke import afinish, ainvoke, failed, invoke, unstored
 from graphrt._drivers.patience import unhurried
@@ -162,7 +163,7 @@ class AioDriver:
             case Await():
                 return await afinish(effect.coroutine)
             case Sleep():
-                return await self._sleep(effect.seconds)
+                return await await_(self.scope, effect.seconds)
             case _:
                 return await self._run_one(effect)
 
@@ -254,21 +255,6 @@ class AioDriver:
             self._acrew = AioCrew(self.scope, self._limits, self._nested_sync, self._nested)
         return self._acrew
 
-    async def _sleep(self, seconds: float) -> None:
-        control = self.scope.control
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-
-        def halt() -> None:
-            _soon(loop, _ring, woken)
-
-        control.on_halt.append(halt)
-        try:
-            if control.halt is None:
-                await asyncio.wait([woken], timeout=seconds)
-        finally:
-            control.on_halt.remove(halt)
-
     def _the_crew(self) -> Crew:
         if self._crew is None:
             self._crew = Crew(self.scope, self._nested_sync, self._limits.max_concurrency, self._limits.grace_s)
@@ -284,11 +270,6 @@ def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any
     """Call *call* on the loop, from any worker thread; a loop that is closed has nobody left who waits."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *args)
-
-
-def _ring(bell: asyncio.Future[None] | None) -> None:
-    if bell is not None and not bell.done():
-        bell.set_result(None)
 
 
 def _being_cancelled() -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final, final
 from graphrt._drivers.ignite import ignite
 from graphrt._drivers.invoke import ainvoke, failed, invoke
 from graphrt._drivers.scope import Scope, monotonic
+from graphrt._drivers.waiting import Rest
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
 from graphrt._plan.tables import CALL_SYNC
@@ -88,12 +89,14 @@ class Crew:
             ignite(self)
 
     def _after(self, wait_s: float, task: Task) -> None:
-        def wake() -> None:
-            self._enqueue(task)
+        def wake(failure: BaseException | None) -> None:
+            if failure is None:
+                self._enqueue(task)
+            else:
+                self.ended.append((task, task.execution, Escaped(failure)))
             self.bell.set()
 
-        timer = threading.Timer(wait_s, wake)
-        timer.daemon = True
+        timer = Rest(self.scope, wait_s, wake, self.context.copy())
         timer.start()
         self.helpers.append(timer)
 

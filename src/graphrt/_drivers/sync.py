@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator
 from typing import Any, Final, final
 
 from graphrt._drivers.crew import Crew
 from graphrt._drivers.invoke import failed, finish, invoke, unstored
 from graphrt._drivers.scope import Scope, monotonic
+from graphrt._drivers.waiting import wait
 from graphrt._engine.task import Task
 from graphrt._engine.trace import Step
 from graphrt._flows.effects import (
@@ -158,7 +158,8 @@ class SyncDriver:
         if kind is Time:
             return self.scope.clock()
         if kind is Sleep:
-            return self._sleep(effect.seconds)
+            wait(self.scope, effect.seconds)
+            return None
         if kind is Await:
             return finish(self.scope, effect.coroutine)
         raise AssertionError(effect)
@@ -182,18 +183,3 @@ class SyncDriver:
         if task.timeout_s is not None and not node.is_async and node.child is None:
             return self._the_crew().alone(task)
         return invoke(self.scope, task, self.nested)
-
-    def _sleep(self, seconds: float) -> None:
-        control = self.scope.control
-        if seconds < 0.01:
-            time.sleep(seconds)
-            return
-        from threading import Event
-
-        woken = Event()
-        control.on_halt.append(woken.set)
-        try:
-            if control.halt is None:
-                woken.wait(seconds)
-        finally:
-            control.on_halt.remove(woken.set)

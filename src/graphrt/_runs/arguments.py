@@ -41,6 +41,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     limits: Limits | None
     sinks: Sequence[Callable[[Entry], Any]]
     clock: Callable[[], float] | None
+    sleep: Callable[[float], Any] | None
     ids: Callable[[], str] | None
     seed: int | None
     models: Mapping[str, ChatModel | str] | None
@@ -184,6 +185,18 @@ def checked_models(models: Any) -> NamedModels | None:
     from graphrt.harness.agent._replacing import NamedModels
 
     return NamedModels(models)
+
+
+def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
+    """*sleep*, if it can be called."""
+    if sleep is not None and (not callable(sleep) or isinstance(sleep, type)):
+        raise InputError(
+            f"sleep= must be a function of seconds, not {sleep!r}.",
+            code="bad-sleep",
+            fix="Pass a function, sync or async, such as `waits.append` of a list: it is called in the place of each wait.",
+        )
+    chosen: Callable[[float], Any] | None = sleep
+    return chosen
 
 
 def checked_budget(budget: Any) -> Budget | None:

@@ -15,7 +15,7 @@ from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
 from graphrt._journal.durability import Durability
 from graphrt._later import Later
-from graphrt._node import ABOVE
+from graphrt._node import ABOVE, SLEEP
 from graphrt._runs.results import RunResult
 from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
@@ -50,6 +50,7 @@ class Owner(Protocol):
     budget: Budget | None
     sinks: tuple[Callable[[events.Entry], Any], ...]
     clock: Callable[[], float]
+    sleep: Callable[[float], Any] | None
     ids: Callable[[], str]
     seed: int | None
     check_state: bool
@@ -94,6 +95,7 @@ class Run:
         )
         scope.budget, scope.root = runtime.budget, engine
         scope.models = runtime._replacing
+        scope.sleep = runtime.sleep if runtime.sleep is not None else SLEEP.get()
         self.scope: Scope = scope
         self.watch: Watch = watch if watch is not None else _NOBODY
         engine.watch(tape=self.watch.steps or self.watch.updates)

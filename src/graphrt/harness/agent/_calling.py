@@ -5,7 +5,6 @@ From the outside in: what the host remembers, the response cache, fallback model
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from graphrt.harness._prices import priced
 from graphrt.harness._spending import recount, spend
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.agent._host import Place
+from graphrt.harness.agent._waiting import rest
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.happenings import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.messages import ThinkingBlock, ToolCall
@@ -118,7 +118,7 @@ class Caller:
                 self._failed(call, model, error, wait_s)
                 if wait_s is None:
                     raise
-            await asyncio.sleep(wait_s)
+            await rest(wait_s)
             attempt += 1
 
     def _failed(self, call: int, model: ChatModel, error: Exception, delay_s: float | None) -> None:
