@@ -119,7 +119,7 @@ def test_staged_body_names_what_it_needs_itself(batch: Any) -> None:
     reader = Reader(MemoryStore(), "t", CODEC, ("some", "others"))
     reader._blobs = body.blobs
 
-    assert alike(list(reader.staged(payload)), batch)
+    assert alike(list(reader.staged("k", payload)), batch)
     assert reader.names.known == ["some", "others"]
 
 
@@ -132,8 +132,8 @@ def test_what_a_runtime_stages_and_saves_is_read_without_the_thread_s_names(tmp_
         runtime.run({"notes": []}, thread="t")
         staged = store.load("t").staged
         reader = Reader(store, "t", CODEC)
-        nodes = {getattr(event, "node", "") for _, body in staged for _, event in reader.staged(body)}
-        meta = read_meta(store.load("t").meta)
+        nodes = {getattr(event, "node", "") for _, body in staged for _, event in reader.staged("k", body)}
+        meta = read_meta(store.load("t").meta, "t")
 
         assert {"shaky", "look", "ask"} <= nodes
         assert reader.names.known == []
@@ -169,4 +169,4 @@ def test_meta_is_written_when_a_name_is_new_or_the_graph_changed_and_only_then()
 @pytest.mark.parametrize("meta", [b"", b"{", b"\xff", b"nonsense"])
 def test_meta_that_is_no_json_is_refused(meta: bytes) -> None:
     with pytest.raises(StoreError, match="meta"):
-        read_meta(meta)
+        read_meta(meta, "t")

@@ -63,7 +63,7 @@ RECORDS: list[Record] = list(STORE.records("t"))
 
 
 def fold() -> Fold:
-    meta = read_meta(STORE.load("t").meta)
+    meta = read_meta(STORE.load("t").meta, "t")
     return Fold(GRAPH.__graphrt_plan__, Limits(), Reader(STORE, "t", GRAPH.__graphrt_plan__.codec, meta["names"]), meta)
 
 
@@ -165,7 +165,7 @@ def test_skipping_refuses_another_number_and_a_seal_that_is_none() -> None:
 def test_what_a_header_tells_without_a_hash_is_made_of_numbers_and_times() -> None:
     seals = [record.seal for record in RECORDS[1:END_AT]]
     seqs = [record.seq for record in RECORDS[1:END_AT]]
-    times = [fold().reader.batch(record.body).at for record in RECORDS[1:END_AT]]
+    times = [fold().reader.batch(record).at for record in RECORDS[1:END_AT]]
 
     assert Chain.heads(seals) == Chain.told(seqs, 2, times)
     assert [len(seal) for seal in seals] == [Chain.size(record.body.count(b"\n")) for record in RECORDS[1:END_AT]]

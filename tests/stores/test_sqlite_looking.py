@@ -77,7 +77,7 @@ def test_everything_can_be_looked_at(path, mode, locked):
         snapshot = runtime.state("t")
 
         assert (snapshot.status, snapshot.next) == ("interrupted", ("ask",))
-        assert [one.seq for one in runtime.history("t")] == [snapshot.seq]
+        assert [one.seq for one in runtime.history("t")] == [snapshot.seq, 1]
         assert len(list(runtime.entries("t"))) == snapshot.seq
         assert runtime.replay("t").status == "interrupted"
         assert [info.thread for info in runtime.threads(status="interrupted")] == ["t"]

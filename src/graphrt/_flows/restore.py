@@ -11,9 +11,11 @@ from typing import Any
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
 from graphrt._engine.log import Logged
+from graphrt._engine.outcome import MARKERS
 from graphrt._engine.pausing import goes_on
 from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
+from graphrt._plan.fields import APPEND
 from graphrt.events import SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
@@ -50,6 +52,7 @@ def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) ->
             _forget(task)
             evolve_all(engine, staged[mine], take, journalled=False)
             _keep_outcome(task, staged[mine])
+            _check_updates(engine, task)
         for key, logged in staged.items():
             if key.startswith(effects):
                 evolve_all(engine, logged, take, journalled=False)
@@ -58,6 +61,18 @@ def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) ->
                 _settle_child(task, staged, told)
             else:
                 _restore_child(task, staged, told, take)
+
+
+def _check_updates(engine: Engine, task: Task) -> None:
+    """See that the updates of a staged outcome can be folded: they were checked when the node returned, not since.
+
+    Raises:
+        LookupError, TypeError: They cannot.
+    """
+    for update in task.updates:
+        for name, value in update.items():
+            if engine.fields[name].kind == APPEND and value.__class__ not in MARKERS:
+                iter(value)
 
 
 def _forget(task: Task) -> None:

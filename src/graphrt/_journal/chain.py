@@ -155,8 +155,11 @@ class Chain:
             raise StoreError(
                 f"Entry {seq} of the journal is not what was written: its seal does not fit.",
                 code="store-damaged",
-                known=f"entries before {seq - count + 1} are as they were written",
-                fix="Restore the database from a backup, or fork the thread from an entry before it.",
+                known=f"entries before {seq - count + 1} are as they were written"
+                if seq > count
+                else "it is the first",
+                fix="Restore the database from a backup"
+                + (", or fork the thread from an entry before it." if seq > count else "."),
                 seq=seq,
             )
         self.leaf = sha256(b"\x00" + header).digest()

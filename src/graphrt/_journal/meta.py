@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -35,15 +36,55 @@ def renewed(
     return new
 
 
-def read_meta(meta: Any) -> dict[str, Any]:
-    """A thread's meta."""
+def read_meta(meta: Any, thread: str) -> dict[str, Any]:
+    """The meta of *thread*.
+
+    Raises:
+        StoreError: It is not what was written (`store-damaged`).
+    """
     if meta is None:
         return {}
     try:
         data = from_json(meta) if meta.__class__ is bytes else dict(meta)
-    except ValueError as error:
-        raise StoreError(
-            "The thread's meta cannot be read.", code="store-damaged", fix="Restore the database from a backup."
-        ) from error
+        wrong = _wrong(data)
+    except (ValueError, TypeError) as error:
+        raise _damaged(thread, str(error)[:80]) from error
+    if wrong:
+        raise _damaged(thread, f"its {wrong} is not what graphrt writes")
     found: dict[str, Any] = data
     return found
+
+
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "fingerprint": (str,),
+    "topology": (dict,),
+    "topology_of": (str,),
+    "chained": (str, NoneType),
+    "gone": (dict,),
+    "renamed": (dict,),
+}
+
+
+def _wrong(data: Any) -> str | None:
+    """What of *data* cannot be a meta's."""
+    if data.__class__ is not dict:
+        return "type"
+    names = data.get("names", [])
+    if names.__class__ is not list or not all(name.__class__ is str for name in names):
+        return "list of names"
+    for key, kinds in _KINDS.items():
+        if key in data and data[key].__class__ not in kinds:
+            return key
+    texts = (*data.get("gone", {}).values(), *data.get("renamed", {}).values())
+    return None if all(text.__class__ is str for text in texts) else "list of what changed"
+
+
+def _damaged(thread: str, why: str) -> StoreError:
+    return StoreError(
+        f"The meta of thread {thread!r} cannot be read.",
+        code="store-damaged",
+        where=f"thread {thread!r}",
+        known=why,
+        fix="Restore the database from a backup.",
+        thread=thread,
+    )

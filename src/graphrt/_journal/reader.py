@@ -53,34 +53,59 @@ class Reader:
         """Take large values from *blobs* from now on, and not from the store."""
         self._blobs, self._alone = dict(blobs), True
 
-    def body(self, payload: bytes, names: Names | None = None) -> tuple[Batch, Body]:
-        """The batch that *payload* stands for, and what it was read with."""
+    def body(self, payload: bytes, names: Names | None = None, *, place: str = "") -> tuple[Batch, Body]:
+        """The batch that *payload* stands for, and what it was read with.
+
+        Args:
+            place: Where it stands, for errors: `entry 3`, `what is staged of '1.0:a'`.
+
+        Raises:
+            StoreError: It is damaged; the error names thread and place.
+        """
         body = Body(self.codec, names if names is not None else self.names)
         body.fetch = self.fetch
-        return decode(body, payload), body
+        try:
+            return decode(body, payload), body
+        except StoreError as error:
+            raise self.placed(error, place) from error.__cause__
 
-    def batch(self, payload: Any) -> Batch | Told:
-        """The batch of a record."""
-        return self.body(payload)[0] if payload.__class__ is bytes else self._kept(payload)
+    def placed(self, error: StoreError, place: str, **data: Any) -> StoreError:
+        """*error*, which says now in which thread it was met, and where."""
+        if error.thread is None:
+            error.__dict__.update({"thread": self.thread, **data})
+            here = f"thread {self.thread!r}" + (f", {place}" if place else "")
+            error.where = f"{here}: {error.where}" if error.where else here
+        return error
+
+    def batch(self, record: Record) -> Batch | Told:
+        """The batch of *record*."""
+        payload = record.body
+        if payload.__class__ is bytes:
+            return self.body(payload, place=f"entry {record.seq}")[0]
+        batch: Batch | Told = self.kept(payload)
+        return batch
 
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
         """The entries of *records*, in order."""
         for record in records:
-            yield from self.batch(record.body).entries(record.seq - record.count + 1)
+            yield from self.batch(record).entries(record.seq - record.count + 1)
 
-    def staged(self, payload: Any) -> Sequence[Logged]:
-        """Staged events. Their names are their own."""
+    def staged(self, key: str, payload: Any) -> Sequence[Logged]:
+        """The events that are staged under *key*. Their names are their own."""
         logged: Sequence[Logged] = (
-            self.body(payload, Names())[0].logged if payload.__class__ is bytes else self._kept(payload)
+            self.body(payload, Names(), place=f"what is staged of {key!r}")[0].logged
+            if payload.__class__ is bytes
+            else self.kept(payload)
         )
         return logged
 
-    def _kept(self, payload: Any) -> Any:
+    def kept(self, payload: Any) -> Any:
         """What a store in memory kept as it is."""
         if self.store.durable:
             raise StoreError(
                 f"Thread {self.thread!r} holds {type(payload).__name__} where bytes were written.",
                 code="store-damaged",
+                where=f"thread {self.thread!r}",
                 fix="Restore the database from a backup.",
                 thread=self.thread,
             )
@@ -89,12 +114,13 @@ class Reader:
     def saved(self, payload: Any) -> events.StateSaved:
         """A snapshot."""
         if payload.__class__ is not bytes:
-            state: events.StateSaved = self._kept(payload)
+            state: events.StateSaved = self.kept(payload)
             return state
-        logged = self.body(payload, Names())[0].logged
+        logged = self.body(payload, Names(), place="its snapshot")[0].logged
         event: Any = logged[0][1] if logged else None
         if not isinstance(event, events.StateSaved):
-            raise StoreError("A snapshot holds something else.", code="store-damaged", fix="Restore from a backup.")
+            error = StoreError("A snapshot holds something else.", code="store-damaged", fix="Restore from a backup.")
+            raise self.placed(error, "its snapshot")
         return event
 
 
@@ -188,27 +214,36 @@ class Fold:
             raise StoreError(
                 f"Thread {self.reader.thread!r} lacks entry {self.seq + 1} of its journal.",
                 code="store-damaged",
+                where=f"thread {self.reader.thread!r}",
                 fix="Restore the database from a backup.",
                 seq=self.seq + 1,
+                thread=self.reader.thread,
             )
         payload = record.body
         take: Take = own
         batch: Batch | Told
         if payload.__class__ is bytes:
-            batch, body = self.reader.body(payload)
+            place = f"entry {record.seq}"
+            batch, body = self.reader.body(payload, place=place)
             take = as_is
             if self.chain is not None:
-                self.chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
+                try:
+                    self.chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
+                except StoreError as error:
+                    raise self.reader.placed(error, place) from error.__cause__
             self.tail += len(payload) + len(record.seal)
         else:
-            batch = self.reader._kept(payload)
+            batch = self.reader.kept(payload)
             self.tail += record.count
         if len(batch.logged) != record.count:
             raise StoreError(
-                f"The record of entry {record.seq} holds {len(batch.logged)} entries, not {record.count}.",
+                f"The record of entry {record.seq} of thread {self.reader.thread!r} holds {len(batch.logged)} entries, not "
+                f"{record.count}.",
                 code="store-damaged",
+                where=f"thread {self.reader.thread!r}",
                 fix="Restore the database from a backup.",
                 seq=record.seq,
+                thread=self.reader.thread,
             )
         return batch, take
 
@@ -220,7 +255,7 @@ class Fold:
             return
         try:
             evolve_all(self.engine, logged, take)
-        except (LookupError, ValueError, TypeError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise StoreError(
                 f"The entries from {first} of thread {self.reader.thread!r} do not fit graph {self.engine.plan.name!r}.",
                 code="journal-misfit",

@@ -27,7 +27,27 @@ class GraphLike(Protocol):
 def judge(
     graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration] = ()
 ) -> Verdict:
-    """Judge the thread that was *loaded*."""
+    """Judge the thread that was *loaded*.
+
+    Raises:
+        StoreError: Its meta or an entry is not what was written.
+    """
+    try:
+        return _judged(graph, meta, reader, loaded, migrations)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:  # what the meta says of the graph
+        raise StoreError(
+            f"The meta of thread {loaded.head.thread!r} cannot be read.",
+            code="store-damaged",
+            where=f"thread {loaded.head.thread!r}",
+            known=f"its topology is not what graphrt writes: {type(error).__name__}: {str(error)[:80]}",
+            fix="Restore the database from a backup.",
+            thread=loaded.head.thread,
+        ) from error
+
+
+def _judged(
+    graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration]
+) -> Verdict:
     head = loaded.head
     source, target = str(meta.get("fingerprint", "")), graph.fingerprint
     common: dict[str, Any] = {"thread": head.thread, "status": head.status, "source": source, "target": target}
@@ -121,7 +141,7 @@ def _written(reader: Reader, loaded: Loaded) -> set[str]:
     """Fields that entries after the snapshot fold something into."""
     found: set[str] = set()
     for record in loaded.records:
-        for path, event in reader.batch(record.body).logged:
+        for path, event in reader.batch(record).logged:
             if path:
                 continue
             if isinstance(event, events.SuperstepCommitted):
@@ -139,7 +159,7 @@ def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
         return ()
     for record in reversed(loaded.records):
         try:
-            logged = reader.batch(record.body).logged
+            logged = reader.batch(record).logged
         except StoreError:
             return ()
         for path, event in reversed(logged):

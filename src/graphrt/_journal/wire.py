@@ -182,7 +182,7 @@ def decode(body: Body, data: bytes) -> Batch:
             "A part of the journal cannot be read: it is not what graphrt wrote.",
             code="store-damaged",
             known=f"{type(error).__name__}: {str(error)[:80]}",
-            fix="Restore the database from a backup, or fork the thread from an entry before it.",
+            fix="Restore the database from a backup, or fork the thread from an earlier entry.",
         ) from error
 
 

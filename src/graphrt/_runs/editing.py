@@ -198,7 +198,7 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
     answers = [("", events.InterruptAnswered(id=id_, answer=answer)) for id_, answer in fold.answers.items()]
     staged = {task.id: log.standing(engine, task) for task in engine.tasks}
     for key, body in whole.staged if whole is not None else ():
-        staged.setdefault(key, list(fold.reader.staged(body)))
+        staged.setdefault(key, list(fold.reader.staged(key, body)))
     if status == "interrupted" and not engine.open_interrupts():
         status = "running"
     journal.write([("", forked), *answers], list(staged.items()), status=status, release=True)
@@ -237,7 +237,7 @@ def check_threads(runtime: Reads) -> tuple[Verdict, ...]:
         if head.status == "completed":
             continue
         loaded = store.load(head.thread)
-        meta = read_meta(loaded.meta)
+        meta = read_meta(loaded.meta, loaded.head.thread)
         reader = Reader(store, head.thread, plan.codec, meta.get("names", ()))
         verdict = judge(runtime.graph, meta, reader, loaded, runtime.migrations)
         # A run that loads the thread of its own graph need not know what is pending; who asks here does.

@@ -97,7 +97,7 @@ def begun(runtime: Reads, loaded: Loaded) -> tuple[Fold, Verdict]:
         InputError: It belongs to a graph that this one cannot go on with.
     """
     plan = runtime.graph.__graphrt_plan__
-    meta = read_meta(loaded.meta)
+    meta = read_meta(loaded.meta, loaded.head.thread)
     reader = Reader(the_store(runtime), loaded.head.thread, plan.codec, meta.get("names", ()))
     verdict = versions.judge(runtime.graph, meta, reader, loaded, runtime.migrations)
     if not verdict.ok:
@@ -181,9 +181,9 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
         return
     take: Take = as_is if staged[0][1].__class__ is bytes else own
     try:
-        known = {key: fold.reader.staged(body) for key, body in staged}
+        known = {key: fold.reader.staged(key, body) for key, body in staged}
         restore_open(fold.engine, known, fold.local_answers(), fold.nested, take)
-    except (LookupError, ValueError, TypeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise StoreError(
             f"What is staged of thread {fold.reader.thread!r} does not fit graph {fold.engine.plan.name!r}.",
             code="journal-misfit",

@@ -43,7 +43,7 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
     last = next((record for record in reversed(records) if record.seq >= fold.seq), None)
     if last is None:
         return otherwise
-    entries = fold.reader.batch(last.body).entries(last.seq - last.count + 1)
+    entries = fold.reader.batch(last).entries(last.seq - last.count + 1)
     return next((entry.at for entry in entries if entry.seq == fold.seq), otherwise)
 
 
@@ -127,7 +127,7 @@ def entries(runtime: Reads, thread: str, *, after: int = 0) -> Iterator[Entry]:
     store = the_store(runtime)
     loaded = store.load(thread, upto=max(after, 1))
     plan = runtime.graph.__graphrt_plan__
-    reader = Reader(store, thread, plan.codec, read_meta(loaded.meta).get("names", ()))
+    reader = Reader(store, thread, plan.codec, read_meta(loaded.meta, loaded.head.thread).get("names", ()))
     for entry in reader.entries(store.records(thread, after=after)):
         if entry.seq > after:
             yield entry

@@ -81,7 +81,7 @@ def _last_commit(runtime: Owner, store: Store, loaded: Loaded, before: int | Non
     found: int | None = None
     told: set[int] = set()
     for record in store.records(loaded.head.thread, after=loaded.head.first - 1):
-        path, event = list(fold.reader.batch(record.body).logged)[-1]
+        path, event = list(fold.reader.batch(record).logged)[-1]
         if isinstance(event, events.HistoryPruned):
             told.add(event.upto)
         if record.seq >= least:

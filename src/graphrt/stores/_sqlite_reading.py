@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.errors import StoreError
 from graphrt.stores._refusals import encodes
+from graphrt.stores._sqlite_rows import Row, checked, head, part, place, records, saved, staged
 from graphrt.stores._sqlite_schema import BLOB, META, SNAPSHOT, SPAN, STAGED
-from graphrt.stores.protocol import Head, Loaded, Record, Saved, Status
+from graphrt.stores.protocol import Loaded, Record
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -30,43 +31,28 @@ _ROWS: Final = (
 _RECORDS: Final = "SELECT key - ?, count, body, seal FROM record WHERE key > ? AND key <= ? ORDER BY key"
 _LAST: Final = "SELECT key, count FROM record WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
 _SNAPSHOT: Final = "SELECT name, body FROM part WHERE no = ? AND kind = ? AND name <= ? ORDER BY name DESC LIMIT 1"
-_PARTS: Final = "SELECT name, body FROM part WHERE no = ? AND kind = ? ORDER BY place"
+_PARTS: Final = "SELECT name, body, place FROM part WHERE no = ? AND kind = ? ORDER BY place"
 _PART: Final = "SELECT body FROM part WHERE no = ? AND kind = ? AND name = ?"
 _NAMES: Final = "SELECT name FROM part WHERE no = ? AND kind = ? ORDER BY name"
 
 _TUPLE: Final[Any] = tuple
 _new_record: Final[Callable[[Iterable[Any]], Record]] = partial(_TUPLE.__new__, Record)
 """Makes a record of a row: done for each row of a thread, so without the detour of `_make`."""
-_STATUSES: Final = frozenset(get_args(Status))
 _PAGE_RECORDS: Final = 256
 _PAGE_BYTES: Final = 4 * 2**20
 
 
-class Row(NamedTuple):
-    """A row of `thread`; `lease` and `owner` are None if nobody holds it."""
-
-    no: int
-    id: str
-    seq: int
-    first: int
-    epoch: int
-    turn: int
-    status: str
-    graph: str
-    created_at: float
-    updated_at: float
-    lease: float | None
-    owner: str | None
-
-
-def row_by_id(db: Connection, thread: str) -> Row | None:
+def row_by_id(db: Connection, thread: str, *, damaged: bool = False) -> Row | None:
+    """The thread's row; a *damaged* one only for who wants to remove it."""
     found = db.execute(_BY_ID, (thread,)).fetchall()
-    return Row(*found[0]) if found else None
+    if not found:
+        return None
+    return Row(*found[0]) if damaged else checked(Row(*found[0]))
 
 
 def row_by_no(db: Connection, no: int) -> Row | None:
     found = db.execute(_BY_NO, (no,)).fetchall()
-    return Row(*found[0]) if found else None
+    return checked(Row(*found[0])) if found else None
 
 
 def existing(row: Row | None) -> Row:
@@ -89,50 +75,35 @@ def rows(
         return []
     wanted = {"status": status, "graph": graph, "prefix": prefix, "before": updated_before}
     found = db.execute(_ROWS, {"after": after, "most": most, **wanted})
-    return [Row(*row) for row in found.fetchall()]
+    return [checked(Row(*row)) for row in found.fetchall()]
 
 
 def some_ids(db: Connection) -> list[str]:
     """Ids of the newest threads, to name in an error."""
     found = db.execute("SELECT id FROM thread WHERE seq > 0 ORDER BY no DESC LIMIT 100").fetchall()
-    return [row[0] for row in reversed(found)]
-
-
-def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of a pair
-    updated_at: Any = row.updated_at  # as somebody may have altered it
-    if row.status not in _STATUSES or not isinstance(updated_at, (int, float)):
-        raise StoreError(
-            f"The row of thread {row.id!r} is not what was written.",
-            code="store-damaged",
-            where=f"thread {row.id!r}",
-            known=f"status {row.status!r}, updated_at {row.updated_at!r}",
-            fix="Restore the database from a backup, or delete the thread.",
-            thread=row.id,
-        )
-    status = cast("Status", row.status)
-    times = (row.created_at, row.updated_at)
-    return Head(row.id, row.seq, row.epoch, status, row.graph, *times, owned, row.first)
+    return [row[0] for row in reversed(found) if row[0].__class__ is str]
 
 
 def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # noqa: FBT001
     at = row.seq if upto is None else max(0, min(upto, row.seq))
     found = db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall()
-    snapshot = Saved(*found[0]) if found else None
+    snapshot = saved(row.id, *found[0]) if found else None
     after = snapshot.seq if snapshot else 0
     base = row.no * SPAN
-    records = list(map(_new_record, db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall()))
+    found = db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall()
+    entries = records(row.id, list(map(_new_record, found)))
     meta = db.execute(_PART, (row.no, META, 0)).fetchall()
-    staged: list[tuple[str, Any]] = []
+    bodies: list[tuple[str, bytes]] = []
     if upto is None or upto >= row.seq:
-        staged = db.execute(_PARTS, (row.no, STAGED)).fetchall()
-    return Loaded(head(row, owned), meta[0][0] if meta else None, snapshot, records, staged)
+        bodies = staged(row.id, db.execute(_PARTS, (row.no, STAGED)).fetchall())
+    return Loaded(head(row, owned), part(row.id, "its meta", meta[0][0]) if meta else None, snapshot, entries, bodies)
 
 
-def pages(file: Database, no: int, after: int, upto: int | None) -> Iterator[Record]:
-    """Records of the thread with the number *no*, a page at a time: each page is of one moment."""
+def pages(file: Database, row: Row, after: int, upto: int | None) -> Iterator[Record]:
+    """Records of the thread of *row*, a page at a time: each page is of one moment."""
     while True:
-        page = file.read(partial(_page, no=no, after=after, upto=upto))
-        yield from page
+        page = file.read(partial(_page, no=row.no, after=after, upto=upto))
+        yield from records(row.id, page)
         if not page:
             return
         after = page[-1].seq
@@ -144,7 +115,7 @@ def _page(db: Connection, no: int, after: int, upto: int | None) -> list[Record]
     cursor = db.execute(_RECORDS, (no * SPAN, *_range(db, no, after, SPAN - 1 if upto is None else upto)))
     for each in cursor:
         found.append(_new_record(each))
-        size += len(each[2])
+        size += len(each[2]) if each[2].__class__ is bytes else 0
         if size >= _PAGE_BYTES or len(found) >= _PAGE_RECORDS:
             break
     cursor.close()
@@ -159,7 +130,8 @@ def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
         return low, low
     upto = min(upto, SPAN - 1)
     last = db.execute(_LAST, (base + upto, base + SPAN)).fetchall()
-    if last and last[0][0] - last[0][1] < base + upto:  # it begins before the entry that was asked for, or with it
+    # It begins before the entry that was asked for, or with it. One whose count is no number is read, and refused.
+    if last and (last[0][1].__class__ is not int or last[0][0] - last[0][1] < base + upto):
         return low, last[0][0]
     return low, base + upto
 
@@ -176,7 +148,7 @@ def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]
         for name in filter(encodes, names):
             found = db.execute(_PART, (row.no, BLOB, name)).fetchall()
             if found:
-                there[name] = found[0][0]
+                there[name] = part(thread, f"the large value {name!r}", found[0][0])
     return there
 
 
@@ -185,10 +157,10 @@ def snapshots(db: Connection, no: int) -> list[int]:
     return [row[0] for row in db.execute(_NAMES, (no, SNAPSHOT)).fetchall()]
 
 
-def next_place(db: Connection, no: int) -> int:
+def next_place(db: Connection, row: Row) -> int:
     """The place of the next body to stage: 0 if none is staged."""
-    found = db.execute("SELECT max(place) FROM part WHERE no = ? AND kind = ?", (no, STAGED)).fetchall()
-    return 0 if found[0][0] is None else int(found[0][0]) + 1
+    found = db.execute("SELECT max(place) FROM part WHERE no = ? AND kind = ?", (row.no, STAGED)).fetchall()
+    return 0 if found[0][0] is None else place(row.id, found[0][0]) + 1
 
 
 def forget(db: Connection, no: int) -> None:

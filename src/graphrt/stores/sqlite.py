@@ -20,7 +20,7 @@ from graphrt.stores import _sqlite_writing as writing
 from graphrt.stores._owners import Holder, now_s
 from graphrt.stores._sqlite_database import Database
 from graphrt.stores._sqlite_files import Pragmas, resolve
-from graphrt.stores._sqlite_reading import Row
+from graphrt.stores._sqlite_rows import Row, head
 from graphrt.stores._sqlite_schema import SPAN
 from graphrt.stores._sqlite_writing import SqliteClaim
 from graphrt.stores.ids import check_id
@@ -90,13 +90,13 @@ class SqliteStore:
                 row = None
             if row is not None:
                 writing.take(db, row.no, until_s, owner)
-                no, staged = row.no, reading.next_place(db, row.no)
+                no, staged = row.no, reading.next_place(db, row)
             elif not create:
                 raise self._unknown(db, thread)
             else:
                 no, staged = writing.make(db, thread, 0, 1, 1, "new", "", at, at, until_s, owner), 0
-            head = reading.head(reading.existing(reading.row_by_no(db, no)), owned=True)
-            return SqliteClaim(head, lease_s, no, self._file.owner.token, staged)
+            now = head(reading.existing(reading.row_by_no(db, no)), owned=True)
+            return SqliteClaim(now, lease_s, no, self._file.owner.token, staged)
 
         def landed(db: Connection, claim: SqliteClaim) -> bool:
             row = reading.row_by_no(db, claim.no)
@@ -169,7 +169,7 @@ class SqliteStore:
     def head(self, thread: str) -> Head:
         """How *thread* stands. See `Store.head`."""
         check_id(thread)
-        return self._file.read(lambda db: reading.head(*self._there(db, thread)))
+        return self._file.read(lambda db: head(*self._there(db, thread)))
 
     def heads(
         self,
@@ -187,7 +187,7 @@ class SqliteStore:
         def work(db: Connection) -> list[Head]:
             last = 0 if after is None else self._there(db, check_id(after))[0].no
             rows = reading.rows(db, last, status, graph, prefix, updated_before, most)
-            return [reading.head(row, owned=self._lives(row)) for row in rows]
+            return [head(row, owned=self._lives(row)) for row in rows]
 
         return self._file.read(work)
 
@@ -199,8 +199,8 @@ class SqliteStore:
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """Records of *thread* in order, read page by page. See `Store.records`."""
         check_id(thread)
-        no = self._file.read(lambda db: self._there(db, thread)[0].no)
-        return reading.pages(self._file, no, after, upto)
+        row = self._file.read(lambda db: self._there(db, thread)[0])
+        return reading.pages(self._file, row, after, upto)
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Those of the named large values that are there."""
@@ -213,7 +213,7 @@ class SqliteStore:
         check_id(thread)
 
         def work(db: Connection) -> int:
-            row, owned = self._there(db, thread)
+            row, owned = self._there(db, thread, damaged=True)
             if owned:
                 self._unheld(row, thread)
             reading.forget(db, row.no)
@@ -221,7 +221,7 @@ class SqliteStore:
 
         self._file.write(
             work,
-            landed=lambda db, no: reading.row_by_no(db, no) is None,
+            landed=lambda db, _: reading.row_by_id(db, thread, damaged=True) is None,
             kept=lambda: f"thread {thread!r} is still there",
             thread=thread,
         )
@@ -330,16 +330,16 @@ class SqliteStore:
             raise _refusals.lost(claim.thread, claim.epoch, self._holder(row))
         return row
 
-    def _there(self, db: Connection, thread: str) -> tuple[Row, bool]:
-        """The thread's row, and whether a living owner holds it."""
-        row = reading.row_by_id(db, thread)
+    def _there(self, db: Connection, thread: str, *, damaged: bool = False) -> tuple[Row, bool]:
+        """The thread's row, and whether a living owner holds it; for *damaged* see `row_by_id`."""
+        row = reading.row_by_id(db, thread, damaged=damaged)
         owned = row is not None and self._lives(row)
         if row is None or not (row.seq or owned):
             raise self._unknown(db, thread)
         return row, owned
 
     def _lives(self, row: Row) -> bool:
-        if row.owner is None or row.lease is None:
+        if not isinstance(row.owner, str) or not isinstance(row.lease, (int, float)):
             return False
         holder = Holder.load(row.owner)
         if holder is None:

@@ -1,0 +1,68 @@
+"""Rows of a SQLite file changed by who knows their form: the checksum is right again, the seal is not.
+
+Nothing of graphrt is used here but the numbers of the tables' kinds.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+META, SNAPSHOT, STAGED, BLOB = range(4)
+SPAN = 2**36
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path)) as db:
+        yield db
+        db.commit()
+
+
+def checksummed(lines: list[bytes]) -> bytes:
+    """A body of *lines*, with the checksum that fits."""
+    text = b"\n".join(lines)
+    return b"%b\n%08x" % (text, zlib.crc32(text))
+
+
+def change_body(path: Path, table: str, where: str, change: Callable[[list[bytes]], None]) -> int:
+    """Change the lines of bodies in place; returns how many rows differ now."""
+    changed = 0
+    with opened(path) as db:
+        key = "key" if table == "record" else "no || '/' || kind || '/' || name"
+        for which, body in db.execute(f"SELECT {key}, body FROM {table} WHERE {where}").fetchall():
+            lines = body.split(b"\n")[:-1]
+            change(lines)
+            made = checksummed(lines)
+            if made != body:
+                db.execute(f"UPDATE {table} SET body = ? WHERE {key} = ?", (made, which))
+                changed += 1
+    return changed
+
+
+def replace_in_body(path: Path, table: str, where: str, old: bytes, new: bytes) -> None:
+    """Replace *old* by *new* in the lines of values; that it stood there is checked."""
+
+    def change(lines: list[bytes]) -> None:
+        lines[1:] = [line.replace(old, new) for line in lines[1:]]
+
+    assert change_body(path, table, where, change), f"no {old!r} in {table} where {where}"
+
+
+def change_meta(path: Path, change: Callable[[dict[str, Any]], None], no: int = 1) -> None:
+    with opened(path) as db:
+        ((meta,),) = db.execute("SELECT body FROM part WHERE kind = 0 AND no = ?", (no,)).fetchall()
+        data = json.loads(meta)
+        change(data)
+        db.execute("UPDATE part SET body = ? WHERE kind = 0 AND no = ?", (json.dumps(data).encode(), no))
+
+
+def execute(path: Path, statement: str, *values: Any) -> None:
+    """Run *statement*, which has to change something."""
+    with opened(path) as db:
+        assert db.execute(statement, values).rowcount > 0, statement

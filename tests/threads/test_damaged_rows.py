@@ -1,0 +1,214 @@
+"""Every column of every table with values of any type: each verb works, or raises a typed error that names the thread.
+
+SQLite holds any type in any column, so a flipped bit in a row's header makes a number of a text.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typing_extensions as te
+
+from graphrt import END, START, Context, Runtime
+from graphrt.errors import GraphrtError, StoreError
+from graphrt.reducers import append
+from graphrt.stores import SqliteStore
+
+from .forging import replace_in_body
+from .support import builder
+
+VALUES: dict[str, Any] = {
+    "null": None,
+    "text": "abc",
+    "empty text": "",
+    "digits": "7",
+    "zero": 0,
+    "number": 7,
+    "negative": -3,
+    "huge": 2**62,
+    "fraction": 1.5,
+    "infinite": float("inf"),
+    "bytes": b"\xff\x00",
+    "no bytes": b"",
+    "json": b"[1,2]",
+    "a list of nulls": b'{"names":null,"fingerprint":5,"chained":7,"topology":[]}',
+    "a list of numbers": b'{"names":[1,null],"fingerprint":null,"chained":null,"topology":null}',
+    "broken text": "CAST(x'ff41' AS TEXT)",
+}
+"""What is written; the last one as an expression."""
+TABLES = {
+    "thread": ("no", "id", "seq", "first", "epoch", "turn", "status", "graph", "created_at", "updated_at", "lease", "owner"),
+    "record": ("key", "count", "body", "seal"),
+    "part": ("no", "kind", "name", "place", "body"),
+}  # fmt: skip
+ROWS = {
+    "thread": {"all": ""},
+    "record": {"first": " WHERE key % 68719476736 = (SELECT min(key % 68719476736) FROM record)", "all": ""},
+    "part": {"meta": " WHERE kind = 0", "snapshot": " WHERE kind = 1", "staged": " WHERE kind = 2", "blob": " WHERE kind = 3"},
+}  # fmt: skip
+
+
+class State(te.TypedDict, total=False):
+    log: Annotated[list[Any], append]
+    n: int
+    x: str
+
+
+def graph() -> Any:
+    """Large values, a snapshot, an effect, and a task that has ended beside one that asks."""
+
+    def ask(state: Any, ctx: Context) -> Any:
+        ctx.effect("pay", lambda: 7)
+        return {"log": [ctx.interrupt("ok?")]}
+
+    g = builder(state=State)
+    g.add_node("grow", lambda state: {"log": ["l"], "x": "X" * 20_000, "n": state.get("n", 0) + 1})
+    g.add_node("large", lambda state: {"log": ["P" * 70_000]})
+    g.add_node("ask", ask)
+    g.add_edge(START, "grow")
+    g.add_conditional_edges("grow", lambda s: "again" if s["n"] < 8 else "done", {"again": "grow", "done": "large"})
+    g.add_node("beside", lambda state: {"log": ["beside"]})
+    g.add_edge("large", "beside").add_edge("large", "ask").add_edge("ask", END)
+    return g.compile()
+
+
+GRAPH = graph()
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "state": lambda runtime: runtime.state("t").values,
+    "state at": lambda runtime: runtime.state("t", at=9).values,
+    "history": lambda runtime: [snapshot.values for snapshot in runtime.history("t")],
+    "history limit": lambda runtime: [snapshot.values for snapshot in runtime.history("t", limit=3)],
+    "entries": lambda runtime: list(runtime.entries("t")),
+    "replay": lambda runtime: runtime.replay("t"),
+    "threads": lambda runtime: runtime.threads(),
+    "check_threads": lambda runtime: runtime.check_threads(),
+    "diff": lambda runtime: runtime.diff("t", "t"),
+}
+EDITS: dict[str, Callable[[Any], Any]] = {
+    "fork": lambda runtime: runtime.fork("t", to="f"),
+    "copy": lambda runtime: runtime.copy_thread("t", "c"),
+    "update": lambda runtime: runtime.update("t", {"n": 1}),
+    "resume": lambda runtime: runtime.resume("t", "yes"),
+    "prune": lambda runtime: runtime.prune("t"),
+    "delete": lambda runtime: runtime.delete_thread("t"),
+    "run": lambda runtime: runtime.run({"log": [], "n": 7}, thread="new"),
+}
+
+
+@pytest.fixture(scope="module", params=[None, False], ids=["chained", "plain"])
+def pristine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("rows") / "runs.db"
+    with Runtime(GRAPH, store=SqliteStore(path), chain=request.param) as runtime:
+        assert runtime.run({"log": []}, thread="t").status == "interrupted"
+    return path.read_bytes()
+
+
+@pytest.fixture
+def damage(folder: Path, pristine: bytes) -> Callable[..., Path | None]:
+    """A file in which rows hold something else; None where SQLite itself refuses that."""
+
+    def made(statement: str, *values: Any) -> Path | None:
+        path = folder / "runs.db"
+        for old in folder.iterdir():
+            old.unlink()
+        path.write_bytes(pristine)
+        db = sqlite3.connect(path)
+        try:
+            changed = db.execute(statement, values).rowcount
+            db.commit()
+        except sqlite3.IntegrityError:
+            return None
+        finally:
+            db.close()
+        assert changed
+        return path
+
+    return made
+
+
+CELLS = [
+    pytest.param(table, column, where, id=f"{table}.{column}-{which}")
+    for table, columns in TABLES.items()
+    for column in columns
+    for which, where in ROWS[table].items()
+]
+
+
+@pytest.mark.parametrize(("table", "column", "where"), CELLS)
+def test_a_row_of_any_type_is_read_or_refused(damage, table, column, where):
+    raw: list[tuple[str, str, str]] = []
+    for kind, value in VALUES.items():
+        broken = kind == "broken text"
+        statement = f"UPDATE OR REPLACE {table} SET {column} = {value if broken else '?'}{where}"
+        given = () if broken else (value,)
+        path = damage(statement, *given)
+        for name, call in {**READERS, **EDITS}.items():
+            if path is None:
+                break
+            if name in EDITS:
+                path = damage(statement, *given)
+            try:
+                with Runtime(GRAPH, store=SqliteStore(path)) as runtime:
+                    call(runtime)
+            except GraphrtError:
+                continue
+            except Exception as error:  # noqa: BLE001 - what must not be
+                raw.append((kind, name, f"{type(error).__name__}: {error}"))
+
+    assert raw == []
+
+
+def test_what_is_wrong_is_named(damage):
+    for statement, words in {
+        "UPDATE thread SET seq = 'abc'": ("'t'", "seq", "'abc'", "str"),
+        "UPDATE record SET count = 'x' WHERE key % 2 = 1": ("'t'", "record of entry", "count"),
+        "UPDATE record SET body = 5 WHERE key % 2 = 1": ("'t'", "record of entry", "body", "int"),
+        "UPDATE part SET body = 5 WHERE kind = 2": ("'t'", "staged", "5"),
+        "UPDATE part SET place = 'x' WHERE kind = 2": ("'t'", "staged", "place"),
+    }.items():
+        path = damage(statement)
+        with Runtime(GRAPH, store=SqliteStore(path)) as runtime, pytest.raises(StoreError) as caught:
+            runtime.replay("t")
+        assert caught.value.code == "store-damaged"
+        assert caught.value.thread == "t"
+        assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_thread_whose_row_is_damaged_can_be_deleted(damage):
+    path = damage("UPDATE thread SET seq = 'abc', lease = 'x', owner = 5")
+    with Runtime(GRAPH, store=SqliteStore(path)) as runtime:
+        with pytest.raises(StoreError, match="or delete it"):
+            runtime.threads()
+        runtime.delete_thread("t")
+        assert runtime.threads() == ()
+
+
+@pytest.mark.parametrize("value", [b"true", b"7", b"null", b"1.5"])
+def test_a_staged_value_that_its_reducer_cannot_take_is_refused(damage, pristine, value):
+    path = damage("UPDATE part SET kind = kind")
+    replace_in_body(path, "part", "kind = 2 AND name LIKE '%:beside'", b'["beside"]', value)
+    for call in (lambda runtime: runtime.state("t"), lambda runtime: runtime.resume("t", "yes")):
+        with Runtime(GRAPH, store=SqliteStore(path)) as runtime, pytest.raises(StoreError) as caught:
+            call(runtime)
+        assert caught.value.thread == "t"
+
+
+@pytest.mark.parametrize("pristine", [None], ids=["chained"], indirect=True)
+@pytest.mark.parametrize("forged", [True, False], ids=["value", "body"])
+def test_damage_of_the_first_entry_names_no_entry_before_it(damage, forged):
+    first = "key = (SELECT min(key) FROM record)"
+    path = damage("UPDATE part SET kind = kind" if forged else f"UPDATE record SET body = x'00' WHERE {first}")
+    if forged:
+        replace_in_body(path, "record", first, b"[]", b"[5]")
+    with Runtime(GRAPH, store=SqliteStore(path)) as runtime, pytest.raises(StoreError) as caught:
+        runtime.replay("t")
+    told = str(caught.value)
+    assert caught.value.thread == "t"
+    assert "thread 't', entry 1" in told
+    assert "before 1 " not in told
+    assert "before it" not in told
