@@ -54,7 +54,8 @@ class Limits:
         max_steps: Supersteps of one run; fails only if more work remains. Default 1,000.
         max_visits: Supersteps in which one node may be active (node fatigue). Default 50, None is off.
         max_tasks: Tasks of one superstep. Default 10,000.
-        max_concurrency: Tasks that run at the same time. Default None: no bound of its own.
+        max_concurrency: Tasks that run at the same time, those of nested graphs together with the others. A worker
+            thread that was abandoned after a timeout counts no more. Default None: no bound of its own.
         max_depth: Levels of nested graphs. Default 16.
         timeout_s: Seconds for one attempt of any node that has no timeout of its own. Default None.
         deadline_s: Seconds of driving time for the whole run. Default None.

@@ -28,6 +28,7 @@ from graphrt._runs.arguments import (
     checked_models,
     checked_sinks,
     checked_sleep,
+    checked_workers,
     new_id,
     opened_store,
 )
@@ -45,6 +46,7 @@ from graphrt.stores import Store
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
+    from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._runs import once
     from graphrt.graph import CompiledGraph
     from graphrt.harness.agent._replacing import NamedModels
@@ -70,6 +72,8 @@ __all__ = [
 ]
 
 S = TypeVar("S")
+_making = FreshLock()
+"""Guards what runtimes make at first need: rare and short, so that all of them share it."""
 
 
 @final
@@ -95,6 +99,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         ids: Makes the ids of runs and unnamed threads; by default random UUIDs.
         seed: Makes `ctx.random` the same in every run; by default each run draws its own.
         models: Models by the names of agents: in a run each agent of such a name uses that model in the place of its own.
+        worker_threads: At most so many worker threads run sync nodes under `arun` and its kin, for all runs together.
         check_state: Compare the state before and after each superstep, to find a node that changes it in place.
 
     Raises:
@@ -120,6 +125,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         ids: Callable[[], str] | None = None,
         seed: int | None = None,
         models: Mapping[str, ChatModel | str] | None = None,
+        worker_threads: int = 40,
         check_state: bool = False,
     ) -> None:
         if not hasattr(graph, "__graphrt_plan__"):
@@ -148,10 +154,13 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.seed = seed
         self._replacing: NamedModels | None = checked_models(models)
         self.models: Mapping[str, ChatModel] = {} if self._replacing is None else self._replacing.models
+        self.worker_threads: int = checked_workers(worker_threads)
         self.check_state = check_state
         self._active: dict[str, Control] = {}
         self._forks = None if self.store is None else Emptied(self._active)  # the child of a fork drives none of them
         self._loop: LoopThread | None = None
+        self._pool: ThreadPool | None = None
+        self._keeps_pool = False
         self._lock: FreshLock | None = None
         self._loop_source: Callable[[], LoopThread] | None = None
 
@@ -243,8 +252,11 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.close()
 
     def _share_loop(self) -> None:
-        """From now on runs share one private loop thread, until `close`."""
+        """From now on runs share one private loop thread, and worker threads are kept, until `close`."""
         self._lock = FreshLock()
+        if not self._keeps_pool:
+            self._the_pool().hold()
+            self._keeps_pool = True
         self._loop_source = self._the_loop
 
     def _the_loop(self) -> LoopThread:
@@ -256,10 +268,21 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
                 self._loop = LoopThread()
             return self._loop
 
+    def _the_pool(self) -> ThreadPool:
+        with _making:
+            if self._pool is None:
+                from graphrt._drivers.thread_pool import ThreadPool
+
+                self._pool = ThreadPool(self.worker_threads)
+            return self._pool
+
     def close(self) -> None:
         """Cancel what still runs, and free what the runtime opened."""
         for control in list(self._active.values()):
             control.cancel("the runtime was closed")
+        if self._keeps_pool:
+            self._keeps_pool = False
+            self._the_pool().release()
         loop, self._loop = self._loop, None
         if loop is not None and loop.pid == os.getpid():
             loop.close()

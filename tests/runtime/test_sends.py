@@ -108,26 +108,6 @@ def test_as_many_tasks_as_allowed_run(face: Face) -> None:
     assert get(face.run(graph, {}).state, "notes") == [0, 1, 2]
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3])
-def test_max_concurrency_bounds_the_tasks_that_run_at_once(face: Face, made: Any, bound: int) -> None:
-    lock = threading.Lock()
-    seen = {"now": 0, "most": 0}
-
-    def work(state: Any, ctx: Any) -> Any:
-        with lock:
-            seen["now"] += 1
-            seen["most"] = max(seen["most"], seen["now"])
-        threading.Event().wait(0.002)
-        with lock:
-            seen["now"] -= 1
-        return {"notes": [ctx.arg]}
-
-    graph = fan_out(range(8), made(work), max_concurrency=bound)
-
-    assert get(face.run(graph, {}).state, "notes") == list(range(8))
-    assert seen["most"] <= bound
-
-
 @pytest.mark.parametrize("bound", [1, 2, None])
 def test_failures_that_are_handled_do_not_stop_the_others_under_a_bound(
     face: Face, made: Any, bound: int | None

@@ -1,7 +1,7 @@
-"""Several tasks under asyncio: async ones are asyncio tasks, sync ones beside them run on worker threads.
+"""Several tasks under asyncio: async ones are asyncio tasks, sync ones run on the worker threads of the runtime's pool.
 
 Everything it starts has ended, or is abandoned past the grace time, before the drive goes on. It knows no rule of the
-graph: it starts, waits, stops and hands over replies.
+graph: it starts, waits, stops and hands over replies. All of it happens on the loop, but for `_SyncJob.run`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, final
 
 from graphrt._drivers.awaiting import rested
-from graphrt._drivers.crew import MOST_HELPERS, Ended, Escaped
-from graphrt._drivers.invoke import ainvoke, invoke
+from graphrt._drivers.concurrency_limit import ConcurrencyLimit
+from graphrt._drivers.crew import Ended
+from graphrt._drivers.invoke import Escaped, ainvoke, invoke
 from graphrt._drivers.scope import Scope, monotonic
+from graphrt._drivers.thread_pool import INSIDE, inside
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
 from graphrt.limits import Limits
@@ -28,45 +29,89 @@ ODD: Final = frozenset({Failed, TimedOut, Stopped, Escaped})
 
 
 @final
+class _SyncJob:
+    """A sync node on a worker thread. Context variables are copied in, and not back."""
+
+    __slots__ = ("_context", "_crew", "_pools", "abandoned", "done", "key", "reply")
+
+    def __init__(self, crew: AioCrew, key: tuple[Task, int]) -> None:
+        self._crew = crew
+        self._context = contextvars.copy_context()
+        self._pools = inside(crew.scope.pool())
+        self.key = key
+        self.reply: Any = None
+        self.done = False
+        self.abandoned = False
+
+    def run(self) -> None:
+        task = self.key[0]
+        if task.timeout_s is not None:
+            self._crew.begun(self.key)
+        try:
+            self.reply = self._context.run(self._invoke, task)
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            self.reply = Escaped(error)
+
+    def _invoke(self, task: Task) -> Any:
+        INSIDE.set(self._pools)
+        return invoke(self._crew.scope, task, _no_graph)
+
+    def land(self) -> None:
+        self._crew.landed(self.key, self.reply)
+
+
+@final
 class AioCrew:
     """Runs the tasks of one drive on the running loop."""
 
     __slots__ = (
-        "_anested",
         "_bell",
         "_ended",
         "_flying",
+        "_for_workers",
+        "_held",
+        "_landed",
+        "_landing",
+        "_limit",
         "_limits",
         "_loop",
         "_nested",
-        "_scope",
-        "_threads",
+        "_on_workers",
         "_timers",
         "_waiting",
+        "scope",
     )
 
     def __init__(
         self,
         scope: Scope,
         limits: Limits,
-        nested: Callable[[Flow], Any],
-        anested: Callable[[Flow], Awaitable[Any]],
+        nested: Callable[[Flow, Task], Awaitable[Any]],
+        limit: ConcurrencyLimit | None,
     ) -> None:
-        self._scope = scope
+        self.scope = scope
         self._limits = limits
         self._nested = nested
-        self._anested = anested
+        self._limit = limit
         self._loop = asyncio.get_running_loop()
         self._bell: asyncio.Future[None] | None = None
         self._ended: deque[Ended] = deque()
-        self._flying: dict[tuple[Task, int], asyncio.Task[None] | None] = {}
-        """Task and execution to the asyncio task that runs it; None for one on a worker thread."""
-        self._threads = 0
+        self._flying: dict[tuple[Task, int], asyncio.Task[None] | _SyncJob] = {}
+        """Task and execution to the asyncio task or the job that runs it."""
+        self._on_workers = 0
+        """Jobs in flight: a run has at most as many as the pool has worker threads, so that others come between."""
         self._timers: dict[tuple[Task, int], asyncio.TimerHandle | asyncio.Task[None]] = {}
         self._waiting: deque[Task] = deque()
+        self._for_workers: deque[Task] = deque()
+        self._landed: deque[tuple[tuple[Task, int], Any]] = deque()
+        self._landing = False
+        self._held = False
+        """Something odd has ended, or the drive stops: nothing more starts until the flow has seen it."""
+
+    # -- starting ------------------------------------------------------------------------------------------------
 
     def start(self, tasks: Sequence[Task]) -> None:
-        """Start *tasks*, or let them wait until `max_concurrency` allows."""
+        """Start *tasks*, or let them wait until `max_concurrency` and the pool allow."""
         for task in tasks:
             wait_s = task.extra.delay_s if task.extra is not None else 0.0
             if wait_s > 0.0:
@@ -74,11 +119,11 @@ class AioCrew:
                 key = (task, task.execution)
                 self._timers[key] = self._resting(key, wait_s)
             else:
-                self._waiting.append(task)
+                self._queue(task)
         self._launch()
 
     def _resting(self, key: tuple[Task, int], wait_s: float) -> asyncio.TimerHandle | asyncio.Task[None]:
-        sleep = self._scope.sleep
+        sleep = self.scope.sleep
         if sleep is None:
             return self._loop.call_later(wait_s, self._rested, key)
         return self._loop.create_task(self._rest(key, sleep, wait_s))
@@ -89,70 +134,107 @@ class AioCrew:
         except Exception as error:  # noqa: BLE001 - the caller raises it
             del self._timers[key]
             self._ended.append((*key, Escaped(error)))
+            self._held = True
             self.ring()
         else:
             self._rested(key)
 
     def _rested(self, key: tuple[Task, int]) -> None:
         del self._timers[key]
-        self._waiting.append(key[0])
+        self._queue(key[0])
         self._launch()
 
+    def _queue(self, task: Task) -> None:
+        if runs_on_worker(task):
+            self._for_workers.append(task)
+        else:
+            self._waiting.append(task)
+
     def _launch(self) -> None:
-        limit = self._limits.max_concurrency
-        for _ in range(len(self._waiting)):
-            if limit is not None and len(self._flying) >= limit:
-                return
+        while self._waiting and not self._held and self._may_start():
             task = self._waiting.popleft()
-            if task.node.is_async or task.node.child is not None:
-                key = (task, task.execution)
+            key = (task, task.execution)
+            if not task.node.is_async and task.node.child is None:
+                self._inline(key)
+            else:
                 running = self._flying[key] = self._loop.create_task(self._body(key))
                 running.add_done_callback(partial(self._unrun, key))
-            elif self._threads < MOST_HELPERS:
-                self._on_thread(task)
-            else:
-                self._waiting.append(task)
+        if not self._for_workers:
+            return
+        pool = self.scope.pool()
+        while self._for_workers and not self._held and self._on_workers < pool.most and self._may_start():
+            task = self._for_workers.popleft()
+            key = (task, task.execution)
+            job = _SyncJob(self, key)
+            pool.submit(job)
+            self._flying[key] = job
+            self._on_workers += 1
+            if task.timeout_s is not None and task.engine.limits.deadline_s is not None:
+                # A deadline goes on while the job waits for a worker thread; a timeout of its own begins with it.
+                self._timers[key] = self._loop.call_later(task.timeout_s, self._expire, key)
+
+    def _may_start(self) -> bool:
+        return self._limit is None or self._limit.take(self._woken)
+
+    def _woken(self) -> None:
+        self._loop.call_soon(self._launch)
+
+    def _inline(self, key: tuple[Task, int]) -> None:
+        """Run a sync node on the loop, as its declaration asks for."""
+        try:
+            reply = inline(self.scope, key[0])
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            reply = Escaped(error)
+        self._finish(key, reply)
+        self.ring()
 
     async def _body(self, key: tuple[Task, int]) -> None:
         try:
-            reply = await ainvoke(self._scope, key[0], self._anested)
+            reply = await ainvoke(self.scope, key[0], self._nested)
         except asyncio.CancelledError:
             reply = STOPPED
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             reply = Escaped(error)
         self._post(key, reply)
 
-    def _on_thread(self, task: Task) -> None:
-        key = (task, task.execution)
-        self._flying[key] = None
-        self._threads += 1
-        if task.timeout_s is not None:
-            self._timers[key] = self._loop.call_later(task.timeout_s, self._expire, key)
-        context = contextvars.copy_context()
+    # -- what worker threads call --------------------------------------------------------------------------------
 
-        def work() -> None:
-            try:
-                reply = context.run(invoke, self._scope, task, self._nested)
-            except BaseException as error:  # noqa: BLE001 - the caller raises it
-                reply = Escaped(error)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._off_thread, key, reply)
+    def begun(self, key: tuple[Task, int]) -> None:
+        """A job with a timeout begins now: before, it may have waited for a worker thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._time, key)
 
-        threading.Thread(target=work, name=f"graphrt-{task.node.name}", daemon=True).start()
+    def landed(self, key: tuple[Task, int], reply: Any) -> None:
+        """A job has ended. Those that end together wake the loop once."""
+        self._landed.append((key, reply))
+        if not self._landing:
+            self._landing = True
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._land)
 
-    def _off_thread(self, key: tuple[Task, int], reply: Any) -> None:
-        if key in self._flying:
-            self._threads -= 1
-            self._post(key, reply)
-            return
-        task = key[0]
-        self._scope.dropped(task)
-        self._launch()
+    # -- ending --------------------------------------------------------------------------------------------------
+
+    def _time(self, key: tuple[Task, int]) -> None:
+        if key in self._flying and key not in self._timers and not self._held:
+            self._timers[key] = self._loop.call_later(key[0].timeout_s or 0.0, self._expire, key)
+
+    def _land(self) -> None:
+        self._landing = False  # before looking: what lands from now on rings again
+        while self._landed:
+            key, reply = self._landed.popleft()
+            if key in self._flying:
+                self._on_workers -= 1
+                self._post(key, reply)
+            else:
+                self.scope.dropped(key[0])
 
     def _expire(self, key: tuple[Task, int]) -> None:
-        """The attempt took too long: the run goes on, its worker thread is abandoned."""
+        """The attempt took too long: the run goes on, its worker thread is abandoned and counts no more."""
         del self._timers[key]
-        self._threads -= 1  # an abandoned one takes no place from those that wait
+        job = self._flying[key]
+        if isinstance(job, _SyncJob):
+            self._on_workers -= 1
+            self._leave(job)
         self._post(key, TimedOut(key[0].timeout_s or 0.0))
 
     def _unrun(self, key: tuple[Task, int], _task: asyncio.Task[None]) -> None:
@@ -165,11 +247,18 @@ class AioCrew:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
-        self._ended.append((*key, reply))
+        self._finish(key, reply)
         if reply.__class__ not in ODD:
             self._launch()
-        if reply.__class__ in ODD or not self._flying or self._scope.eager:
+        if reply.__class__ in ODD or not self._flying or self.scope.eager:
             self.ring()
+
+    def _finish(self, key: tuple[Task, int], reply: Any) -> None:
+        self._ended.append((*key, reply))
+        if reply.__class__ in ODD:
+            self._held = True
+        if self._limit is not None:
+            self._limit.give_back()
 
     def ring(self) -> None:
         """Wake up who waits, on the loop."""
@@ -196,13 +285,13 @@ class AioCrew:
 
         An eager run waits for the first that ends; others that ended meanwhile come along.
         """
-        control = self._scope.control
-        eager = self._scope.eager
+        control = self.scope.control
+        eager = self.scope.eager
         control.on_halt.append(self._ring_from_anywhere)
         self._launch()
         try:
             while (
-                (self._flying or self._timers or self._waiting)
+                (self._flying or self._timers or self._waiting or self._for_workers)
                 and control.halt is None
                 and not (eager and self._ended)
                 and not any(one[2].__class__ in ODD for one in self._ended)
@@ -211,6 +300,7 @@ class AioCrew:
         finally:
             control.on_halt.remove(self._ring_from_anywhere)
         batch: list[Ended] = []
+        self._held = False
         while self._ended:
             one = self._ended.popleft()
             if one[2].__class__ is Escaped:
@@ -220,10 +310,10 @@ class AioCrew:
         return batch
 
     async def alone(self, task: Task) -> Any:
-        """Run one sync task that has a timeout or may wait for the loop, on a worker thread."""
+        """Run one sync task on a worker thread, and wait for it."""
         execution = task.execution
         self.start((task,))
-        while self._scope.control.halt is None:
+        while self.scope.control.halt is None:
             for ended, number, reply in await self.collect():
                 if ended is task and number == execution:
                     return reply
@@ -234,23 +324,60 @@ class AioCrew:
 
     async def stop(self) -> list[Ended]:
         """Cancel async tasks and await them; await sync ones for the grace time; return what ended all the same."""
+        self._held = True
         self._waiting.clear()
+        self._for_workers.clear()
         for timer in self._timers.values():
             timer.cancel()
         resting = [timer for timer in self._timers.values() if isinstance(timer, asyncio.Task)]
         self._timers.clear()
         if resting:
             await asyncio.wait(resting)
-        for running in self._flying.values():
-            if running is not None:
+        for key, running in list(self._flying.items()):
+            if isinstance(running, asyncio.Task):
                 running.cancel()
+            elif self.scope.pool().withdraw(running):
+                self._on_workers -= 1
+                self._post(key, STOPPED)
         until = monotonic() + self._limits.grace_s
         while self._flying:
-            only_threads = all(running is None for running in self._flying.values())
-            if only_threads and monotonic() >= until:
-                self._flying.clear()  # abandoned: their outcomes are dropped when they come
+            only_jobs = all(isinstance(running, _SyncJob) for running in self._flying.values())
+            if only_jobs and monotonic() >= until:
+                self._abandon()  # their outcomes are dropped when they come
                 break
-            await self._wait(max(0.0, until - monotonic()) if only_threads else None)
+            await self._wait(max(0.0, until - monotonic()) if only_jobs else None)
         batch = [one for one in self._ended if one[2].__class__ is not Escaped]
         self._ended.clear()
+        if self._limit is not None:
+            self._limit.abandon()
         return batch
+
+    def _abandon(self) -> None:
+        for job in self._flying.values():
+            if isinstance(job, _SyncJob):
+                self._leave(job)
+        self._flying.clear()
+
+    def _leave(self, job: _SyncJob) -> None:
+        pool = self.scope.pool()
+        if not pool.withdraw(job):
+            pool.abandon(job)
+
+
+def runs_on_worker(task: Task) -> bool:
+    """Whether *task* is one of a sync node that the loop must not wait for (rule R19)."""
+    node = task.node
+    return not node.is_async and node.child is None and not node.policy.inline
+
+
+def inline(scope: Scope, task: Task) -> Any:
+    """Run a sync node here, on the loop. Nothing can stop it: whether it took too long is seen when it has ended."""
+    started = monotonic()
+    reply = invoke(scope, task, _no_graph)
+    if task.timeout_s is not None and monotonic() - started > task.timeout_s:
+        return TimedOut(task.timeout_s)
+    return reply
+
+
+def _no_graph(_flow: Flow, task: Task) -> Any:
+    raise AssertionError(task)  # nested graphs are driven on the loop

@@ -1,7 +1,7 @@
 """The asyncio driver: performs a flow's effects on the running loop. Async nodes are tasks; nothing outlives the drive.
 
-A superstep with one task is awaited in the caller's own task; several sync tasks share a crew with the caller. Sync
-nodes that may ask a model run on worker threads: what they wait for, a reply or a budget, may need this loop.
+A superstep with one async task is awaited in the caller's own task. Sync nodes run on worker threads of the runtime's
+pool, so that the loop goes on meanwhile, unless they are declared `inline` (rule R19).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, final
 
-from graphrt._drivers.acrew import AioCrew
+from graphrt._drivers.acrew import AioCrew, inline
 from graphrt._drivers.awaiting import await_
-from graphrt._drivers.crew import Crew, Ended
-from graphrt._drivers.invoke import afinish, ainvoke, failed, invoke, unstored
+from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
+from graphrt._drivers.crew import Ended
+from graphrt._drivers.invoke import afinish, ainvoke, failed, unstored
 from graphrt._drivers.patience import unhurried
 from graphrt._drivers.scope import Scope, monotonic
-from graphrt._drivers.sync import _SHOWN, SyncDriver, Watcher
+from graphrt._drivers.sync import _SHOWN, Watcher
 from graphrt._engine.task import STOPPED, Failed, Task
 from graphrt._engine.trace import Step
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
@@ -30,13 +31,22 @@ from graphrt.limits import Limits
 class AioDriver:
     """Drives one run on the running loop, its nested graphs included."""
 
-    __slots__ = ("_acrew", "_crew", "_limits", "scope", "status", "watcher")
+    __slots__ = ("_acrew", "_limit", "_limits", "scope", "status", "watcher")
 
-    def __init__(self, scope: Scope, limits: Limits, watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        limits: Limits,
+        watcher: Watcher | None = None,
+        *,
+        limit: ConcurrencyLimit | None = None,
+    ) -> None:
         self.scope = scope
         self.watcher = watcher
         self._limits = limits
-        self._crew: Crew | None = None
+        if limit is None and limits.max_concurrency is not None:
+            limit = ConcurrencyLimit(limits.max_concurrency)
+        self._limit = limit
         self._acrew: AioCrew | None = None
         self.status: str | None = None
         """The result of the flow that `iterate` drove to its end."""
@@ -55,7 +65,7 @@ class AioDriver:
                         plain = effect.plain
                         if plain == CALL_ASYNC and not self.scope.control.watched:
                             reply = await effect.fn(effect.state)
-                        elif plain == CALL_SYNC:
+                        elif plain == CALL_SYNC and effect.node.policy.inline:
                             reply = effect.fn(effect.state)
                         else:
                             reply = await self._run_one(effect)
@@ -75,8 +85,6 @@ class AioDriver:
                     error = raised
         except StopIteration as stop:
             return stop.value
-        finally:
-            self.close()
 
     async def iterate(self, flow: Flow, *, entries: bool) -> AsyncGenerator[Any, None]:
         """Perform the effects of *flow* and yield its Steps, and what else it publishes as (mode, item).
@@ -111,8 +119,6 @@ class AioDriver:
                 effect = flow.send(reply)
         except StopIteration as stop:
             self.status = stop.value
-        finally:
-            self.close()
 
     async def _abandon(self, flow: Flow) -> None:
         self.scope.control.cancel("the step generator was closed")
@@ -123,17 +129,11 @@ class AioDriver:
         except StopIteration:
             return
 
-    def close(self) -> None:
-        """End the helpers."""
-        if self._crew is not None:
-            crew, self._crew = self._crew, None
-            crew.close()
-
     async def perform(self, effect: Any) -> Any:
         """Perform one effect and return its answer."""
         match effect:
             case Start():
-                self._start(effect.tasks)
+                self._the_acrew().start(effect.tasks)
                 return None
             case Collect():
                 return await self._collect()
@@ -178,11 +178,17 @@ class AioDriver:
 
     async def _run_one(self, task: Task) -> Any:
         node = task.node
-        if not node.is_async and node.child is None:
-            if task.timeout_s is not None or self._may_wait(task):
-                return await self._the_acrew().alone(task)
-            return invoke(self.scope, task, self._nested_sync)
-        return await self._halting(task)
+        if node.is_async:
+            return await self._halting(task)
+        if node.child is None:
+            return inline(self.scope, task) if node.policy.inline else await self._the_acrew().alone(task)
+        if self._limit is None:
+            return await self._halting(task)
+        self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
+        try:
+            return await self._halting(task)
+        finally:
+            self._limit.give_back()
 
     async def _halting(self, task: Task) -> Any:
         """Await an async node in the caller's own task; the run's halt cancels it."""
@@ -216,54 +222,28 @@ class AioDriver:
             current.uncancel()
         return reply
 
-    async def _nested(self, flow: Flow) -> Any:
-        return await AioDriver(self.scope, self._limits).drive(flow)
-
-    def _nested_sync(self, flow: Flow) -> Any:
-        return SyncDriver(self.scope, self._limits).drive(flow)
+    async def _nested(self, flow: Flow, task: Task) -> Any:
+        return await AioDriver(self.scope, self._limits, limit=inside(self._limit, task)).drive(flow)
 
     # -- several tasks -------------------------------------------------------------------------------------------
 
-    def _start(self, tasks: Sequence[Task]) -> None:
-        alone = self._acrew is None and self._limits.max_concurrency is None
-        if alone and all(_is_plain_sync(task) and not self._may_wait(task) for task in tasks):
-            self._the_crew().start(tasks)  # nobody on the loop waits for them: the caller takes its share
-        else:
-            self._the_acrew().start(tasks)
-
-    def _may_wait(self, task: Task) -> bool:
-        """Whether a sync node may wait for a model, and with it for a place in a budget that this loop gives back."""
-        return task.node.wants_context and (self.scope.harness is not None or self.scope.budget is not None)
-
     async def _collect(self) -> list[Ended]:
-        if self._crew is not None and self._crew.open:
-            return self._crew.collect()
         batch = await self._the_acrew().collect()
         if not batch and self.scope.control.halt is None:
             raise AssertionError("nothing was started")
         return batch
 
     async def _stop(self) -> list[Ended]:
-        batch: list[Ended] = self._crew.stop() if self._crew is not None else []
-        if self._acrew is not None:
-            batch += await self._acrew.stop()
-            self._acrew = None
+        if self._acrew is None:
+            return []
+        batch = await self._acrew.stop()
+        self._acrew = None
         return batch
 
     def _the_acrew(self) -> AioCrew:
         if self._acrew is None:
-            self._acrew = AioCrew(self.scope, self._limits, self._nested_sync, self._nested)
+            self._acrew = AioCrew(self.scope, self._limits, self._nested, self._limit)
         return self._acrew
-
-    def _the_crew(self) -> Crew:
-        if self._crew is None:
-            self._crew = Crew(self.scope, self._nested_sync, self._limits.max_concurrency, self._limits.grace_s)
-        return self._crew
-
-
-def _is_plain_sync(task: Task) -> bool:
-    node = task.node
-    return not node.is_async and node.child is None and task.timeout_s is None
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
@@ -281,3 +261,7 @@ def _odd_cancel(error: BaseException) -> Failed:
     odd = RuntimeError("the node raised CancelledError, and nobody had cancelled it")
     odd.__cause__ = error
     return Failed(odd)
+
+
+def _nothing() -> None:
+    """Nobody waits for the place."""

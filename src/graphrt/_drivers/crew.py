@@ -13,9 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
+from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.ignite import ignite
-from graphrt._drivers.invoke import ainvoke, failed, invoke
+from graphrt._drivers.invoke import Escaped, ainvoke, failed, invoke
 from graphrt._drivers.scope import Scope, monotonic
+from graphrt._drivers.timed_tasks import TimedTasks
 from graphrt._drivers.waiting import Rest
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
@@ -26,20 +28,12 @@ Ended = tuple[Task, int, Any]
 
 
 @final
-class Escaped:
-    """A helper's task raised what is no Exception; the caller raises it."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-@final
 class Crew:
     """Runs the tasks of one drive, superstep after superstep."""
 
-    def __init__(self, scope: Scope, drive: Callable[[Flow], Any], limit: int | None, grace_s: float) -> None:
+    def __init__(
+        self, scope: Scope, drive: Callable[[Flow, Task], Any], limit: ConcurrencyLimit | None, grace_s: float
+    ) -> None:
         self.scope = scope
         self.drive = drive
         self.limit = limit
@@ -54,13 +48,12 @@ class Crew:
         self.helpers: list[threading.Thread] = []
         self.idle = 0
         self.busy = 0
-        """Tasks in flight, counted only where `limit` is set."""
+        """Tasks in flight on worker threads, for whom a stop waits."""
         self.open = 0
         """Tasks that were started and not collected."""
         self.running: dict[Task, Any] = {}
         """Async tasks on the private loop."""
-        self.guarded: dict[Task, tuple[int, float]] = {}
-        """Sync tasks with a timeout: attempt, and when it is over."""
+        self.timed = TimedTasks(self)
         self.closing = False
         self.stopping = False
         """Something odd ended: helpers take nothing more until the flow has seen it."""
@@ -104,9 +97,15 @@ class Crew:
         if self.limit is None and task.node.is_async:
             self._submit(task)
         elif self.limit is None and task.timeout_s is not None and task.node.child is None:
-            self._guard(task)
+            self.timed.start(task)
         else:
             self.queue.append(task)
+
+    def _room(self) -> None:
+        """A place is free again: the caller may wait for one, and helpers sleep meanwhile."""
+        self.bell.set()
+        if self.queue:
+            ignite(self)
 
     def collect(self) -> list[Ended]:
         """Run and wait until all started tasks have ended, one failed, or the run is to halt.
@@ -138,9 +137,11 @@ class Crew:
                     continue
                 if eager and self.queue:
                     ignite(self)
-                if eager or not (self.queue and self._may_run()):
-                    self.bell.wait(self._patience())
-                self._expire()
+                elif self.queue and (task := self._pop(caller=True)) is not None:
+                    batch.append(self._run(task))  # its place was given back before the bell was cleared
+                    continue
+                self.bell.wait(self.timed.patience())
+                self.timed.expire()
         except BaseException:
             self.ended.extendleft(reversed(batch))  # what finished keeps its outcome: the stop collects it
             raise
@@ -181,14 +182,18 @@ class Crew:
     def stop(self) -> list[Ended]:
         """Cancel what runs, wait for it, and return what ended all the same."""
         self.queue.clear()
-        for running in list(self.running.values()):
-            running.cancel()
+        self.timed.hold()
+        asked: set[Task] = set()
         batch: list[Ended] = []
         until = monotonic() + self.grace_s
         while True:
             self.bell.clear()
             with self.lock:
                 left = self.busy + len(self.running)
+                running = {task: one for task, one in self.running.items() if task not in asked}
+            for one in running.values():  # also what a helper was starting when the stop began
+                one.cancel()
+            asked.update(running)
             while self.ended:  # after the count: what ended before it is not missed
                 one = self.ended.popleft()
                 if one[2].__class__ is not Escaped:
@@ -200,14 +205,18 @@ class Crew:
                 break
             self.bell.wait(until - monotonic())
         self.open = 0
-        self.guarded.clear()
+        self.timed.abandon()
         self.stopping = False
+        if self.limit is not None:
+            self.limit.abandon()
         return batch
 
     def alone(self, task: Task) -> Any:
         """Run one sync task that has a timeout, on a worker thread, and wait for it no longer than that."""
         self.open += 1
-        self._guard(task)
+        if self.limit is not None:
+            self.limit.take(self._room)  # there is room: nothing else of this graph is in flight
+        self.timed.start(task)
         execution = task.execution
         until: float | None = None
         while True:
@@ -217,13 +226,13 @@ class Crew:
             if self.scope.control.halt is not None:
                 until = monotonic() + self.grace_s if until is None else until
                 if monotonic() >= until:
-                    self.guarded.pop(task, None)  # abandoned: its outcome is dropped when it comes
+                    self.timed.abandon()
                     return STOPPED
-            patience = self._patience()
+            patience = self.timed.patience()
             if until is not None:
                 patience = min(until - monotonic(), patience) if patience is not None else until - monotonic()
             self.bell.wait(patience)
-            self._expire()
+            self.timed.expire()
 
     def collect_ready(self) -> list[Ended]:
         """What has ended by now, without waiting."""
@@ -251,37 +260,46 @@ class Crew:
 
     # -- running -------------------------------------------------------------------------------------------------
 
-    def _may_run(self) -> bool:
-        return self.limit is None or self.busy < self.limit
-
     def _pop(self, *, caller: bool) -> Task | None:
-        if self.limit is not None or not caller:
-            with self.lock:
-                if not self.queue or not self._may_run():
-                    return None
-                if self.stopping or self.scope.control.halt is not None:
+        """The next task that this worker thread is to run; those that run elsewhere are started on the way."""
+        limit = self.limit
+        if limit is None and caller:
+            try:
+                return self.queue.popleft()
+            except IndexError:
+                return None
+        while True:
+            with self.lock:  # looked at and counted in one step: another worker thread looks after it
+                wanted = self.queue and not self.stopping and self.scope.control.halt is None
+                if not wanted or (limit is not None and not limit.take(self._room)):
+                    if not caller:
+                        self.idle += 1
                     return None
                 task = self.queue.popleft()
-                if task.node.is_async or (task.timeout_s is not None and task.node.child is None):
-                    launch = self._submit if task.node.is_async else self._guard
-                else:
+                elsewhere = task.node.is_async or (task.timeout_s is not None and task.node.child is None)
+                if elsewhere or not caller:
                     self.busy += 1
-                    return task
-            launch(task)
-            return self._pop(caller=caller)
-        try:
-            return self.queue.popleft()
-        except IndexError:
-            return None
+            if not elsewhere:
+                return task
+            if task.node.is_async:
+                self._submit(task)
+            else:
+                self.timed.start(task)
+            with self.lock:
+                self.busy -= 1  # the one that was starting it; the task is counted now
+            self.bell.set()
 
     def _run(self, task: Task) -> Ended:
         execution = task.execution
         try:
             return task, execution, self.context.copy().run(invoke, self.scope, task, self.drive)
         finally:
-            if self.limit is not None:
-                with self.lock:
-                    self.busy -= 1
+            self.give_back()
+
+    def give_back(self) -> None:
+        """A task is in flight no longer."""
+        if self.limit is not None:
+            self.limit.give_back()
 
     def reinforce(self) -> None:
         """Let one more helper join, if there is still work for it."""
@@ -293,7 +311,7 @@ class Crew:
             if self.idle:
                 self.work.release()
                 return
-            if len(self.helpers) >= min(MOST_HELPERS, self.limit or MOST_HELPERS):
+            if len(self.helpers) >= MOST_HELPERS:
                 return
             helper = threading.Thread(target=self._help, name=f"graphrt-{len(self.helpers)}", daemon=True)
             helper.start()
@@ -305,8 +323,6 @@ class Crew:
         while not self.closing:
             task = self._pop(caller=False)
             if task is None:
-                with self.lock:
-                    self.idle += 1
                 work.acquire()
                 with self.lock:
                     self.idle -= 1
@@ -323,6 +339,7 @@ class Crew:
                 self.busy -= 1
                 if reply.__class__ in _ODD and task.node.policy.retry is None and task.node.on_error is None:
                     self.stopping = True  # the superstep fails: what is queued must not start
+            self.give_back()
             del task, reply
             self.bell.set()
 
@@ -331,8 +348,6 @@ class Crew:
         running = self.context.copy().run(self.scope.loop().submit, lambda: ainvoke(self.scope, task, None))
         with self.lock:
             self.running[task] = running
-            if self.limit is not None:
-                self.busy += 1
 
         def end(result: Any) -> None:
             error = result.exception()
@@ -340,55 +355,10 @@ class Crew:
             with self.lock:
                 self.ended.append((task, execution, reply))
                 self.running.pop(task, None)
-                if self.limit is not None:
-                    self.busy -= 1
+            self.give_back()
             self.bell.set()
 
         running.result.add_done_callback(end)
-
-    # -- timeouts of sync tasks ----------------------------------------------------------------------------------
-
-    def _guard(self, task: Task) -> None:
-        """Run *task* on a worker thread of its own, which is abandoned if it takes too long."""
-        execution = task.execution
-        with self.lock:
-            self.busy += 1
-            self.guarded[task] = (execution, monotonic() + (task.timeout_s or 0.0))
-        context = self.context.copy()
-
-        def work() -> None:
-            try:
-                reply = context.run(invoke, self.scope, task, self.drive)
-            except BaseException as error:  # noqa: BLE001 - the caller raises it
-                reply = Escaped(error)
-            with self.lock:
-                late = self.guarded.get(task, (None,))[0] != execution
-                if not late:
-                    self.ended.append((task, execution, reply))
-                    self.busy -= 1
-                    del self.guarded[task]
-            if not late:
-                self.bell.set()
-            elif self.scope.record is not None and not self.closing:
-                self.scope.dropped(task)
-
-        threading.Thread(target=work, name=f"graphrt-{task.node.name}", daemon=True).start()
-
-    def _patience(self) -> float | None:
-        """Seconds until the next timeout, None if there is none."""
-        with self.lock:
-            if not self.guarded:
-                return None
-            return max(0.0, min(until for _, until in self.guarded.values()) - monotonic())
-
-    def _expire(self) -> None:
-        now = monotonic()
-        with self.lock:
-            over = [task for task, (_, until) in self.guarded.items() if until <= now]
-            for task in over:
-                execution, _ = self.guarded.pop(task)
-                self.busy -= 1
-                self.ended.append((task, execution, TimedOut(task.timeout_s or 0.0)))
 
 
 _ODD: Final = frozenset({Failed, TimedOut, Stopped})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, final
 
 from graphrt import _retrying as retry
 from graphrt._drivers.context import Context, Suspended
@@ -16,11 +16,21 @@ from graphrt._node import NODE
 from graphrt.errors import GraphrtError, NodeError, StoreError
 
 
-def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
+@final
+class Escaped:
+    """A task on a worker thread raised what is no Exception; the caller raises it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
     """Run the node of *task* here and now. Async nodes run on the private loop thread, while this one waits.
 
     Args:
-        drive: Drives the flow of a nested graph.
+        drive: Drives the flow of a nested graph, which is the body of the task.
 
     Returns:
         What the engine's `report` takes.
@@ -31,7 +41,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow], Any]) -> Any:
     """
     node = task.node
     if node.child is not None:
-        return drive(nested(task, scope.control))
+        return drive(nested(task, scope.control), task)
     if node.is_async:
         return on_loop(scope, task)
     started = monotonic() if scope.timed else 0.0
@@ -112,7 +122,7 @@ def on_loop(scope: Scope, task: Task) -> Any:
         control.on_halt.remove(running.cancel)
 
 
-async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[Any]] | None) -> Any:
+async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
     """Run the node of *task* on the running loop; see `invoke`.
 
     Raises:
@@ -128,7 +138,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow], Awaitable[An
     token: Any = None if context is None else NODE.set(context)
     try:
         if node.child is not None and drive is not None:
-            return await drive(nested(task, scope.control))
+            return await drive(nested(task, scope.control), task)
         if node.cache is not None:
             key = node.cache.key(node, task)
             known, reply = node.cache.get(key)

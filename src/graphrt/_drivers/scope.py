@@ -22,6 +22,7 @@ from graphrt.events import OutcomeDropped
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.purse import Purse
+    from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._engine.engine import Engine
     from graphrt.events import Entry
     from graphrt.harness.agent._replacing import NamedModels
@@ -62,6 +63,7 @@ class Scope:
     __slots__ = (
         "_make_run_id",
         "_own_loop",
+        "_pool",
         "_run_id",
         "_seed",
         "blocking",
@@ -74,6 +76,7 @@ class Scope:
         "harness",
         "loop_source",
         "models",
+        "pool_source",
         "purse",
         "record",
         "root",
@@ -114,6 +117,9 @@ class Scope:
         """Makes the waits of the run; None: real time does."""
         self.warnings: list[str] = []
         """What `RunResult.warnings` tells, for whoever finds something that is odd and not an error."""
+        self.pool_source: Callable[[], ThreadPool]
+        """The worker threads of the runtime; set by the run."""
+        self._pool: ThreadPool | None = None
         self.budget: Budget | None = None
         """Of the run."""
         self.purse: Purse | None = None
@@ -239,8 +245,19 @@ class Scope:
         """Whether `held` would change anything."""
         return self.models is not None or self.sleep is not None
 
+    def pool(self) -> ThreadPool:
+        """The worker threads for sync nodes under asyncio, held until the run ends."""
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = self.pool_source().here()
+            pool.hold()
+        return pool
+
     def close(self) -> None:
         """End what this run started for itself."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.release()
         loop, self._own_loop = self._own_loop, None
         if loop is not None:
             loop.close()

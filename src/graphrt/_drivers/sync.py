@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Final, final
 
+from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
 from graphrt._drivers.crew import Crew
 from graphrt._drivers.invoke import failed, finish, invoke, unstored
 from graphrt._drivers.scope import Scope, monotonic
@@ -36,13 +37,23 @@ _SHOWN: Final = frozenset({Publish, Step})
 class SyncDriver:
     """Drives one run, its nested graphs included."""
 
-    __slots__ = ("_crew", "_limits", "scope", "watcher")
+    __slots__ = ("_crew", "_limit", "_limits", "scope", "watcher")
 
-    def __init__(self, scope: Scope, limits: Limits, watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        limits: Limits,
+        watcher: Watcher | None = None,
+        *,
+        limit: ConcurrencyLimit | None = None,
+    ) -> None:
         self.scope = scope
         self.watcher = watcher
         """Takes published items where nobody iterates."""
         self._limits = limits
+        if limit is None and limits.max_concurrency is not None:
+            limit = ConcurrencyLimit(limits.max_concurrency)
+        self._limit = limit
         self._crew: Crew | None = None
 
     def drive(self, flow: Flow) -> Any:
@@ -171,15 +182,25 @@ class SyncDriver:
 
     def _the_crew(self) -> Crew:
         if self._crew is None:
-            self._crew = Crew(self.scope, self.nested, self._limits.max_concurrency, self._limits.grace_s)
+            self._crew = Crew(self.scope, self.nested, self._limit, self._limits.grace_s)
         return self._crew
 
-    def nested(self, flow: Flow) -> Any:
-        """Drive the flow of a nested graph, with a crew of its own."""
-        return SyncDriver(self.scope, self._limits).drive(flow)
+    def nested(self, flow: Flow, task: Task) -> Any:
+        """Drive the flow of the nested graph of *task*, with a crew of its own."""
+        return SyncDriver(self.scope, self._limits, limit=inside(self._limit, task)).drive(flow)
 
     def _run_one(self, task: Task) -> Any:
         node = task.node
         if task.timeout_s is not None and not node.is_async and node.child is None:
             return self._the_crew().alone(task)
-        return invoke(self.scope, task, self.nested)
+        if self._limit is None or node.child is None:
+            return invoke(self.scope, task, self.nested)
+        self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
+        try:
+            return invoke(self.scope, task, self.nested)
+        finally:
+            self._limit.give_back()
+
+
+def _nothing() -> None:
+    """Nobody waits for the place."""

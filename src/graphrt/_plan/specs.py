@@ -43,6 +43,8 @@ class Policy:
     budget: Any = None
     input: Any = None
     output: Any = None
+    inline: bool = False
+    """Whether a sync node runs on the event loop of an asyncio run. No part of the fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     ids: Callable[[], str] | None
     seed: int | None
     models: Mapping[str, ChatModel | str] | None
+    worker_threads: int
     check_state: bool
 
 
@@ -137,6 +138,18 @@ def checked_lease(lease_s: Any) -> float:
             fix="Pass seconds: how long a thread stays taken when its owner cannot be asked.",
         )
     return float(lease_s)
+
+
+def checked_workers(worker_threads: Any) -> int:
+    """*worker_threads*, if it is a whole number above 0."""
+    if worker_threads.__class__ is not int or worker_threads < 1:
+        raise InputError(
+            f"worker_threads= must be a whole number, 1 or more, not {worker_threads!r}.",
+            code="bad-limit",
+            fix="Pass how many sync nodes may run at once under arun().",
+        )
+    number: int = worker_threads
+    return number
 
 
 def checked_harness(harness: Any) -> Any:

@@ -24,6 +24,7 @@ from graphrt.stores.protocol import Claim, Store
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
+    from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._journal import keeper, modes, names, writer
     from graphrt._journal.chain import Chain
     from graphrt._journal.reader import Fold
@@ -57,6 +58,8 @@ class Owner(Protocol):
     _active: dict[str, Control]
     _replacing: NamedModels | None
     _loop_source: Callable[[], LoopThread] | None
+
+    def _the_pool(self) -> ThreadPool: ...
 
 
 @final
@@ -93,7 +96,7 @@ class Run:
             seed=runtime.seed if runtime.seed is not None else seed,
             loop_source=runtime._loop_source,
         )
-        scope.budget, scope.root = runtime.budget, engine
+        scope.budget, scope.root, scope.pool_source = runtime.budget, engine, runtime._the_pool
         scope.models = runtime._replacing
         scope.sleep = runtime.sleep if runtime.sleep is not None else SLEEP.get()
         self.scope: Scope = scope

@@ -57,6 +57,7 @@ class GraphBuilder(Generic[S, U]):
         name: The graph's name in messages, journals and pictures.
         input: A narrower schema that inputs are checked against.
         output: A narrower schema of what the graph gives back.
+        inline: Run the sync nodes on the event loop under `arun` and its kin, where they are not declared otherwise.
     """
 
     @overload
@@ -68,6 +69,7 @@ class GraphBuilder(Generic[S, U]):
         name: str = ...,
         input: type[Any] | None = ...,
         output: type[Any] | None = ...,
+        inline: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -77,6 +79,7 @@ class GraphBuilder(Generic[S, U]):
         name: str = ...,
         input: type[Any] | None = ...,
         output: type[Any] | None = ...,
+        inline: bool = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -86,6 +89,7 @@ class GraphBuilder(Generic[S, U]):
         name: str = "graph",
         input: type[Any] | None = None,
         output: type[Any] | None = None,
+        inline: bool = False,
     ) -> None:
         frame = caller()
         self._localns: Mapping[str, Any] = frame.f_locals if frame.f_locals is not frame.f_globals else {}
@@ -98,6 +102,7 @@ class GraphBuilder(Generic[S, U]):
         self._where = at(frame)
         self._input = input
         self._output = output
+        self._inline = inline
         if not _is_name(name):
             self._problems.append(
                 Problem(
@@ -112,9 +117,9 @@ class GraphBuilder(Generic[S, U]):
         }
 
     @staticmethod
-    def overwrite(state: type[X], *, name: str = "graph") -> GraphBuilder[X, X]:
+    def overwrite(state: type[X], *, name: str = "graph", inline: bool = False) -> GraphBuilder[X, X]:
         """A builder whose nodes return the full next state each time."""
-        builder = GraphBuilder(state, state, name=name)
+        builder = GraphBuilder(state, state, name=name, inline=inline)
         builder._update = UpdateSchema(builder._state, state, overwrite=True, localns=builder._localns)
         return builder
 
@@ -183,6 +188,8 @@ class GraphBuilder(Generic[S, U]):
         return self
 
     def _add(self, name: Any, fn: Any, given: Mapping[str, Any], where: str) -> None:
+        if self._inline:
+            given = {"inline": self._inline, **given}
         policy, problems = read_policy(name, given, self._ref, where)
         self._problems += problems
         fn = function_of(fn)

@@ -27,6 +27,8 @@ class NodePolicy(te.TypedDict, Generic[S], total=False):
     """When a failed attempt is repeated; a number is one of attempts."""
     timeout_s: float | None
     """Seconds for one attempt."""
+    inline: bool
+    """Run a sync node on the event loop under `arun` and its kin, not on a worker thread; for what never waits."""
     on_error: Target | None
     """Where to go when the node failed; it finds the exception as `ctx.error`."""
     on_fatigue: Target | None
@@ -101,6 +103,9 @@ def read_policy(
             options["tools"] = ()
             message = f"Node {name!r}: tools must be names of tools, not {odd[0]!r}."
             problems.append(_problem(name, message, "Give the tools to the agent, and their names to the node.", where))
+    if not isinstance(options.get("inline", False), bool):
+        message = f"Node {name!r}: inline must be True or False, not {options.pop('inline')!r}."
+        problems.append(_problem(name, message, "Use inline=True for a sync node that never waits.", where))
     if options.get("budget") is not None and not hasattr(options["budget"], "limits"):
         message = f"Node {name!r}: budget must be a Budget, not {options['budget']!r}."
         options["budget"] = None

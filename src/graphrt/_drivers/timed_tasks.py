@@ -1,0 +1,99 @@
+"""Sync tasks with a timeout under a sync run: each on a worker thread of its own, which is abandoned if it takes too long.
+
+A Python function cannot be stopped: when its time is up the run goes on, and its outcome is dropped when it comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from graphrt._drivers.invoke import Escaped, invoke
+from graphrt._drivers.scope import monotonic
+from graphrt._engine.task import TimedOut
+
+if TYPE_CHECKING:
+    from graphrt._drivers.crew import Crew
+    from graphrt._engine.task import Task
+
+MOST: Final = 32
+"""Worker threads for timed tasks of one crew at a time, the abandoned ones left aside."""
+
+
+@final
+class TimedTasks:
+    """Those of one crew. What it counts is guarded by the crew's lock."""
+
+    __slots__ = ("_crew", "_held", "_running")
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._running: dict[Task, tuple[int, float]] = {}
+        """Execution, and when it is over."""
+        self._held: deque[Task] = deque()
+        """Those that wait until one of `_running` ends."""
+
+    def start(self, task: Task) -> None:
+        """Run *task*, now or when another one has ended."""
+        crew, execution = self._crew, task.execution
+        with crew.lock:
+            if len(self._running) >= MOST:
+                self._held.append(task)
+                return
+            crew.busy += 1
+            self._running[task] = (execution, monotonic() + (task.timeout_s or 0.0))
+        context = crew.context.copy()
+
+        def work() -> None:
+            try:
+                reply = context.run(invoke, crew.scope, task, crew.drive)
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                reply = Escaped(error)
+            with crew.lock:
+                late = self._running.get(task, (None,))[0] != execution
+                if not late:
+                    crew.ended.append((task, execution, reply))
+                    crew.busy -= 1
+                    del self._running[task]
+            if not late:
+                self._next()
+                crew.bell.set()
+            elif crew.scope.record is not None and not crew.closing:
+                crew.scope.dropped(task)
+
+        threading.Thread(target=work, name=f"graphrt-{task.node.name}", daemon=True).start()
+
+    def _next(self) -> None:
+        self._crew.give_back()
+        with contextlib.suppress(IndexError):
+            self.start(self._held.popleft())
+
+    def patience(self) -> float | None:
+        """Seconds until the next timeout, None if there is none."""
+        with self._crew.lock:
+            if not self._running:
+                return None
+            return max(0.0, min(until for _, until in self._running.values()) - monotonic())
+
+    def expire(self) -> None:
+        """Give up those whose time is over: an abandoned worker thread is none of the tasks in flight."""
+        crew, now = self._crew, monotonic()
+        with crew.lock:
+            over = [task for task, (_, until) in self._running.items() if until <= now]
+            for task in over:
+                execution, _ = self._running.pop(task)
+                crew.busy -= 1
+                crew.ended.append((task, execution, TimedOut(task.timeout_s or 0.0)))
+        for _ in over:
+            self._next()
+
+    def hold(self) -> None:
+        """Start nothing more."""
+        self._held.clear()
+
+    def abandon(self) -> None:
+        """Give up all: their outcomes are dropped when they come."""
+        with self._crew.lock:
+            self._running.clear()

@@ -1,0 +1,189 @@
+"""Which node runs on which thread of the operating system: the loop, the caller, a worker thread (rule R19)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, DefinitionError, GraphBuilder, Limits, Runtime, Send
+
+from .support import PATIENCE_S, State, call, note, parallel, sequence
+
+VAR: ContextVar[str] = ContextVar("VAR", default="unset")
+
+
+def where(state: Any) -> dict[str, Any]:
+    """A node that notes where it runs."""
+    return {"notes": [threading.current_thread()]}
+
+
+def with_context(state: Any, ctx: Any) -> dict[str, Any]:
+    return where(state)
+
+
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "alone": lambda node: sequence(("a", node)),
+    "with a context": lambda node: sequence(("a", lambda s, ctx: node(s))),
+    "beside": lambda node: parallel(("a", node), ("b", note("b"))),
+    "timed": lambda node: sequence(("a", node), a={"timeout_s": 60}),
+    "nested": lambda node: sequence(("child", sequence(("a", node)))),
+    "cached": lambda node: sequence(("a", node), a={"cache": True}),
+}
+
+
+@pytest.mark.parametrize("verb", ["arun", "asteps", "astream", "live"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_loop_goes_on_while_a_sync_node_runs(shape: str, verb: str) -> None:
+    """The node ends because something on the loop lets it: on the loop itself it would wait for ever."""
+    running, go = threading.Event(), threading.Event()
+
+    def block(state: Any) -> Any:
+        running.set()
+        assert go.wait(PATIENCE_S), "the loop stood still"
+        return {"n": 1}
+
+    async def let_go() -> None:
+        while not running.is_set():  # noqa: ASYNC110 - set from a worker thread
+            await asyncio.sleep(0.001)
+        go.set()
+
+    async def main() -> None:
+        runtime: Any = Runtime(SHAPES[shape](block))
+        helper = asyncio.create_task(let_go())
+        if verb == "arun":
+            await runtime.arun({})
+        else:
+            items = (
+                runtime.asteps({})
+                if verb == "asteps"
+                else runtime.astream({}, modes="custom" if verb == "live" else "updates")
+            )
+            async for _ in items:
+                pass
+        await helper
+
+    asyncio.run(main())
+    assert go.is_set()
+
+
+def test_an_inline_node_runs_on_the_loop() -> None:
+    here = threading.current_thread()
+    alone = sequence(("a", where), a={"inline": True})
+    beside = parallel(("a", where), ("b", with_context), ("c", where), a={"inline": True}, b={"inline": True})
+
+    assert asyncio.run(alone.arun({})).state["notes"] == [here]
+    found = asyncio.run(beside.arun({})).state["notes"]
+    assert [thread is here for thread in found] == [True, True, False]
+
+
+def test_a_builder_makes_its_nodes_inline_that_say_nothing_else() -> None:
+    g = GraphBuilder(State, inline=True)
+    g.add_node("a", where).add_node("b", where, inline=False).add_sequence([START, "a", "b", END])
+
+    first, second = asyncio.run(g.compile().arun({})).state["notes"]
+
+    assert first is threading.current_thread()
+    assert second is not first
+
+
+def test_many_inline_tasks_at_once_need_no_deep_stack() -> None:
+    g: Any = GraphBuilder(State, inline=True)
+    g.add_node("begin", lambda s: None).add_edge(START, "begin")
+    g.add_node("work", lambda s, ctx: {"notes": [ctx.arg]}).add_edge("work", END)
+    g.add_conditional_edges("begin", lambda s: [Send("work", number) for number in range(3_000)], ["work"])
+
+    for limits in (Limits(), Limits(max_concurrency=2)):
+        assert asyncio.run(g.compile(limits=limits).arun({})).state["notes"] == list(range(3_000))
+
+
+def test_an_inline_node_that_took_too_long_has_timed_out() -> None:
+    """Nothing can stop it on the loop: it is seen when it has ended."""
+    ran: list[int] = []
+
+    def node(state: Any) -> Any:
+        ran.append(1)
+        threading.Event().wait(0.02)
+
+    graph = sequence(("a", node), a={"inline": True, "timeout_s": 0.001})
+
+    with pytest.raises(Exception, match="no result within"):
+        asyncio.run(graph.arun({}))
+    assert ran == [1]
+
+
+def test_inline_is_no_part_of_the_fingerprint() -> None:
+    fingerprints = {
+        sequence(("a", where)).fingerprint,
+        sequence(("a", where), a={"inline": True}).fingerprint,
+        sequence(("a", where), a={"inline": False}).fingerprint,
+    }
+
+    assert len(fingerprints) == 1
+
+
+def test_inline_must_be_a_truth_value() -> None:
+    with pytest.raises(DefinitionError, match="inline must be True or False, not 1"):
+        sequence(("a", where), a={"inline": 1})
+
+
+def test_under_run_a_superstep_with_one_task_runs_in_the_caller() -> None:
+    assert sequence(("a", where)).run({}).state["notes"] == [threading.current_thread()]
+
+
+def test_context_variables_are_copied_in_and_not_back(face: str) -> None:
+    seen: list[str] = []
+
+    def node(state: Any) -> None:
+        seen.append(VAR.get())
+        VAR.set("a node's")
+
+    async def main() -> str:
+        VAR.set("the caller's")
+        await parallel(("a", node), ("b", node)).arun({})
+        await sequence(("a", node), ("b", node)).arun({})
+        return VAR.get()
+
+    assert asyncio.run(main()) == "the caller's"
+    assert seen == ["the caller's"] * 4
+
+
+def test_a_chain_needs_one_worker_thread() -> None:
+    graph = sequence(*[(f"n{number}", where) for number in range(30)])
+
+    assert len(set(asyncio.run(graph.arun({})).state["notes"])) == 1
+
+
+def test_the_default_executor_of_the_loop_is_not_used() -> None:
+    """Stores use it: with its only worker thread busy, nodes run all the same."""
+    go = threading.Event()
+
+    async def main() -> Any:
+        with ThreadPoolExecutor(1) as executor:
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(executor)
+            busy = loop.run_in_executor(None, go.wait, PATIENCE_S)
+            result = await parallel(("a", where), ("b", where)).arun({})
+            go.set()
+            assert await busy
+        return result
+
+    assert len(asyncio.run(main()).state["notes"]) == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_is_no_exception_is_raised_to_the_caller_and_journalled(face: str, error: Any) -> None:
+    def node(state: Any) -> Any:
+        raise error
+
+    runtime = Runtime(sequence(("a", node)), store="memory:")
+
+    with pytest.raises(error):
+        call(face, runtime, "run", {}, thread="t")
+
+    assert runtime.state("t").status == "cancelled"

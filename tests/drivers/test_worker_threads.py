@@ -1,0 +1,339 @@
+"""The worker threads of a runtime: how many, how long, and that nobody waits for one for ever (rule R19)."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, GraphBuilder, InputError, Limits, Runtime, Send
+from graphrt.errors import DeadlineError
+
+from .support import PATIENCE_S, State, note, parallel, sequence
+from .test_max_concurrency import Gauge
+
+
+def where(state: Any) -> dict[str, Any]:
+    """A node that notes where it runs."""
+    return {"notes": [threading.current_thread()]}
+
+
+class Held:
+    """A sync node that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+        self.running, self.go, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self, state: Any) -> Any:
+        self.ran += 1
+        self.running.set()
+        assert self.go.wait(PATIENCE_S)
+        self.ended.set()
+        return {"n": 1}
+
+    async def begun(self) -> None:
+        while not self.running.is_set():  # noqa: ASYNC110 - set from a worker thread
+            await asyncio.sleep(0.001)
+
+
+def test_worker_threads_are_kept_while_the_runtime_is_open_and_end_with_it() -> None:
+    async def main() -> None:
+        async with Runtime(sequence(("a", where))) as runtime:
+            found = [(await runtime.arun({})).state["notes"][0] for _ in range(3)]
+            assert len(set(found)) == 1
+            assert found[0].is_alive()
+        assert not found[0].is_alive()
+
+    asyncio.run(main())
+
+
+def test_without_a_with_block_worker_threads_end_with_the_run() -> None:
+    (thread,) = asyncio.run(Runtime(sequence(("a", where))).arun({})).state["notes"]
+
+    assert not thread.is_alive()
+
+
+def test_the_pool_bounds_the_sync_nodes_of_all_runs_of_a_runtime() -> None:
+    gauge = Gauge(3)
+    graph = parallel(*[(f"n{number}", gauge.sync) for number in range(5)])
+
+    async def main() -> None:
+        async with Runtime(graph, worker_threads=3) as runtime:
+            await asyncio.gather(*(runtime.arun({}) for _ in range(3)))
+
+    asyncio.run(main())
+
+    assert gauge.entered == 15
+    assert gauge.peak == 3
+
+
+def test_a_thousand_sends_run_on_one_worker_thread() -> None:
+    g: Any = GraphBuilder(State)
+    g.add_node("begin", lambda s: None).add_edge(START, "begin")
+    g.add_node("work", lambda s, ctx: {"notes": [ctx.arg]}).add_edge("work", END)
+    g.add_conditional_edges("begin", lambda s: [Send("work", number) for number in range(1_000)], ["work"])
+
+    result = asyncio.run(g.compile().arun({}, worker_threads=1))
+
+    assert result.state["notes"] == list(range(1_000))
+
+
+@pytest.mark.parametrize("how", ["run", "asyncio.run", "ctx.call", "thread"])
+def test_a_node_may_wait_for_runs_of_its_own_runtime(how: str) -> None:
+    """With a single worker thread, which the outer node holds while it waits, three runs deep."""
+
+    def descend(state: Any, ctx: Any) -> Any:
+        depth = state["x"]
+        if depth == 0:
+            return {"notes": ["bottom"]}
+        inner: Any = {"x": depth - 1}
+        if how == "run":
+            result = runtime.run(inner)
+        elif how == "asyncio.run":
+            result = asyncio.run(runtime.arun(inner))
+        elif how == "ctx.call":
+            result = ctx.call(runtime.arun, inner)
+        else:
+            with ThreadPoolExecutor(1) as executor:
+                result = executor.submit(runtime.run, inner).result(PATIENCE_S)
+        return {"notes": [*result.state["notes"], depth]}
+
+    runtime: Any = Runtime(parallel(("a", descend), ("b", note("b"))), worker_threads=1)
+
+    found = asyncio.run(asyncio.wait_for(runtime.arun({"x": 3}), PATIENCE_S)).state["notes"]
+
+    assert found == ["bottom", "b", 1, "b", 2, "b", 3, "b"]
+
+
+def test_nested_graphs_share_the_only_worker_thread() -> None:
+    inner = parallel(("a", where), ("b", where))
+    graph = parallel(("left", sequence(("deep", inner))), ("right", inner), ("leaf", where))
+
+    found = asyncio.run(graph.arun({}, worker_threads=1)).state["notes"]
+
+    assert len(found) == 5
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_cancelling_the_awaiting_task_waits_for_the_node_and_keeps_its_outcome(beside: bool) -> None:
+    held = Held()
+    nodes = [("held", held), *([("other", note("other"))] if beside else [])]
+    runtime = Runtime(parallel(*nodes, limits=Limits(grace_s=PATIENCE_S)), store="memory:")
+
+    async def main() -> None:
+        task = asyncio.create_task(runtime.arun({}, thread="t"))
+        await held.begun()
+        task.cancel()
+        await asyncio.sleep(0)
+        held.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+    assert held.ended.is_set()
+    assert runtime.state("t").status == "cancelled"
+    assert runtime.retry("t").state["n"] == 1
+    assert held.ran == 1
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_node_that_goes_on_past_the_grace_time_is_abandoned(beside: bool) -> None:
+    held = Held()
+    nodes = [("held", held), *([("other", note("other"))] if beside else [])]
+    runtime = Runtime(parallel(*nodes, limits=Limits(grace_s=0.01)), store="memory:", worker_threads=1)
+
+    async def main() -> None:
+        task = asyncio.create_task(runtime.arun({}, thread="t"))
+        await held.begun()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not held.ended.is_set()
+
+    asyncio.run(main())
+    assert runtime.state("t").status == "cancelled"
+    held.go.set()
+
+    assert runtime.retry("t").state["n"] == 1
+    assert held.ran == 2
+
+
+def test_cancel_ends_a_run_whose_sync_node_holds_a_worker_thread() -> None:
+    held = Held()
+    runtime = Runtime(sequence(("held", held), ("next", note("next"))), store="memory:", limits=Limits(grace_s=0.01))
+
+    async def main() -> Any:
+        task = asyncio.create_task(runtime.arun({}, thread="t"))
+        await held.begun()
+        assert runtime.cancel("t")
+        return await task
+
+    assert asyncio.run(main()).status == "cancelled"
+    held.go.set()
+
+
+def test_a_node_that_waits_for_a_worker_thread_is_not_started_when_its_run_is_cancelled() -> None:
+    held, other = Held(), Held()
+    runtime = Runtime(sequence(("held", held)), store="memory:", worker_threads=1)
+    never = runtime.graph.with_nodes({"held": other})
+
+    async def main() -> None:
+        async with runtime:
+            second: Any = Runtime(never, store=runtime.store)
+            second._pool = runtime._the_pool()
+            first = asyncio.create_task(runtime.arun({}, thread="a"))
+            await held.begun()
+            waiting = asyncio.create_task(second.arun({}, thread="b"))
+            await asyncio.sleep(0.005)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            held.go.set()
+            await first
+
+    asyncio.run(main())
+
+    assert other.ran == 0
+
+
+def test_a_timeout_begins_when_a_worker_thread_takes_the_node() -> None:
+    """The second run waits for the only worker thread longer than its node may take."""
+    held = Held()
+
+    def choose(state: Any) -> Any:
+        return held(state) if state["x"] else {"n": 1}
+
+    graph = sequence(("a", choose), a={"timeout_s": 0.05})
+    slow = graph.with_nodes({"a": choose})
+
+    async def main() -> Any:
+        async with Runtime(slow, worker_threads=1) as runtime:
+            blocker: Any = Runtime(sequence(("held", held)))
+            blocker._pool = runtime._the_pool()
+            first = asyncio.create_task(blocker.arun({}))
+            await held.begun()
+            second = asyncio.create_task(runtime.arun({"x": 0}))
+            asyncio.get_running_loop().call_later(0.1, held.go.set)
+            await first
+            return await second
+
+    assert asyncio.run(main()).state["n"] == 1
+
+
+def test_a_deadline_ends_a_run_that_waits_for_a_worker_thread() -> None:
+    held, other = Held(), Held()
+
+    async def main() -> None:
+        async with Runtime(sequence(("held", held)), worker_threads=1) as runtime:
+            second: Any = Runtime(sequence(("other", other)), limits=Limits(deadline_s=0.02))
+            second._pool = runtime._the_pool()
+            first = asyncio.create_task(runtime.arun({}))
+            await held.begun()
+            with pytest.raises(DeadlineError):
+                await second.arun({})
+            held.go.set()
+            await first
+
+    asyncio.run(main())
+
+    assert other.ran == 0
+
+
+def test_a_worker_thread_that_was_abandoned_is_replaced() -> None:
+    """The only worker thread hangs in a node that timed out; the next node runs on another."""
+    held = Held()
+    g: Any = GraphBuilder(State)
+    g.add_node("held", held, timeout_s=0.01, on_error="mend").add_node("mend", note("mended"))
+    g.add_edge(START, "held").add_edge("held", END).add_edge("mend", END)
+
+    result = asyncio.run(g.compile().arun({}, worker_threads=1))
+    held.go.set()
+
+    assert result.state["notes"] == ["mended"]
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, True, None, "4"])
+def test_worker_threads_must_be_a_number_of_them(number: Any) -> None:
+    with pytest.raises(InputError, match="worker_threads= must be a whole number") as caught:
+        Runtime(sequence(("a", where)), worker_threads=number)
+
+    assert caught.value.code == "bad-limit"
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
+def test_a_forked_process_starts_worker_threads_of_its_own() -> None:
+    """The parent's idle worker threads are not there; nor are those that were busy when it forked."""
+    code = """
+        import asyncio, os, signal, threading, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from typing import Annotated, TypedDict
+        from graphrt import END, START, GraphBuilder, Runtime
+        from graphrt.reducers import add
+
+        class State(TypedDict, total=False):
+            n: Annotated[int, add]
+
+        running, go = threading.Event(), threading.Event()
+
+        def hold(state):
+            running.set()
+            go.wait(10)
+            return {"n": 1}
+
+        g = GraphBuilder(State)
+        g.add_node("a", lambda s: {"n": 1}).add_node("b", lambda s: {"n": 1})
+        g.add_edge(START, "a").add_edge(START, "b").add_edge("a", END).add_edge("b", END)
+        graph = g.compile()
+
+        async def main():
+            async with Runtime(graph, worker_threads=2) as runtime:
+                assert (await runtime.arun({})).state["n"] == 2
+                holding = Runtime(graph.with_nodes({"a": hold}))
+                holding._pool = runtime._the_pool()
+                held = asyncio.create_task(holding.arun({}))
+                while not running.is_set():
+                    await asyncio.sleep(0.001)
+                pid = os.fork()
+                if pid == 0:
+                    return runtime
+                go.set()
+                assert (await held).state["n"] == 2
+                assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed or hung"
+                assert (await runtime.arun({})).state["n"] == 2
+                print("fine")
+
+        def child(runtime):
+            assert asyncio.run(runtime.arun({})).state["n"] == 2
+
+        pid = os.getpid()
+        loop = asyncio.new_event_loop()
+        try:
+            runtime = loop.run_until_complete(main())
+        except BaseException:
+            if os.getpid() != pid:
+                os._exit(1)
+            raise
+        if os.getpid() != pid:
+            signal.alarm(10)
+            try:
+                asyncio.set_event_loop(None)
+                child(runtime)
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "fine\n"
