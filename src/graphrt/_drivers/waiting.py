@@ -76,5 +76,6 @@ class Rest(threading.Timer):
             self._context.run(wait, self._scope, self.interval)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             failure = error
-        if not self.finished.is_set():
+        halted = failure is None and self._scope.control.halt is not None  # which may have ended the wait
+        if not halted and not self.finished.is_set():
             self.function(failure)
