@@ -34,8 +34,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, ClassVar
+
+from graphrt.errors import _words
+from graphrt.errors._words import Place as Place
+from graphrt.errors._words import a as a
+from graphrt.errors._words import a_type as a_type
+from graphrt.errors._words import brief as brief
+from graphrt.errors._words import closest as closest
+from graphrt.errors._words import count as count
+from graphrt.errors._words import names as names
 
 __all__ = [
     "AgentLimitError",
@@ -73,9 +81,10 @@ __all__ = [
 
 
 class GraphrtError(Exception):
-    """Base of all graphrt errors; survives pickling with all its attributes.
+    """Base of all graphrt errors; survives copying and pickling with all its attributes.
 
-    The text has up to five lines: what happened, where, what was known, what to do, where to read on.
+    The text is made of the attributes, up to five lines: what happened, where, what was known, what to do, and the
+    command that prints the documentation of its code.
     """
 
     default_code: ClassVar[str] = "graphrt-error"
@@ -85,20 +94,38 @@ class GraphrtError(Exception):
         what: str,
         *,
         code: str | None = None,
-        where: str = "",
+        where: str | Place = "",
         known: str = "",
         fix: str = "",
         **data: Any,
     ) -> None:
         super().__init__(what)
+        if isinstance(where, Place):
+            self.__dict__.update(where.known)
+            where = ""
         self.what = what
         """What happened, with the value: the first line."""
         self.code: str = code or self.default_code
-        """Stable slug; a section of docs/errors.md."""
+        """Stable slug; `python -m graphrt.errors CODE` prints what it means."""
         self.where = where
         self.known = known
         self.fix = fix
-        self.__dict__.update(data)
+        self.__dict__.update((name, value) for name, value in data.items() if value is not None)
+
+    @property
+    def where(self) -> str:
+        """Where it happened, as text: made of `graph`, `node`, `task_id` and the other attributes that are known."""
+        known = self.__dict__
+        return _words.line(known.get("where", ""), known, self.what)
+
+    @where.setter
+    def where(self, text: str) -> None:
+        self.__dict__["where"] = text
+
+    def locate(self, place: Place) -> None:
+        """Take *place* as where this error happened, unless it knows that already."""
+        if "graph" not in self.__dict__:
+            self.__dict__.update({**place.known, **self.__dict__})
 
     def __str__(self) -> str:
         lines = [self.what]
@@ -107,7 +134,7 @@ class GraphrtError(Exception):
             for label, text in (("Where", self.where), ("Known", self.known), ("Fix", self.fix))
             if text
         ]
-        lines.append(f"  See: errors.md#{self.code}")
+        lines.append(f"  See: python -m graphrt.errors {self.code}")
         return "\n".join(lines)
 
     def __getattr__(self, name: str) -> Any:
@@ -120,7 +147,7 @@ class GraphrtError(Exception):
 _DATA = frozenset(
     {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
     | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
-    | {"interrupts", "state", "messages", "tool", "request_id"}
+    | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at"}
 )
 """Names of data attributes: what an error may know about where it happened."""
 
@@ -163,7 +190,7 @@ class DefinitionError(GraphrtError):
         if self.where:
             lines.append(f"  Where: {self.where}")
         lines += [f"  {n}. {problem}" for n, problem in enumerate(self.problems, 1)]
-        lines.append("  See: errors.md, one section for each code in brackets")
+        lines.append("  See: python -m graphrt.errors CODE, for each code in brackets")
         return "\n".join(lines)
 
 
@@ -333,21 +360,3 @@ class ReplayDivergedError(GraphrtError):
     """A re-executed node or a replayed journal did something else than before."""
 
     default_code = "replay-diverged"
-
-
-def names(items: Iterable[object], *, most: int = 12) -> str:
-    """Quote *items* for the "Known" line: at most *most*, the rest counted."""
-    rest = iter(items)
-    text = ", ".join(repr(item) for item in islice(rest, most))
-    more = sum(1 for _ in rest)
-    return f"{text} and {more} more" if more else text
-
-
-def closest(name: object, known: Iterable[str]) -> str:
-    """The one of *known* that *name* most likely meant, or an empty string."""
-    from difflib import get_close_matches  # only errors pay for it
-
-    if not isinstance(name, str):
-        return ""
-    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return found[0] if found else ""

@@ -1,0 +1,116 @@
+"""The words that error messages share: where something happened, lists of names, guesses, articles and plurals.
+
+Text only: no exception lives here, and nothing decides when to raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, final
+
+MOST_ARGUMENT: Final = 200
+"""Characters of a Send's argument that a message quotes at the most."""
+
+
+@final
+class Place:
+    """Where in a run something happened, as data: what an error takes as its attributes, and tells as its "Where".
+
+    Names are those of `GraphrtError`'s attributes: graph, path, node, declared_at, task_id, superstep, arg, thread,
+    run_id, seq. What is None is not known.
+    """
+
+    __slots__ = ("known",)
+
+    def __init__(self, **known: Any) -> None:
+        self.known: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+
+    def __str__(self) -> str:
+        return ", ".join(parts(self.known))
+
+    def __repr__(self) -> str:
+        return f"Place({self})"
+
+
+def parts(known: Mapping[str, Any]) -> list[str]:
+    """The parts of a "Where" line, from the attributes of an error or of a Place."""
+    found: list[str] = []
+    if (graph := known.get("graph")) is not None:
+        found.append(f"graph {graph!r}")
+    path = known.get("path") if "graph" in known else None
+    if (node := known.get("node")) is not None and not ("task_id" not in known and path and path.endswith(f":{node}")):
+        declared = known.get("declared_at")
+        found.append(f"node {node!r} added at {declared}" if declared else f"node {node!r}")
+    if (task := known.get("task_id")) is not None:
+        found.append(f"task {task}")
+    else:
+        if (superstep := known.get("superstep")) is not None:
+            found.append(f"superstep {superstep}")
+        if path:
+            found.append(f"nested in task {path}")
+    if (arg := known.get("arg")) is not None:
+        found.append(f"argument {brief(arg)}")
+    if (thread := known.get("thread")) is not None:
+        found.append(f"thread {thread!r}")
+    if (run := known.get("run_id")) is not None:
+        found.append(f"run {run}")
+    if (seq := known.get("seq")) is not None:
+        found.append(f"entry {seq}")
+    return found
+
+
+def line(text: str, known: Mapping[str, Any], what: str) -> str:
+    """The "Where" line: *text* that was given, then what the attributes *known* add to it and to the first line."""
+    said = f"{text}\n{what}".casefold()
+    found = [part for part in parts(known) if part.casefold() not in said]
+    return ", ".join([text, *found] if text else found)
+
+
+def brief(value: object, most: int = MOST_ARGUMENT) -> str:
+    """The `repr` of *value* on one line and cut short, whatever its `__repr__` does."""
+    import reprlib  # only errors pay for it
+
+    shown = reprlib.Repr()
+    shown.maxstring = shown.maxother = shown.maxlong = most
+    try:
+        text = shown.repr(value)
+    except Exception:  # noqa: BLE001 - user code, while another error is being told
+        text = f"<{type(value).__name__}>"
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def a(noun: str) -> str:
+    """*noun* with its article: `a str`, `an int`."""
+    return (
+        f"{'an' if noun[:1].lower() in 'aeiou' and not noun.lower().startswith(('uni', 'use', 'one')) else 'a'} {noun}"
+    )
+
+
+def a_type(value: object) -> str:
+    """The class of *value* with its article: `an int`, `a MyState`."""
+    return a(type(value).__name__)
+
+
+def count(number: int, noun: str, many: str | None = None) -> str:
+    """*number* and *noun* in the right number: `1 call`, `3 calls`, `1,000 entries`."""
+    return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
+
+
+def names(items: Iterable[object], *, most: int = 12) -> str:
+    """Quote *items* for the "Known" line: at most *most*, the rest counted."""
+    rest = iter(items)
+    text = ", ".join(repr(item) for item in islice(rest, most))
+    more = sum(1 for _ in rest)
+    return f"{text} and {more} more" if more else text
+
+
+def closest(name: object, known: Iterable[str]) -> str:
+    """The one of *known* that *name* most likely meant, or an empty string."""
+    from difflib import get_close_matches  # only errors pay for it
+
+    if not isinstance(name, str):
+        return ""
+    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return found[0] if found else ""
