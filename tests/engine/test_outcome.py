@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, TypedDict
 
 import pydantic
@@ -109,7 +110,7 @@ def test_the_error_of_a_task_says_where_and_what_to_do() -> None:
 
     with pytest.raises(NodeError) as caught:
         drive(run)
-    assert "graph 'test', task 1.0:a, thread 't', run r" in str(caught.value)
+    assert re.search(r"graph 'test', node 'a' added at .+?:\d+, task 1.0:a, thread 't', run r\n", str(caught.value))
     assert "retry('t')" in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
 

@@ -165,4 +165,4 @@ def test_a_predicate_that_raises_is_noted_on_the_error_and_counts_as_no() -> Non
     run.report(task, 1, Failed(error))
 
     assert task.status == FAILED
-    assert "retry_on of node 'a' raised AttributeError" in error.__notes__[0]
+    assert "retry_on of node 'a' raised AttributeError" in "\n".join(error.__notes__)

@@ -133,7 +133,7 @@ def test_the_errors_text_lists_all() -> None:
 
     assert lines[0] == f"Graph 'g' has {len(ORDER) - 2} problems."
     assert lines[1].startswith("  Where: defined at ")
-    assert lines[-1] == "  See: errors.md, one section for each code in brackets"
+    assert lines[-1] == "  See: python -m graphrt.errors CODE, for each code in brackets"
     numbered = [f"  {n}. {problem}" for n, problem in enumerate(caught.value.problems, 1)]
     assert "\n".join(lines[2:-1]) == "\n".join(numbered)
     assert caught.value.code == "definition"

@@ -50,6 +50,8 @@ _BUILT_IN: Final[dict[str, Any]] = {
 }
 _GRAPHRT: Final[dict[str, Any]] = _exceptions(errors, errors.__all__)
 _NAMES_OF: Final[dict[type, str]] = {cls: name for name, cls in (_BUILT_IN | _GRAPHRT).items()}
+_NOT_KEPT: Final = frozenset({"__notes__", "declared_at"})
+"""Attributes that are not kept. The place in a source file is another one on each machine: journals would differ."""
 _KEPT_STATE: Final = ("name", "path")
 """Attributes of built-in exceptions that are no arguments: of ImportError, NameError and AttributeError."""
 
@@ -82,7 +84,7 @@ def _record(codec: Codec, error: BaseException, level: int) -> dict[str, Any]:
     kind = "graphrt" if name in _GRAPHRT else "python"
     if not _is_storable(codec, args):
         return _recorded(error)
-    kept = {key: item for key, item in state.items() if key != "__notes__" and _is_storable(codec, item)}
+    kept = {key: item for key, item in state.items() if key not in _NOT_KEPT and _is_storable(codec, item)}
     return {"kind": kind, "name": name, "args": args, "state": kept}
 
 

@@ -13,6 +13,7 @@ import typing_extensions as te
 
 from graphrt._drivers.once import EffectKind, perform
 from graphrt._drivers.scope import Scope
+from graphrt._engine.log import said
 from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.stored import check_storable
 from graphrt._engine.task import RUNNING, OpenInterrupt, Task
@@ -132,6 +133,8 @@ class Context(Generic[D]):
     def deps(self) -> D:
         """What the caller passed as `deps`."""
         deps: D = self._scope.deps
+        if deps is None:
+            self._once("no deps", bool)
         return deps
 
     @property
@@ -222,6 +225,12 @@ class Context(Generic[D]):
             from graphrt._drivers.hosting import failed
 
             await failed(self, error)
+
+    def _advice(self, error: Exception) -> str:
+        """What to do about *error*, where this attempt shows it."""
+        if self._kept is None or "no deps" not in self._kept or "NoneType" not in said(error):
+            return ""
+        return "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
 
     def _failed_sync(self, error: Exception) -> None:
         """As `failed`, in a sync node."""
@@ -354,7 +363,7 @@ class Context(Generic[D]):
                 code="call-in-async-node",
                 where=self._task.engine.where(self._task),
                 fix="Await the function instead.",
-                node=self.node,
+                boundary=True,
             )
         if not callable(given):
             a_coroutine = inspect.iscoroutine(given)
@@ -365,7 +374,7 @@ class Context(Generic[D]):
                 known=f"{given.__qualname__}() was called already" if a_coroutine else "",
                 fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt), not "
                 "ctx.call(ctx.harness.run(prompt)).",
-                node=self.node,
+                boundary=True,
             )
         return self._scope.loop().run(lambda: fn(*args, **kwargs), self._scope.control)
 

@@ -334,7 +334,6 @@ def _lost_calls(effects: dict[str, Any], key: str) -> list[list[int]]:
 async def failed(context: Context[Any], error: Exception) -> None:
     """Note that an attempt failed with *error*; what it left behind does not go on beside the next one."""
     left = context._host().abandon()
-    _name_node(context, error)
     if left:
         from asyncio import wait
 
@@ -346,7 +345,6 @@ async def failed(context: Context[Any], error: Exception) -> None:
 def failed_sync(context: Context[Any], error: Exception) -> None:
     """As `failed`, in the worker thread of a sync node."""
     context._host().abandon()
-    _name_node(context, error)
     if _asks_anew(error):
         _ask_anew(context)
 
@@ -361,14 +359,6 @@ def _ask_anew(context: Context[Any]) -> None:
     if any(key.startswith(MODEL) for key in extra.effects):
         extra.effects[FAILED] = extra.effects.get(FAILED, 0) + 1
         keep_effect(context._scope, context._task, FAILED)
-
-
-def _name_node(context: Context[Any], error: Exception) -> None:
-    """An exceeded budget is raised as it is (graphrt's own word): it tells whose call did not fit."""
-    if isinstance(error, BudgetExceededError) and error.node is None:
-        task = context._task
-        error.__dict__["node"] = task.node.name
-        error.where = f"{error.where}, {task.engine.where(task)}"
 
 
 def _asks_anew(error: Exception) -> bool:

@@ -13,7 +13,7 @@ from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, Ti
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
 from graphrt._node import NODE
-from graphrt.errors import GraphrtError, NodeError, StoreError
+from graphrt.errors import GraphrtError, LimitError, NodeError, StoreError
 
 
 @final
@@ -63,7 +63,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
             if scope.control.halt is not None and was_cancelled(error):
                 return STOPPED
             context._failed_sync(error)
-        return failed(error)
+        return failed(error, context)
     except BaseExceptionGroup as group:
         meant = parted(group)
         if isinstance(meant, Suspended):
@@ -171,7 +171,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
             raise
         if context is not None:
             await context._failed(error)
-        return failed(error)
+        return failed(error, context)
     except BaseExceptionGroup as group:
         meant = parted(group)
         if isinstance(meant, Suspended):
@@ -192,10 +192,18 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
     return reply if context is None else context._charged(reply)
 
 
-def failed(error: Exception) -> Failed:
-    """The reply for an attempt that raised *error*."""
-    at_boundary = isinstance(error, GraphrtError) and bool(error.__dict__.get("boundary"))
-    return Failed(error, retry.hinted_wait(error), at_boundary=at_boundary)
+def failed(error: Exception, context: Context | None = None) -> Failed:
+    """The reply for an attempt that raised *error*: decision 0055 says which errors are raised as they are."""
+    advice = "" if context is None else context._advice(error)
+    return Failed(error, retry.hinted_wait(error), at_boundary=as_it_is(error), advice=advice)
+
+
+def as_it_is(error: Exception) -> bool:
+    """Whether *error*, which a node raised, reaches the caller as it is, and not as the cause of a NodeError.
+
+    So do limits, whoever reached them, and what graphrt itself says of the task: what `ctx` or the run's store refuses.
+    """
+    return isinstance(error, LimitError) or (isinstance(error, GraphrtError) and bool(error.__dict__.get("boundary")))
 
 
 def unstored(task: Task, error: Exception) -> bool:
@@ -244,6 +252,5 @@ def swallowed(task: Task) -> Failed:
         code="swallowed-interrupt",
         where=task.engine.where(task),
         fix="Catch Exception, not BaseException, around ctx.interrupt(), or re-raise.",
-        node=task.node.name,
     )
     return Failed(error, at_boundary=True)

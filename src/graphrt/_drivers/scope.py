@@ -169,7 +169,13 @@ class Scope:
             StoreError: They could not be stored.
         """
         if self.stage is not None:
-            self.stage(staged, now=now)
+            try:
+                self.stage(staged, now=now)
+            except StoreError as error:
+                error.__dict__["boundary"] = (
+                    True  # the run's own store: no failure of the node that was about to use it
+                )
+                raise
 
     def ledger_for(self, task: Task) -> Ledger | None:
         """What the model calls of *task* are held to; None without a budget."""

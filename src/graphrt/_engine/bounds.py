@@ -90,10 +90,6 @@ def _fatigue(engine: Engine, node: NodePlan) -> NodeFatigueError:
 
 def _data(engine: Engine) -> dict[str, Any]:
     return {
-        "graph": engine.plan.name,
-        "superstep": engine.superstep,
-        "thread": engine.thread,
-        "run_id": engine.run_id,
         "state": told_state(engine),
         "nodes": tuple(dict.fromkeys(item.node.name for item in engine.due)),
     }

@@ -7,9 +7,11 @@ simply asks again. The order of a superstep: `begin`, a `report` for each task, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._engine import bounds, joins, log, outcome, pausing, untouched
+from graphrt._engine.failures import place
 from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.joins import JoinState
@@ -21,6 +23,7 @@ from graphrt._engine.trace import Tape
 from graphrt._plan.fields import Field
 from graphrt._plan.state import Values
 from graphrt._plan.tables import NodePlan, Plan
+from graphrt.errors import Place
 from graphrt.events import Usage
 from graphrt.limits import Limits
 
@@ -175,9 +178,9 @@ class Engine:
         """Drop the snapshot: the values changed."""
         self.view = _NO_VIEW
 
-    def router(self) -> Router:
-        """Asks the routers of the plan."""
-        return Router(self.plan, self.where)
+    def router(self, task: Task | None = None) -> Router:
+        """Asks the routers of the plan, or reads the Command of *task*."""
+        return Router(self.plan, partial(self.where, task))
 
     def take_view(self) -> Any:
         """The current snapshot; the engine lets go of it, so that only the tasks hold it."""
@@ -383,15 +386,6 @@ class Engine:
         """What ids of interrupts of *task* begin with."""
         return f"{self.thread}/{task.id}#"
 
-    def where(self, task: Task | None = None) -> str:
-        """The "Where" line of errors."""
-        parts = [f"graph {self.plan.name!r}"]
-        if task is not None:
-            parts.append(f"task {task.id}")
-        elif self.superstep:
-            parts.append(f"superstep {self.superstep}")
-        if self.thread is not None:
-            parts.append(f"thread {self.thread!r}")
-        if self.run_id is not None:
-            parts.append(f"run {self.run_id}")
-        return ", ".join(parts)
+    def where(self, task: Task | None = None) -> Place:
+        """Where an error happens: what it takes as its attributes."""
+        return place(self, task)

@@ -12,7 +12,7 @@ from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, APPEND, LAST, Field
 from graphrt._plan.state import Values, short
 from graphrt.commands import DELETE, Replacement
-from graphrt.errors import ConcurrentUpdateError, UpdateError
+from graphrt.errors import ConcurrentUpdateError, Place, UpdateError
 
 CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
 """Types whose length is watched, and which a reducer gets as a copy."""
@@ -63,7 +63,7 @@ def fold(
     *,
     ephemeral: Sequence[Field] = (),
     record: bool = False,
-    where: Callable[[], str] = str,
+    where: Callable[[], Place] = Place,
 ) -> Folded:
     """Fold the updates of *tasks* over *values*.
 
@@ -144,7 +144,7 @@ def _reduced(
     value: Any,
     task: Task,
     tasks: Sequence[Task],
-    where: Callable[[], str],
+    where: Callable[[], Place],
 ) -> Any:
     current = out[field.name] if field.name in out else values.get(field.name, ABSENT)
     if current is ABSENT:
@@ -182,7 +182,7 @@ def _place(error: Exception) -> str:
     return f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at is not None else "an unknown place"
 
 
-def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: Callable[[], str]) -> FoldError:
+def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
     wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
     nodes = tuple(dict.fromkeys(t.node.name for t in wrote))
     writes = [(t.id, update[field.name]) for t in wrote for update in t.updates if field.name in update]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt import _retrying as retry
 from graphrt._codec import NotStorable
-from graphrt._engine import log, pausing
+from graphrt._engine import pausing
+from graphrt._engine.failures import mark
 from graphrt._engine.route import Due
 from graphrt._engine.spending import spending
 from graphrt._engine.stored import check_storable, stamped
@@ -33,9 +34,8 @@ from graphrt._engine.task import (
 )
 from graphrt._plan.fields import own
 from graphrt._plan.quoting import quoted
-from graphrt._plan.tables import NodePlan
 from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
-from graphrt.errors import GraphrtError, InputError, NodeError, UpdateError
+from graphrt.errors import GraphrtError, InputError, UpdateError
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     elif reply is None:
         _done(engine, task)
     elif kind is Failed:
-        _fail(task, reply.error, reply.retry_after_s, at_boundary=reply.at_boundary)
+        _fail(task, reply.error, reply.retry_after_s, at_boundary=reply.at_boundary, advice=reply.advice)
     elif kind is TimedOut:
         _fail(task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
     elif kind is Asked:
@@ -169,7 +169,7 @@ def _try(engine: Engine, task: Task, reply: Any) -> None:
             update = reply.update
         if update is not None:
             task.updates = (stamped(engine, task, _checked(engine, task, update)),)
-        task.goto = None if goto is None else engine.router().targets(goto, task.node)
+        task.goto = None if goto is None else engine.router(task).targets(goto, task.node)
         for target in task.goto or ():
             if target.__class__ is Due and target.is_send:
                 check_storable(engine, task, target.arg, "sends a value")
@@ -267,9 +267,11 @@ def _fail(
     *,
     at_boundary: bool = False,
     final: bool = False,
+    advice: str = "",
 ) -> None:
     node = task.node
     extra = task.more()
+    mark(task.engine, task, error, at_boundary=at_boundary)
     policy = node.policy.retry
     if policy is not None and not final and task.attempt < policy.attempts:
         try:
@@ -285,7 +287,7 @@ def _fail(
             task.execution += 1
             task.status = DUE
             return
-    extra.failure = error
+    extra.failure, extra.advice = error, advice
     extra.at_boundary = at_boundary
     task.goto = None
     task.status = HANDLED if node.on_error is not None and not final else FAILED
@@ -300,39 +302,3 @@ def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
         extra.failure, extra.at_boundary, extra.ended = error, True, False
-
-
-def failure(engine: Engine, task: Task) -> BaseException:
-    """The error to raise for a task that failed for good."""
-    error = task.more().failure
-    assert error is not None  # noqa: S101 - a FAILED task has one
-    if not isinstance(error, Exception) or task.more().at_boundary:
-        return error
-    node: NodePlan = task.node
-    tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
-    timed_out = isinstance(error, TimeoutError) and log.said(error).startswith("no result within")
-    fix = "Look in the node; the cause is chained below."
-    if timed_out:
-        fix = "Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself."
-    if isinstance(error, AttributeError) and inspect.iscoroutine(error.obj):
-        how = "await the call" if node.is_async else "await the call in an async node, or use ctx.call(function, ...)"
-        fix = f"The node uses a coroutine as if it were its result: {how}."
-    too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
-    if too_long is not None:
-        fix = "Retry the thread after that time, or raise wait_max_s of the node's retry= policy."
-    raised = NodeError(
-        f"Node {node.name!r} failed{tried}: {type(error).__name__}: {log.said(error)}"
-        + ("" if too_long is None else f" ({too_long})"),
-        code="node-timeout" if timed_out else "node-failed",
-        where=engine.where(task),
-        fix=fix
-        + ("" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again."),
-        node=node.name,
-        superstep=task.superstep,
-        task_id=task.id,
-        thread=engine.thread,
-        run_id=engine.run_id,
-        graph=engine.plan.name,
-    )
-    raised.__cause__ = error
-    return raised

@@ -13,7 +13,7 @@ from graphrt._engine.task import HANDLED, Task
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import END, EndType, Send, StartType, node_name
-from graphrt.errors import RouteError, closest, names
+from graphrt.errors import Place, RouteError, closest, names
 
 
 class Due(NamedTuple):
@@ -79,9 +79,9 @@ class Router:
 
     __slots__ = ("plan", "view", "where")
 
-    def __init__(self, plan: Plan, where: Callable[[], str]) -> None:
+    def __init__(self, plan: Plan, where: Callable[[], str | Place]) -> None:
         self.plan: Plan = plan
-        self.where: Callable[[], str] = where
+        self.where: Callable[[], str | Place] = where
         self.view: Any = None
         """The state that routers were asked on, once one was."""
 

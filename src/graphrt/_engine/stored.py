@@ -154,7 +154,5 @@ def not_storable(engine: Engine, task: Task | None, error: NotStorable, what: st
         fix=f"{error.fix}. Then retry: finished tasks do not run again.",
         node=node,
         path=error.path,
-        thread=engine.thread,
-        run_id=engine.run_id,
         boundary=True,
     )

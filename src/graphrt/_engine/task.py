@@ -63,6 +63,7 @@ class Extra:
 
     __slots__ = (
         "activation_error",
+        "advice",
         "at_boundary",
         "calls",
         "child",
@@ -94,6 +95,8 @@ class Extra:
         """Its outcome is known, though it waits: it asked after it had ended."""
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
+        self.advice: str = ""
+        """What to do about the failure, where more is known than the exception says."""
         self.retries: list[tuple[int, float, BaseException]] = []
         self.delay_s: float = 0.0
         self.child: Any = None
@@ -177,14 +180,23 @@ class Recalled(Exception):  # noqa: N818 - stands for what was raised before a r
 class Failed:
     """Reported: the attempt raised."""
 
-    __slots__ = ("at_boundary", "error", "retry_after_s")
+    __slots__ = ("advice", "at_boundary", "error", "retry_after_s")
 
-    def __init__(self, error: BaseException, retry_after_s: float | None = None, *, at_boundary: bool = False) -> None:
+    def __init__(
+        self,
+        error: BaseException,
+        retry_after_s: float | None = None,
+        *,
+        at_boundary: bool = False,
+        advice: str = "",
+    ) -> None:
         self.error = error
         self.retry_after_s = retry_after_s
         """Seconds that the error asks to wait before another attempt."""
         self.at_boundary = at_boundary
         """The error is graphrt's own word about the task, and is raised as it is."""
+        self.advice = advice
+        """What to do about it, where more is known than the error says."""
 
     def __repr__(self) -> str:
         return f"Failed({type(self.error).__name__})"

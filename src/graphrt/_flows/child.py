@@ -54,6 +54,9 @@ def nested(task: Task, control: Control) -> Flow:
     except GraphrtError as error:
         if error.node is None:
             error.__dict__["node"] = task.node.name
+        given = parent.where(task).known
+        if "arg" in given:  # what the graph was started with is the argument of all that it runs plainly
+            error.__dict__.setdefault("arg", given["arg"])
         return Failed(error, at_boundary=True)
     if status == CANCELLED:
         return STOPPED
@@ -108,8 +111,7 @@ def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
             node=task.node.name,
         )
     given = _input(task, parent, plan)
-    where = f"nested graph {plan.name!r}, {parent.where(task)}"
-    values = plan.state.initial(given, where=where, only=plan.spec.input_names)
+    values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
     engine = child_of(task)
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))

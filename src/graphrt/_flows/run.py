@@ -10,7 +10,7 @@ from types import CoroutineType
 from typing import Any, Final, final
 
 from graphrt import events
-from graphrt._engine import log, outcome, straight
+from graphrt._engine import failures, log, outcome, straight
 from graphrt._engine.engine import Engine
 from graphrt._engine.stored import told_state
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
@@ -219,7 +219,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         failed = next(task for task in tasks if task.status == FAILED)
         yield from _show(engine, watch, FAILED)
         log.failures(engine)
-        raise outcome.failure(engine, failed)
+        raise failures.failure(engine, failed)
     if DUE in statuses:
         return CANCELLED  # the run halts; what is due runs at the next drive
     if PAUSED in statuses:
@@ -357,10 +357,6 @@ def _deadline(engine: Engine) -> DeadlineError:
         fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s."
         + ("" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again."),
         limit=engine.limits.deadline_s,
-        graph=engine.plan.name,
-        superstep=engine.superstep,
-        thread=engine.thread,
-        run_id=engine.run_id,
         nodes=engine.pending(),
         state=told_state(engine),
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from graphrt._engine import log, outcome
+from graphrt._engine import log
 from graphrt._engine.engine import Engine
+from graphrt._engine.failures import failure
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, Task
 from graphrt._flows.run import COMPLETED, INTERRUPTED
 
@@ -37,7 +38,7 @@ def drive(engine: Engine) -> Decision:
         statuses = {task.status for task in engine.tasks}
         if FAILED in statuses:
             log.failures(engine)
-            raise outcome.failure(engine, next(task for task in engine.tasks if task.status == FAILED))
+            raise failure(engine, next(task for task in engine.tasks if task.status == FAILED))
         if DUE in statuses:
             due = tuple(task for task in engine.tasks if task.status == DUE)
             for task in due:

@@ -22,7 +22,7 @@ from graphrt._plan.checks import Checks, is_marker
 from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, own, read_marks
 from graphrt._plan.quoting import explain, quoted, short
 from graphrt._plan.views import EXTRA, Values, dataclass_view, pydantic_view
-from graphrt.errors import InputError, Problem, closest, names
+from graphrt.errors import InputError, Place, Problem, closest, names
 from graphrt.reducers import ReducedBy
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class StateSchema:
 
     # -- values --------------------------------------------------------------------------------------------------
 
-    def initial(self, given: Any, *, where: str, only: frozenset[str] | None = None) -> Values:
+    def initial(self, given: Any, *, where: str | Place, only: frozenset[str] | None = None) -> Values:
         """The initial values from an input: validated whole, with defaults, sharing no container with it.
 
         Args:
@@ -189,7 +189,7 @@ class StateSchema:
                 checked[name] = field.identity()
         return {name: checked[name] for name in self.fields if name in checked}
 
-    def _initial_instance(self, given: Any, where: str) -> Values:
+    def _initial_instance(self, given: Any, where: str | Place) -> Values:
         values = {name: getattr(given, name) for name in self.fields if hasattr(given, name)}
         missing = [name for name in self.fields if name not in values]
         if missing:  # made by model_construct() or object.__new__
@@ -198,7 +198,7 @@ class StateSchema:
         checked = self._check_all(values, where)
         return {**checked, EXTRA: own(dict(extra))} if extra else checked
 
-    def _initial_pydantic(self, given: Mapping[str, Any], where: str) -> Values:
+    def _initial_pydantic(self, given: Mapping[str, Any], where: str | Place) -> Values:
         cls: type[BaseModel] = self.cls
         try:
             made: Any = cls.__pydantic_validator__.validate_python(dict(given), by_alias=True, by_name=True)
@@ -217,7 +217,7 @@ class StateSchema:
             values[EXTRA] = own(made.__pydantic_extra__)
         return values
 
-    def _initial_dataclass(self, checked: Values, also: Values, where: str) -> Values:
+    def _initial_dataclass(self, checked: Values, also: Values, where: str | Place) -> Values:
         given = {spec.name for spec in dataclasses.fields(self.cls) if spec.init}
         try:
             made = self.cls(**{name: value for name, value in checked.items() if name in given}, **also)
@@ -232,7 +232,7 @@ class StateSchema:
             raise self._missing(missing, where)
         return values
 
-    def _check_all(self, values: Mapping[str, Any], where: str) -> Values:
+    def _check_all(self, values: Mapping[str, Any], where: str | Place) -> Values:
         checked: Values = {}
         errors: list[str] = []
         for name, value in values.items():
@@ -244,7 +244,7 @@ class StateSchema:
             raise self._bad_values(errors, where)
         return checked
 
-    def _refused(self, error: Exception, where: str) -> InputError:
+    def _refused(self, error: Exception, where: str | Place) -> InputError:
         return InputError(
             f"{self.cls.__name__} refused the input: {type(error).__name__}: {error}",
             code="bad-input",
@@ -252,7 +252,7 @@ class StateSchema:
             fix=f"Pass values that {self.cls.__name__} accepts.",
         )
 
-    def _refuse_kind(self, given: Any, where: str) -> NoReturn:
+    def _refuse_kind(self, given: Any, where: str | Place) -> NoReturn:
         wanted = f"a mapping with the keys of {self.cls.__name__}"
         if self.kind != "typeddict":
             wanted = f"{self.cls.__name__} or a mapping of its fields"
@@ -264,7 +264,7 @@ class StateSchema:
             fix="Pass the fields that the graph starts with.",
         )
 
-    def _refuse_unknown(self, given: Mapping[str, Any], where: str, only: frozenset[str] | None) -> None:
+    def _refuse_unknown(self, given: Mapping[str, Any], where: str | Place, only: frozenset[str] | None) -> None:
         allowed: Collection[str] = only if only is not None else self.fields.keys()
         if only is None:
             if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
@@ -283,7 +283,7 @@ class StateSchema:
                 field=str(unknown[0]),
             )
 
-    def _missing(self, missing: list[str], where: str) -> InputError:
+    def _missing(self, missing: list[str], where: str | Place) -> InputError:
         return InputError(
             f"The input lacks {'fields that have' if len(missing) > 1 else 'a field that has'} no default: "
             f"{names(missing)}.",
@@ -296,7 +296,7 @@ class StateSchema:
             field=missing[0],
         )
 
-    def _bad_values(self, errors: list[str], where: str) -> InputError:
+    def _bad_values(self, errors: list[str], where: str | Place) -> InputError:
         return InputError(
             f"The input does not fit {self.cls.__name__}: {'; '.join(errors)}.",
             code="bad-input",

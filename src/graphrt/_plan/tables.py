@@ -281,8 +281,8 @@ class Plan:
         return self._node_specs[index].hint
 
     def spec_where(self, index: int) -> str:
-        """`file:line` where the node was added."""
-        return self._node_specs[index].where
+        """`file:line` where the node was added; empty if that is unknown, or it is no node of the graph's own."""
+        return self._node_specs[index].where if 0 <= index < len(self._node_specs) else ""
 
     def leads_to_end(self, index: int) -> bool:
         """Whether a static edge leads from the node to END."""

@@ -29,7 +29,7 @@ from graphrt._plan.state import (
     unresolved,
 )
 from graphrt.commands import DELETE, UNSET, Replacement
-from graphrt.errors import Problem, UpdateError, closest, names
+from graphrt.errors import Place, Problem, UpdateError, closest, names
 
 
 @final
@@ -191,7 +191,7 @@ class UpdateSchema:
                 full[name] = DELETE
         return full
 
-    def checked(self, returned: Mapping[Any, Any], *, node: str, where: str) -> Values:
+    def checked(self, returned: Mapping[Any, Any], *, node: str, where: str | Place) -> Values:
         """The validated update; markers stay markers, with their values validated.
 
         Raises:
@@ -224,7 +224,7 @@ class UpdateSchema:
             self._require_all(result, node, where)
         return result
 
-    def _require_all(self, written: Values, node: str, where: str) -> None:
+    def _require_all(self, written: Values, node: str, where: str | Place) -> None:
         missing = [name for name, field in self.state.fields.items() if field.required and name not in written]
         if missing:
             raise UpdateError(
@@ -238,7 +238,7 @@ class UpdateSchema:
                 field=missing[0],
             )
 
-    def _check_one(self, field: Field, value: Any, node: str, where: str) -> Any:
+    def _check_one(self, field: Field, value: Any, node: str, where: str | Place) -> Any:
         if value is DELETE:
             if not field.has_default and self.state.kind != "typeddict":
                 raise UpdateError(
@@ -254,7 +254,7 @@ class UpdateSchema:
             return Replacement(field.check_whole(value.value))
         return field.check(value)
 
-    def _unknown(self, name: Any, node: str, where: str) -> UpdateError:
+    def _unknown(self, name: Any, node: str, where: str | Place) -> UpdateError:
         guess = closest(name, [n for n in self.state.fields if n in self.names])
         return UpdateError(
             f"Node {node!r} wrote {short(name)}, which is no field of the update.",

@@ -16,6 +16,7 @@ from graphrt._flows.run import Watch, run
 from graphrt._journal.durability import Durability
 from graphrt._later import Later
 from graphrt._node import ABOVE, SLEEP
+from graphrt._runs.raising import prepare
 from graphrt._runs.results import RunResult
 from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
@@ -155,6 +156,11 @@ class Run:
     def _chained(self, store: Store) -> bool:
         return store.durable if self.runtime.chain is None else self.runtime.chain
 
+    @property
+    def seq(self) -> int:
+        """Number of the last entry that was written; 0 if none was."""
+        return self._journal.seq if self._journal is not None else 0
+
     def seeded(self) -> int:
         """The run's seed, which its entries tell."""
         seed = self.scope.seed
@@ -185,6 +191,7 @@ class Run:
 
     def broke(self, error: BaseException) -> None:
         """Close the run, which failed or was cancelled: *error* is on its way to the caller."""
+        prepare(self, error)
         try:
             self.close()
         except Exception as other:  # noqa: BLE001 - the first error is the one to be told

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphrt import NodeError, RetryPolicy
-from graphrt.errors import InputError, TransientModelError
+from graphrt.errors import AgentLimitError, InputError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness import Agent, AgentLimits, TokenTracker
 
@@ -273,8 +273,9 @@ def test_a_limit_of_an_agent_fails_the_node_and_leaves_the_thread_usable(way):
     agent = Agent(model, tools=[counting([])], limits=AgentLimits(model_calls=1))
 
     with way.runtime(way.graph(ask(), tools=("note",)), harness=agent) as runtime:
-        with pytest.raises(NodeError, match="model_calls=1"):
+        with pytest.raises(AgentLimitError, match="model_calls=1") as caught:
             way(runtime, "run", {}, thread="t")
+        assert (caught.value.node, caught.value.thread) == ("n0", "t")
         assert runtime.state("t").status == "failed"
         assert runtime.state("t").values == {"said": []} or runtime.state("t").values.said == []
 

@@ -1,0 +1,94 @@
+"""What is said of a task that failed: where, on the exception itself, and the error that its caller gets.
+
+Which failure counts, and what follows from it, is `outcome`'s business.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from graphrt import _retrying as retry
+from graphrt._engine import log
+from graphrt._engine.task import Task
+from graphrt._plan.quoting import tells
+from graphrt._plan.tables import NodePlan
+from graphrt.errors import GraphrtError, NodeError, Place
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+_OURS = __name__.partition(".")[0] + "."
+
+
+def place(engine: Engine, task: Task | None = None) -> Place:
+    """Where in the run *engine*, or its *task*, is; without an argument that tells of an untracked field (rule R16)."""
+    plan, path = engine.plan, engine.path[:-1] or None
+    if task is None:
+        superstep = engine.superstep or None
+        return Place(graph=plan.name, path=path, superstep=superstep, thread=engine.thread, run_id=engine.run_id)
+    return Place(
+        graph=plan.name,
+        path=path,
+        node=task.node.name,
+        declared_at=plan.spec_where(task.node.index) or None,
+        task_id=task.id,
+        superstep=task.superstep,
+        arg=None if tells(task.arg, plan.state.untracked, engine.values) else task.arg,
+        thread=engine.thread,
+        run_id=engine.run_id,
+    )
+
+
+def mark(engine: Engine, task: Task, error: BaseException, *, at_boundary: bool) -> None:
+    """Let *error* say where it happened: graphrt's own word by its attributes, what a node raised by a note."""
+    here = place(engine, task)
+    if at_boundary and isinstance(error, GraphrtError):
+        error.locate(here)
+        return
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        trace = trace.tb_next  # how graphrt came to call the node says nothing
+    if trace is not None:
+        error.__traceback__ = trace
+    known = {name: here.known.get(name) for name in ("node", "declared_at", "task_id", "arg")}
+    note = f"In {Place(**known)}"
+    if note not in getattr(error, "__notes__", ()):  # one exception may be raised by several attempts
+        error.add_note(note)
+
+
+def failure(engine: Engine, task: Task) -> BaseException:
+    """The error to raise for a task that failed for good."""
+    extra = task.more()
+    error = extra.failure
+    assert error is not None  # noqa: S101 - a FAILED task has one
+    if not isinstance(error, Exception) or extra.at_boundary:
+        return error
+    node: NodePlan = task.node
+    tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
+    text = log.said(error)
+    known, code, fix = "", "node-failed", extra.advice
+    if isinstance(error, GraphrtError):
+        text, known, fix = error.what, error.known, fix or error.fix
+    elif isinstance(error, TimeoutError) and text.startswith("no result within"):
+        code = "node-timeout"
+        fix = "Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself."
+    elif isinstance(error, AttributeError) and inspect.iscoroutine(error.obj):
+        how = "await the call" if node.is_async else "await the call in an async node, or use ctx.call(function, ...)"
+        fix = f"The node uses a coroutine as if it were its result: {how}."
+    too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
+    if too_long is not None:
+        text, fix = f"{text} ({too_long})", "Retry the thread after that time, or raise wait_max_s of the retry= policy"
+    fix = fix or "Correct the node. What it raised is this error's __cause__, which a traceback shows above it."
+    if engine.thread is not None:
+        fix = f"{fix.rstrip('.')}. Then retry({engine.thread!r}): finished tasks do not run again."
+    what = text.replace("\n", "\n    ")
+    raised = NodeError(
+        f"Node {node.name!r} failed{tried}: {log.error_name(error)}: {what}",
+        code=code,
+        where=place(engine, task),
+        known=known,
+        fix=fix,
+    )
+    raised.__cause__ = error
+    return raised
