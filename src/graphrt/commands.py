@@ -203,6 +203,22 @@ def check_expiry(expires_s: Any) -> float | None:
     )
 
 
+def check_key(key: Any) -> str | None:
+    """*key*, if a question may be named so.
+
+    Raises:
+        InputError: It is no text (`bad-interrupt-key`).
+    """
+    if key is None or isinstance(key, str):
+        return key
+    raise InputError(
+        f"key= of a question must be a text, not {key!r}.",
+        code="bad-interrupt-key",
+        fix="Name the question: key='publish'; None numbers the questions of a node in their order.",
+        boundary=True,
+    )
+
+
 @final
 class Interrupt:
     """What a node returns to pause its task and ask the outside; the node runs again with `ctx.answer`."""

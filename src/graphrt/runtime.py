@@ -21,6 +21,7 @@ from graphrt._runs.arguments import (
     RuntimeOptions,
     checked,
     checked_budget,
+    checked_clock,
     checked_durability,
     checked_harness,
     checked_lease,
@@ -148,7 +149,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.budget: Budget | None = checked_budget(budget)
         self.deps = deps
         self.sinks: tuple[Callable[[Entry], Any], ...] = checked_sinks(sinks)
-        self.clock: Callable[[], float] = clock if clock is not None else system_clock
+        self.clock: Callable[[], float] = checked_clock(clock) if clock is not None else system_clock
         self.sleep: Callable[[float], Any] | None = checked_sleep(sleep)
         self.ids: Callable[[], str] = ids if ids is not None else new_id
         self.seed = seed

@@ -83,16 +83,16 @@ def test_ids_that_differ_in_case_are_two_threads(world):
     assert runtime.state("thread").values["notes"] == ["2", "a"]
 
 
-def test_an_unknown_thread_is_named_with_one_that_is_near(world):
+def test_an_unknown_thread_is_named_and_no_other_one(world):
+    """The text of an error may reach somebody whose threads the others are not."""
     runtime = world.runtime(line(("a", note("a"))))
-    refused("unknown-thread", lambda: runtime.state("order-1"), "no thread at all", error=InputError)
+    refused("unknown-thread", lambda: runtime.state("order-1"), "'order-1'", error=InputError)
     runtime.run({"notes": []}, thread="order-17")
 
     for verb in (runtime.state, runtime.history, runtime.resume, runtime.retry, runtime.replay, runtime.prune):
-        error = refused(
-            "unknown-thread", lambda verb=verb: verb("order-71"), "'order-71'", "'order-17'", error=InputError
-        )
+        error = refused("unknown-thread", lambda verb=verb: verb("order-71"), "'order-71'", error=InputError)
         assert error.thread == "order-71"
+        assert "order-17" not in f"{error} {vars(error)}"
     assert [info.thread for info in runtime.threads()] == ["order-17"]
 
 
@@ -204,3 +204,49 @@ def test_sweep_refuses_what_is_no_time(world, older_than_s):
 
     refused("bad-limit", lambda: runtime.sweep(older_than_s=older_than_s), "older_than_s", error=InputError)
     assert len(runtime.threads()) == 1
+
+
+@pytest.mark.parametrize(
+    "filters", [{"graph": 5}, {"prefix": 5}, {"prefix": b"t"}, {"updated_before": "1"}, {"updated_before": True}]
+)
+def test_filters_that_no_thread_can_be_compared_with_are_refused(world, filters):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+    (name, value) = next(iter(filters.items()))
+
+    refused("bad-filter", lambda: runtime.threads(**filters), f"{name}=", repr(value), error=InputError)
+    refused("bad-filter", lambda: asyncio.run(runtime.athreads(**filters)), f"{name}=", error=InputError)
+    assert [one.thread for one in runtime.threads(graph=None, prefix="t", updated_before=10**12)] == ["t"]
+
+
+@pytest.mark.parametrize("modes", [5, None, b"updates", ["values", 5], [["values"]]])
+def test_stream_modes_that_are_none_are_refused(world, modes):
+    runtime = world.runtime(line(("a", note("a"))))
+
+    refused("bad-mode", lambda: list(runtime.stream({"notes": []}, modes=modes)), "'updates'", error=InputError)
+
+
+@pytest.mark.parametrize("told", ["12:30", None, b"1", True, 1j])
+def test_a_clock_that_tells_no_number_is_refused_by_name(world, told):
+    runtime = world.runtime(line(("a", note("a"))), clock=lambda: told)
+
+    with pytest.raises(InputError, match="The clock told") as caught:
+        runtime.run({"notes": []}, thread="t")
+    assert repr(told) in str(caught.value)
+    assert runtime.threads() == ()
+    with pytest.raises(InputError, match="The clock told"):
+        runtime.sweep(older_than_s=1)
+
+
+@pytest.mark.parametrize("clock", [5, "now", float])
+def test_a_clock_that_is_no_function_is_refused(clock):
+    refused("bad-clock", lambda: Runtime(line(("a", note("a"))), clock=clock), "time.time", error=InputError)
+
+
+@pytest.mark.parametrize("key", [5, b"k", ("k",)])
+def test_a_key_of_a_question_that_is_no_text_is_refused(world, key):
+    runtime = world.runtime(line(("q", lambda state, ctx: {"notes": [ctx.interrupt("Really?", key=key)]})))
+
+    error = refused("bad-interrupt-key", lambda: runtime.run({"notes": []}, thread="t"), "key=", repr(key))
+    assert isinstance(error, InputError)
+    assert runtime.state("t").status == "failed"

@@ -133,7 +133,7 @@ def test_two_memory_stores_are_two_places():
     with Runtime(shop(), store="memory:") as one, Runtime(shop(), store="memory:") as two:
         one.run({"item": "tea"}, thread="t")
 
-        refused("unknown-thread", lambda: two.state("t"), "no thread at all")
+        refused("unknown-thread", lambda: two.state("t"), "no thread 't'")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.stored import check_storable
 from graphrt._engine.task import RUNNING, OpenInterrupt, Task
 from graphrt._plan.fields import own
-from graphrt.commands import check_expiry
+from graphrt.commands import check_expiry, check_key
 from graphrt.errors import InputError, NodeError, ReplayDivergedError
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class Context(Generic[D]):
         Raises:
             ReplayDivergedError: The same question has another payload than before.
         """
-        name = f"key={key}" if key is not None else str(self._count("interrupt"))
+        name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))
         return self._ask(name, payload, answer_type, check_expiry(expires_s))
 
     def _ask(self, name: str, payload: Any, answer_type: Any = None, expires_s: float | None = None) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import typing_extensions as te
 
+from graphrt._journal.batch import no_time
 from graphrt._journal.durability import DURABILITIES, Durability
 from graphrt.errors import InputError, names
 from graphrt.events import Entry
@@ -223,6 +224,29 @@ def checked_budget(budget: Any) -> Budget | None:
     return found
 
 
+def checked_clock(clock: Any) -> Callable[[], float]:
+    """*clock*, which is looked at whenever it tells a time.
+
+    Raises:
+        InputError: It cannot be called (`bad-clock`), or told something else than a number, from the clock itself.
+    """
+    if isinstance(clock, type) or not callable(clock):
+        raise InputError(
+            f"clock= must be a function that tells seconds since the epoch, not {clock!r}.",
+            code="bad-clock",
+            fix="Pass a function without arguments: clock=time.time, or lambda: 1_700_000_000.0 in a test.",
+        )
+
+    def told() -> float:
+        at = clock()
+        if at.__class__ is not float and (isinstance(at, bool) or not isinstance(at, (int, float))):
+            raise no_time(at)
+        seconds: float = at
+        return seconds
+
+    return told
+
+
 def checked(limits: Any) -> Limits:
     """*limits*, if they can be used."""
     if not isinstance(limits, Limits):
@@ -247,6 +271,28 @@ def check_number(name: str, value: Any) -> None:
         )
 
 
+def check_filters(graph: Any, prefix: Any, updated_before: Any) -> None:
+    """Refuse filters of threads that no thread can be compared with.
+
+    Raises:
+        InputError: A text or a number was expected (`bad-filter`).
+    """
+    for name, value, wanted, fits in (
+        ("graph", graph, "the name of a graph", isinstance(graph, str)),
+        ("prefix", prefix, "what ids begin with, a text", isinstance(prefix, str)),
+        (
+            "updated_before",
+            updated_before,
+            "a number of seconds since the epoch",
+            isinstance(updated_before, (int, float)) and not isinstance(updated_before, bool),
+        ),
+    ):
+        if value is not None and not fits:
+            raise InputError(
+                f"{name}= must be {wanted}, not {value!r}.", code="bad-filter", fix=f"Pass {wanted}, or leave it out."
+            )
+
+
 def check_status(status: Any) -> None:
     """Refuse what is neither None nor a status that a thread can have.
 
@@ -261,7 +307,8 @@ def check_status(status: Any) -> None:
 
 def stream_modes(modes: Iterable[str] | str) -> frozenset[str]:
     """The stream modes that *modes* names."""
-    wanted = (modes,) if isinstance(modes, str) else tuple(modes)
+    given: Any = modes
+    wanted = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else (given,)
     unknown = [mode for mode in wanted if mode not in MODES]
     if unknown or not wanted:
         raise InputError(

@@ -24,6 +24,7 @@ def prepare(run: Run, error: BaseException) -> None:
         return
     error.locate(run.engine.where())
     known = error.__dict__
+    known.pop("boundary", None)  # this run was told; to a node that called the runtime it is a failure like others
     known.setdefault("run_id", run.scope.run_id)
     if run.claim is not None and run.seq:
         known.setdefault("seq", run.seq)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from graphrt._flows.effects import Control
 from graphrt._journal.verdict import Verdict
 from graphrt._later import Later
-from graphrt._runs.arguments import check_status, checked_edits
+from graphrt._runs.arguments import check_filters, check_status, checked_edits
 from graphrt._runs.flight import Owner
 from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
 from graphrt.events import Entry
@@ -196,6 +196,7 @@ class ThreadVerbs(Generic[S]):
             limit: At most so many.
         """
         check_status(status)
+        check_filters(graph, prefix, updated_before)
         heads = loading.the_store(self._owner()).heads(
             status=status, graph=graph, prefix=prefix, updated_before=updated_before, after=after, limit=limit
         )

@@ -24,7 +24,6 @@ _LIVES: Final = (
 _HEAD: Final = f"id, seq, epoch, status, graph, created_at, updated_at, {_LIVES}, first"
 HEAD: Final = f"SELECT {_HEAD}, no FROM {{s}}.thread WHERE id = %s"
 HEADS: Final = f"SELECT {_HEAD} FROM {{s}}.thread WHERE seq > 0"
-SOME: Final = "SELECT id FROM {s}.thread WHERE seq > 0 ORDER BY no LIMIT 50"
 IDENTITY: Final = (
     "SELECT pg_backend_pid(), (extract(epoch FROM backend_start) * 1000000)::bigint"
     " FROM pg_stat_get_activity(pg_backend_pid())"

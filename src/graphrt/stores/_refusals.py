@@ -9,19 +9,16 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
-from graphrt.errors import ConflictError, InputError, StoreError, closest, names
+from graphrt.errors import ConflictError, InputError, StoreError, names
 from graphrt.stores.protocol import Commit, Record
 
 
-def unknown_thread(thread: str, known: Iterable[str]) -> InputError:
-    """There is no such thread; *known* are some that there are."""
-    some = list(known)
-    near = closest(thread, some)
+def unknown_thread(thread: str) -> InputError:
+    """There is no such thread. The ids of others are not told: the text may reach somebody whose threads they are not."""
     return InputError(
         f"There is no thread {thread!r}.",
         code="unknown-thread",
-        known=names(some) if some else "no thread at all",
-        fix=f"Did you mean {near!r}?" if near else "Give the id of a thread that was started, or start this one.",
+        fix="Give the id of a thread that was started, or start this one.",
         thread=thread,
     )
 

@@ -78,12 +78,6 @@ def rows(
     return [checked(Row(*row)) for row in found.fetchall()]
 
 
-def some_ids(db: Connection) -> list[str]:
-    """Ids of the newest threads, to name in an error."""
-    found = db.execute("SELECT id FROM thread WHERE seq > 0 ORDER BY no DESC LIMIT 100").fetchall()
-    return [row[0] for row in reversed(found) if row[0].__class__ is str]
-
-
 def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # noqa: FBT001
     at = row.seq if upto is None else max(0, min(upto, row.seq))
     found = db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall()

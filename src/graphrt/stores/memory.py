@@ -16,7 +16,6 @@ from typing import Any, Final, final
 import typing_extensions as te
 
 from graphrt._forks import watch_forks
-from graphrt.errors import InputError
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status
@@ -158,7 +157,7 @@ class MemoryStore:
             kept = self._open().get(thread)
             if kept is None:
                 if not create:
-                    raise self._unknown(thread)
+                    raise _refusals.unknown_thread(thread)
                 kept = self._threads[thread] = _Thread(thread, at)
             elif kept.claim is not None:
                 raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
@@ -262,7 +261,7 @@ class MemoryStore:
         with self._guard.lock:
             kept = self._get(thread)
             if not kept.seq:
-                raise self._unknown(thread)
+                raise _refusals.unknown_thread(thread)
             if to in self._threads:
                 raise _refusals.thread_exists(to)
             other = _Thread(to, at)
@@ -322,7 +321,7 @@ class MemoryStore:
     def _get(self, thread: str) -> _Thread:
         kept = self._open().get(check_id(thread))
         if kept is None:
-            raise self._unknown(thread)
+            raise _refusals.unknown_thread(thread)
         return kept
 
     def _owned(self, claim: Claim) -> _Thread:
@@ -334,6 +333,3 @@ class MemoryStore:
 
     def _free(self, kept: _Thread) -> None:
         kept.free(self._threads)
-
-    def _unknown(self, thread: str) -> InputError:
-        return _refusals.unknown_thread(thread, (kept.id for kept in self._threads.values() if kept.seq))

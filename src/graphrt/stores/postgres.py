@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 import typing_extensions as te
 
-from graphrt.errors import ConflictError, InputError, StoreError
+from graphrt.errors import ConflictError, StoreError
 from graphrt.stores import _postgres_claims, _postgres_sql, _postgres_url, _refusals
 from graphrt.stores._postgres_calls import Calls
 from graphrt.stores._postgres_claims import PostgresClaim
@@ -91,7 +91,7 @@ class PostgresStore:
             self._owner.doubtful.setdefault(thread, set()).update(taking.ours)
             raise
         if claim is None:
-            raise self._unknown(thread)
+            raise _refusals.unknown_thread(thread)
         return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
@@ -170,7 +170,7 @@ class PostgresStore:
         row = self._calls.ask(f"read thread {thread!r}", _postgres_sql.HEAD, [thread]).fetchone()
         head = None if row is None else _postgres_sql.to_head(thread, row[1:9])
         if row is None or head is None or not (head.seq or head.owned):
-            raise self._unknown(thread)
+            raise _refusals.unknown_thread(thread)
         return head, row[9]
 
     def heads(
@@ -211,7 +211,7 @@ class PostgresStore:
         rows = self._calls.ask(f"load thread {thread!r}", text, {"id": thread, "upto": upto}).fetchall()
         loaded = _postgres_sql.to_loaded(thread, rows)
         if loaded is None or not (loaded.head.seq or loaded.head.owned):
-            raise self._unknown(thread)
+            raise _refusals.unknown_thread(thread)
         return loaded
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
@@ -255,7 +255,7 @@ class PostgresStore:
                 return seen is not None and seen[0] > 0
 
         if not self._calls.call(work, f"delete thread {thread!r}"):
-            raise self._unknown(thread)
+            raise _refusals.unknown_thread(thread)
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
@@ -281,7 +281,7 @@ class PostgresStore:
             raise _refusals.thread_exists(to)
 
         if not self._calls.call(work, f"copy thread {thread!r}"):
-            raise self._unknown(thread)
+            raise _refusals.unknown_thread(thread)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Forget the records up to the entry *upto*. See `Store.prune`."""
@@ -327,10 +327,6 @@ class PostgresStore:
         for claim in ours:
             _postgres_claims.free(self._link, connection, claim)
             self._forget(claim)
-
-    def _unknown(self, thread: str) -> InputError:
-        some = self._calls.ask("list some threads", _postgres_sql.SOME).fetchall()
-        return _refusals.unknown_thread(thread, (row[0] for row in some))
 
     def __enter__(self) -> te.Self:
         return self

@@ -92,7 +92,7 @@ class SqliteStore:
                 writing.take(db, row.no, until_s, owner)
                 no, staged = row.no, reading.next_place(db, row)
             elif not create:
-                raise self._unknown(db, thread)
+                raise _refusals.unknown_thread(thread)
             else:
                 no, staged = writing.make(db, thread, 0, 1, 1, "new", "", at, at, until_s, owner), 0
             now = head(reading.existing(reading.row_by_no(db, no)), owned=True)
@@ -234,7 +234,7 @@ class SqliteStore:
         def work(db: Connection) -> int:
             row, _ = self._there(db, thread)
             if not row.seq:
-                raise self._unknown(db, thread)
+                raise _refusals.unknown_thread(thread)
             other = reading.row_by_id(db, to)
             if other is not None:
                 if other.seq or self._lives(other):
@@ -335,7 +335,7 @@ class SqliteStore:
         row = reading.row_by_id(db, thread, damaged=damaged)
         owned = row is not None and self._lives(row)
         if row is None or not (row.seq or owned):
-            raise self._unknown(db, thread)
+            raise _refusals.unknown_thread(thread)
         return row, owned
 
     def _lives(self, row: Row) -> bool:
@@ -359,6 +359,3 @@ class SqliteStore:
     def _unheld(self, row: Row | None, thread: str) -> None:
         if row is not None and self._lives(row):
             raise _refusals.held(thread, self._holder(row))
-
-    def _unknown(self, db: Connection, thread: str) -> InputError:
-        return _refusals.unknown_thread(thread, reading.some_ids(db))
