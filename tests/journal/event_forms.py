@@ -50,6 +50,13 @@ USAGE = {
 usage = st.none() | st.builds(events.Usage, **USAGE)
 JOIN = {"node": names, "sources": targets, "arrived": targets, "fired": st.booleans()}
 joins = st.lists(st.builds(events.JoinStanding, **JOIN), max_size=2).map(tuple)
+HANDLED = {"task": st.none(), "node": names, "arg": values}
+handled = st.dictionaries(
+    st.integers(0, 9),
+    st.lists(st.tuples(numbers.filter(lambda n: n < 2**60), st.integers(0, 9), names, values), min_size=1, max_size=2),
+    max_size=2,
+)
+"""By place, of each task its superstep, index, node and argument: `instances` makes the tasks."""
 DUE = {"next": targets, "sends": by_place, "errors": failed, "joins": joins}
 TASK = {"task": st.none(), "node": names}
 """The task's id is made by `instance`: it begins with the path of the entry, and ends with the node."""
@@ -69,6 +76,7 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "names": st.lists(text, max_size=3).map(tuple),
     "digests": digests,
     "granted": st.none() | st.tuples(numbers, numbers, numbers),
+    "handled": handled,
 }
 
 FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
@@ -119,8 +127,8 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     },
     events.OutcomeDropped: TASK,
     events.NodeFatigued: {"node": names, "visits": numbers, "route": names},
-    events.SuperstepCommitted: {"superstep": numbers, "wrote": targets, **DUE},
-    events.TasksRouted: {"reason": text, **DUE},
+    events.SuperstepCommitted: {"superstep": numbers, "wrote": targets, **DUE, "handled": handled},
+    events.TasksRouted: {"reason": text, **DUE, "handled": handled},
     events.ThreadUpdated: {
         "values": fields,
         "as_node": st.none() | names,
@@ -129,9 +137,10 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "errors": failed,
         "joins": joins,
         "open": st.booleans(),
+        "handled": handled,
     },
     events.StateSaved: STATE,
-    events.ThreadForked: {"source": text, "at": numbers, "state": st.builds(events.StateSaved, **STATE)},
+    events.ThreadForked: {"source": text, "at": numbers, "state": st.none()},
     events.ThreadMigrated: {"source": text, "target": text, "why": text, "values": st.none() | fields},
     events.HistoryPruned: {"upto": numbers},
     events.RunInterrupted: {"interrupts": st.lists(text, max_size=3).map(tuple), "folded": digests},
@@ -150,6 +159,16 @@ def own_fields(kind: Any) -> set[str]:
 def instances(draw: Any, kind: Any, path: str = "") -> Any:
     """An event of the class *kind*, as it stands under *path*."""
     made = {name: draw(strategy) for name, strategy in FIELDS[kind].items()}
+    if "handled" in made:
+        made["handled"] = {
+            at: tuple(
+                events.HandledTask(task=f"{path}{superstep}.{index}:{node}", node=node, arg=arg)
+                for superstep, index, node, arg in tasks
+            )
+            for at, tasks in made["handled"].items()
+        }
+    if "state" in made:
+        made["state"] = draw(instances(events.StateSaved, path))
     if "task" in made:
         made["task"] = f"{path}{draw(st.integers(0, 99))}.{draw(st.integers(0, 9))}:{made['node']}"
         if "node" not in own_fields(kind):
@@ -172,7 +191,7 @@ def alike(one: Any, other: Any) -> bool:
         return isinstance(other, Mapping) and alike(list(one.items()), list(other.items()))
     if isinstance(one, (list, tuple)) and type(one) in (list, tuple):
         return type(one) is type(other) and len(one) == len(other) and all(map(alike, one, other))
-    if type(one) in FIELDS or isinstance(one, (events.JoinStanding, events.Usage)):
+    if type(one) in FIELDS or isinstance(one, (events.HandledTask, events.JoinStanding, events.Usage)):
         return type(one) is type(other) and all(
             alike(getattr(one, name), getattr(other, name)) for name in own_fields(type(one))
         )

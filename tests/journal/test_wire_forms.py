@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json
-from tests.journal.event_forms import CODEC, FIELDS, JOIN, PATH, USAGE, alike, instances, logged, own_fields
+from tests.journal.event_forms import CODEC, FIELDS, HANDLED, JOIN, PATH, USAGE, alike, instances, logged, own_fields
 
 from graphrt import events
 from graphrt._codec import NotStorable
@@ -77,6 +77,7 @@ def test_every_field_has_a_strategy_and_a_place_in_the_form(kind: Any) -> None:
 def test_every_field_of_what_events_hold_has_a_strategy() -> None:
     assert own_fields(events.Usage) == set(USAGE)
     assert own_fields(events.JoinStanding) == set(JOIN)
+    assert own_fields(events.HandledTask) == set(HANDLED)
 
 
 @pytest.mark.parametrize("kind", FIELDS, ids=lambda kind: kind.__name__)

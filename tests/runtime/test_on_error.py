@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphrt import END, START, GraphBuilder, Interrupt, NodeError, RetryPolicy, Runtime, UpdateError
+from graphrt import END, START, GraphBuilder, Interrupt, NodeError, RetryPolicy, Runtime, Send, UpdateError, events
 
 from .support import Face, general, get, note, parallel
 
@@ -113,6 +113,110 @@ def test_several_failures_for_one_handler_come_as_a_group_in_task_order(face: Fa
 
     assert isinstance(seen[0], BaseExceptionGroup)
     assert [str(e) for e in seen[0].exceptions] == ["1", "2"]
+
+
+def mapping(handler: Any, *, at: Any = None) -> Any:
+    """A fan-out over three arguments, of which the even ones fail."""
+
+    def work(state: Any, ctx: Any) -> Any:
+        if ctx.arg["n"] % 2 == 0:
+            raise ValueError(f"bad {ctx.arg['n']}")
+
+    g = GraphBuilder(general())
+    g.add_node("work", work, on_error="mend").add_node("mend", handler, **(at or {}))
+    g.set_conditional_entry(lambda s: [Send("work", {"n": n}) for n in (1, 2, 4)], ["work"])
+    return g.add_edge("work", END).add_edge("mend", END).compile()
+
+
+def told(ctx: Any) -> list[Any]:
+    return [(one.node, one.task_id, one.arg, str(one.error)) for one in ctx.failures]
+
+
+BOTH = [("work", "1.1:work", {"n": 2}, "bad 2"), ("work", "1.2:work", {"n": 4}, "bad 4")]
+
+
+def test_the_handler_is_told_which_tasks_failed_with_their_arguments(face: Face) -> None:
+    seen: list[Any] = []
+
+    face.run(mapping(lambda s, ctx: seen.extend([*told(ctx), list(ctx.error.exceptions) == errors(ctx)])), {})
+
+    assert seen == [*BOTH, True]
+
+
+def errors(ctx: Any) -> list[BaseException]:
+    return [one.error for one in ctx.failures]
+
+
+def test_a_single_failure_is_the_error_itself(face: Face, made: Any) -> None:
+    seen: list[Any] = []
+
+    def bad(state: Any) -> Any:
+        raise ValueError("1")
+
+    handler = lambda s, ctx: seen.append((*told(ctx), ctx.failures[0].error is ctx.error))
+    face.run(handled(made(bad), handler=handler), {})
+
+    assert seen == [(("bad", "1.0:bad", None, "1"), True)]
+
+
+def test_there_are_no_failures_on_any_other_activation(face: Face) -> None:
+    seen: list[Any] = []
+    g = GraphBuilder(general())
+    g.add_node("a", lambda s, ctx: seen.append(ctx.failures)).add_edge(START, "a").add_edge("a", END)
+    face.run(g.compile(), {})
+
+    assert seen == [()]
+
+
+def test_the_argument_that_a_handler_is_told_is_its_own(face: Face) -> None:
+    tried: list[Any] = []
+
+    def handler(state: Any, ctx: Any) -> Any:
+        tried.append(told(ctx))
+        ctx.failures[0].arg["n"] = "changed"
+        return Interrupt("what now?") if ctx.answer is None else None
+
+    runtime = Runtime(mapping(handler), store="memory:")
+    face.run(runtime, {}, thread="t")
+    face.resume(runtime, "t", "go on")
+
+    assert tried == [BOTH, BOTH]
+
+
+@pytest.mark.parametrize("way", ["retry", "fork", "fork-at", "prune"])
+def test_the_handler_is_told_the_same_after_a_restart(face: Face, tmp_path: Any, way: str) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    tried: list[Any] = []
+
+    def fails_once(state: Any, ctx: Any) -> Any:
+        tried.append(told(ctx))
+        if len(tried) == 1:
+            raise LookupError("again")
+
+    graph = mapping(fails_once)
+    with Runtime(graph, store=url) as runtime, pytest.raises(NodeError):
+        face.run(runtime, {}, thread="t")
+    with Runtime(graph, store=url) as runtime:
+        thread = "t"
+        if way == "prune":
+            runtime.prune("t")
+        elif way != "retry":
+            committed = [e.seq for e in runtime.entries("t") if isinstance(e.event, events.SuperstepCommitted)]
+            thread = runtime.fork("t", at=committed[0] if way == "fork-at" else runtime.state("t").seq, to="copy")
+        runtime.retry(thread)
+
+    assert tried == [BOTH, BOTH]
+
+
+def test_the_handler_is_told_of_a_failure_before_and_after_an_edit(face: Face) -> None:
+    """An edit as a node that has not run yet keeps what another one handles."""
+    tried: list[Any] = []
+    runtime = Runtime(mapping(lambda s, ctx: tried.append(told(ctx)), at={"interrupt_before": True}), store="memory:")
+    face.run(runtime, {}, thread="t")
+    runtime.update("t", {"x": 5})
+    face.resume(runtime, "t", answer=True)
+
+    assert tried == [BOTH]
 
 
 def test_a_handler_that_fails_fails_the_run(face: Face) -> None:

@@ -13,13 +13,12 @@ import typing_extensions as te
 
 from graphrt._drivers.once import EffectKind, perform
 from graphrt._drivers.scope import Scope
-from graphrt._engine.log import said
 from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.stored import check_storable
 from graphrt._engine.task import RUNNING, OpenInterrupt, Task
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry, check_key
-from graphrt.errors import InputError, NodeError, ReplayDivergedError
+from graphrt.errors import InputError, NodeError, ReplayDivergedError, TaskFailure
 
 if TYPE_CHECKING:
     import random
@@ -109,7 +108,16 @@ class Context(Generic[D]):
     def error(self) -> BaseException | None:
         """In a node reached by `on_error`: what the failed node raised; a group if several failed."""
         extra = self._task.extra
-        return extra.activation_error if extra is not None else None
+        return extra.handles.error if extra is not None and extra.handles is not None else None
+
+    @property
+    def failures(self) -> tuple[TaskFailure, ...]:
+        """In a node reached by `on_error`: the tasks that failed, in task order, each with its node, argument and error.
+
+        Empty on any other activation.
+        """
+        extra = self._task.extra
+        return extra.handles.told() if extra is not None and extra.handles is not None else ()
 
     @property
     def answer(self) -> Any:
@@ -225,12 +233,6 @@ class Context(Generic[D]):
             from graphrt._drivers.hosting import failed
 
             await failed(self, error)
-
-    def _advice(self, error: Exception) -> str:
-        """What to do about *error*, where this attempt shows it."""
-        if self._kept is None or "no deps" not in self._kept or "NoneType" not in said(error):
-            return ""
-        return "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
 
     def _failed_sync(self, error: Exception) -> None:
         """As `failed`, in a sync node."""

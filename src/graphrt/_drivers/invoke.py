@@ -9,6 +9,7 @@ from typing import Any, final
 from graphrt import _retrying as retry
 from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.scope import Scope, monotonic
+from graphrt._engine.log import said
 from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
@@ -194,7 +195,9 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
 
 def failed(error: Exception, context: Context | None = None) -> Failed:
     """The reply for an attempt that raised *error*: decision 0055 says which errors are raised as they are."""
-    advice = "" if context is None else context._advice(error)
+    advice = ""
+    if context is not None and context._kept is not None and "no deps" in context._kept and "NoneType" in said(error):
+        advice = "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
     return Failed(error, retry.hinted_wait(error), at_boundary=as_it_is(error), advice=advice)
 
 

@@ -231,7 +231,7 @@ class Engine:
                 self.visits[node.index] += 1
             task = Task(node, index, superstep, arg, view, self)
             if error is not None:
-                task.more().activation_error = error
+                task.more().handles = error
             tasks.append(task)
         self.tasks = tasks
         for task in tasks:  # also after a restart: nobody may have heard of the question yet

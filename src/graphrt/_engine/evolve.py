@@ -7,6 +7,7 @@ they were when the entries were written. The engine that is folded into belongs 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
@@ -17,7 +18,7 @@ from graphrt._engine.grow import applied
 from graphrt._engine.log import Logged
 from graphrt._engine.route import Due
 from graphrt._engine.spending import count, spending
-from graphrt._engine.standing import due_again, due_parts, join_standings, set_joins
+from graphrt._engine.standing import Handles, due_again, due_parts, join_standings, set_joins
 from graphrt._engine.stored import with_untracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
@@ -106,7 +107,7 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
     if done.usage is not None:
         engine.usage = done.usage if engine.usage is None else engine.usage + done.usage
     engine.forget_view()
-    engine.due = due_again(engine, commit.next, commit.sends, commit.errors)
+    engine.due = _due(engine, commit, take)
     set_joins(engine, commit.joins)
 
 
@@ -219,7 +220,7 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
     seen = {task.node.index for task in engine.tasks}
     if engine.call is not None and not ended:  # the fast path has made its next call ready
         due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
-    names, sends, errors = due_parts(due)
+    names, sends, errors, handled = due_parts(due)
     untracked = engine.plan.state.untracked
     visits = [count - (at in seen) for at, count in enumerate(engine.visits)]
     return events.StateSaved(
@@ -234,6 +235,7 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
         entering=engine.entering,
         usage=engine.usage,
         granted=engine.granted,
+        handled=handled,
     )
 
 
@@ -258,11 +260,17 @@ def _used(task: Task, usage: events.Usage | None) -> None:
 def _due(
     engine: Engine, event: events.TasksRouted | events.StateSaved | events.SuperstepCommitted, take: Take
 ) -> list[Due]:
-    return due_again(engine, event.next, _sent(event.sends, take), event.errors)
+    return due_again(engine, event.next, _sent(event.sends, take), event.errors, _handled(event.handled, take))
 
 
 def _sent(sends: Mapping[int, Any], take: Take) -> Mapping[int, Any]:
     return {at: take(arg) for at, arg in sends.items()} if sends else sends
+
+
+def _handled(handled: Handles, take: Take) -> Handles:
+    if not handled:
+        return handled
+    return {at: tuple(replace(one, arg=take(one.arg)) for one in tasks) for at, tasks in handled.items()}
 
 
 def _goto(engine: Engine, event: events.TaskSucceeded, take: Take) -> tuple[Any, ...] | None:
@@ -332,7 +340,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
         engine.open()
     edit(engine, folded_in(engine, take(dict(event.values)), reset=False), event.as_node)
     if event.next is not None:
-        due = due_again(engine, event.next, _sent(event.sends, take), event.errors)
+        due = due_again(engine, event.next, _sent(event.sends, take), event.errors, _handled(event.handled, take))
         if engine.tasks:
             engine.waiting = due
         else:

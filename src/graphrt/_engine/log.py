@@ -50,7 +50,7 @@ def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequ
     for task in tasks:
         outcome(engine, task)
     wrote = {*folded.values, *folded.grown}
-    names, sends, errors = due_parts(engine.due)
+    names, sends, errors, handled = due_parts(engine.due)
     note(
         engine,
         events.SuperstepCommitted(
@@ -60,6 +60,7 @@ def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequ
             sends=sends,
             errors=errors,
             joins=join_standings(engine, moved) if moved else (),
+            handled=handled,
         ),
     )
 
@@ -67,7 +68,7 @@ def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequ
 def straight(engine: Engine, task: Task, update: dict[str, Any] | None) -> None:
     """The outcome and the commit of a superstep of the fast path, whose next tasks are in `engine.due`."""
     log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller looked
-    names, sends, errors = due_parts(engine.due)
+    names, sends, errors, handled = due_parts(engine.due)
     done = events.TaskSucceeded(
         task=task.id,
         node=task.node.name,
@@ -82,7 +83,9 @@ def straight(engine: Engine, task: Task, update: dict[str, Any] | None) -> None:
     log.append(
         (
             path,
-            events.SuperstepCommitted(superstep=engine.superstep, wrote=wrote, next=names, sends=sends, errors=errors),
+            events.SuperstepCommitted(
+                superstep=engine.superstep, wrote=wrote, next=names, sends=sends, errors=errors, handled=handled
+            ),
         )
     )
 
@@ -90,11 +93,11 @@ def straight(engine: Engine, task: Task, update: dict[str, Any] | None) -> None:
 def routed(engine: Engine, reason: str, moved: Sequence[JoinState] = ()) -> None:
     """What is due was chosen without a commit."""
     if engine.log is not None:
-        names, sends, errors = due_parts(engine.due)
+        names, sends, errors, handled = due_parts(engine.due)
         standings = join_standings(engine, moved)
         note(
             engine,
-            events.TasksRouted(reason=reason, next=names, sends=sends, errors=errors, joins=standings),
+            events.TasksRouted(reason=reason, next=names, sends=sends, errors=errors, joins=standings, handled=handled),
         )
 
 
@@ -157,7 +160,7 @@ def ended(engine: Engine, task: Task) -> None:
         return
     sends = NO_ITEMS
     if task.goto is not None:
-        _, sends, _ = due_parts([target for target in task.goto if target.__class__ is Due])
+        _, sends, _, _ = due_parts([target for target in task.goto if target.__class__ is Due])
         if sends:
             sends = {at: target.arg for at, target in enumerate(task.goto) if target.__class__ is Due}
     note(

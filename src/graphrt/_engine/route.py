@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, final
 
-from graphrt._engine.task import HANDLED, Task
+from graphrt._engine.task import HANDLED, Handled, Task
+from graphrt._plan.fields import own
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import END, EndType, Send, StartType, node_name
-from graphrt.errors import Place, RouteError, closest, names
+from graphrt.errors import Place, RouteError, TaskFailure, closest, names
 
 
 class Due(NamedTuple):
@@ -21,8 +22,8 @@ class Due(NamedTuple):
 
     node: NodePlan
     arg: Any = None
-    error: BaseException | None = None
-    """What failed in the node that this one handles."""
+    error: Handled | None = None
+    """What failed in the tasks that this one handles."""
     is_send: bool = False
 
 
@@ -41,7 +42,7 @@ class Routed:
         self.sends: list[Due] = []
         self.arrivals: list[tuple[int, int]] = []
         """(join, source) in task order."""
-        self.errors: dict[int, list[BaseException]] = {}
+        self.errors: dict[int, list[Handled]] = {}
         """Failures by the index of the on_error node that handles them."""
         self.ends: bool = False
         """Whether a router said END."""
@@ -54,11 +55,9 @@ class Routed:
             return [Due(nodes[at], None, self._error(at), False) for at in order] + self.sends
         return [_make(Due, (nodes[at], None, None, False)) for at in order] + self.sends
 
-    def _error(self, at: int) -> BaseException | None:
+    def _error(self, at: int) -> Handled | None:
         found = self.errors.get(at)
-        if not found:
-            return None
-        return found[0] if len(found) == 1 else BaseExceptionGroup("several tasks failed", found)
+        return Handled.together(found) if found else None
 
 
 def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
@@ -104,7 +103,8 @@ class Router:
                     plain[handler.index] = handler
                     failure = task.more().failure
                     assert failure is not None  # noqa: S101 - a HANDLED task has one
-                    result.errors.setdefault(handler.index, []).append(failure)
+                    told = TaskFailure(error=failure, node=node.name, task_id=task.id, arg=own(task.arg))
+                    result.errors.setdefault(handler.index, []).append(Handled(failure, (told,)))
             elif task.goto is not None:
                 for target in task.goto:
                     if target.__class__ is NodePlan:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.joins import JoinState
 from graphrt._engine.route import Due
+from graphrt._engine.task import Handled
 from graphrt._plan.specs import Policy
 from graphrt._plan.tables import NodePlan
-from graphrt.events import JoinStanding
+from graphrt.errors import TaskFailure
+from graphrt.events import HandledTask, JoinStanding
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -17,10 +19,14 @@ if TYPE_CHECKING:
 NO_ITEMS: dict[int, Any] = {}
 
 
-def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict[int, BaseException]]:
-    """The names of what is *due*, the arguments of its Sends and the failures it handles, by position."""
+Handles = Mapping[int, tuple[HandledTask, ...]]
+
+
+def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict[int, BaseException], Handles]:
+    """The names of what is *due*, the arguments of its Sends, the failures it handles and whose, by position."""
     sends: dict[int, Any] = NO_ITEMS
     errors: dict[int, BaseException] = NO_ITEMS
+    handled: dict[int, tuple[HandledTask, ...]] = NO_ITEMS
     for at, item in enumerate(due):
         if item.is_send:
             if sends is NO_ITEMS:
@@ -28,13 +34,21 @@ def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict
             sends[at] = item.arg
         if item.error is not None:
             if errors is NO_ITEMS:
-                errors = {}
-            errors[at] = item.error
-    return tuple(item.node.name for item in due), sends, errors
+                errors, handled = {}, {}
+            errors[at] = item.error.error
+            if item.error.failures:
+                handled[at] = tuple(
+                    HandledTask(task=one.task_id, node=one.node, arg=one.arg) for one in item.error.failures
+                )
+    return tuple(item.node.name for item in due), sends, errors, handled
 
 
 def due_again(
-    engine: Engine, names: Sequence[str], sends: Mapping[int, Any], errors: Mapping[int, BaseException]
+    engine: Engine,
+    names: Sequence[str],
+    sends: Mapping[int, Any],
+    errors: Mapping[int, BaseException],
+    handled: Handles,
 ) -> list[Due]:
     """What `due_parts` came from.
 
@@ -43,9 +57,24 @@ def due_again(
     """
     nodes = engine.plan.by_name
     return [
-        Due(nodes.get(name) or _stand_in(engine, name), sends.get(at), errors.get(at), at in sends)
+        Due(nodes.get(name) or _stand_in(engine, name), sends.get(at), _handled(at, errors, handled), at in sends)
         for at, name in enumerate(names)
     ]
+
+
+def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> Handled | None:
+    error = errors.get(at)
+    if error is None:
+        return None
+    tasks = handled.get(at, ())
+    each = [error] if len(tasks) == 1 else error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    if len(each) != len(tasks):  # written before the tasks were told
+        return Handled(error, ())
+    failures = (
+        TaskFailure(error=one, node=task.node, task_id=task.task, arg=task.arg)
+        for one, task in zip(each, tasks, strict=True)
+    )
+    return Handled(error, tuple(failures))
 
 
 def _stand_in(engine: Engine, name: str) -> NodePlan:

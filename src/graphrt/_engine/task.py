@@ -5,10 +5,13 @@ Plain values only. Who creates tasks is the engine; who runs them is a driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, final
 
+from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
+from graphrt.errors import TaskFailure
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -58,11 +61,37 @@ class OpenInterrupt:
 
 
 @final
+class Handled:
+    """What the `on_error` node of one or several failed tasks is given."""
+
+    __slots__ = ("error", "failures")
+
+    def __init__(self, error: BaseException, failures: tuple[TaskFailure, ...]) -> None:
+        self.error = error
+        """What was raised; a group if several tasks failed."""
+        self.failures = failures
+        """0..n failed tasks in task order: none where an old journal tells the errors alone."""
+
+    def told(self) -> tuple[TaskFailure, ...]:
+        """The failures for the handler: what it does to their arguments changes nothing."""
+        return tuple(replace(failure, arg=own(failure.arg)) for failure in self.failures)
+
+    @classmethod
+    def together(cls, found: Sequence[Handled]) -> Handled:
+        """Several as one."""
+        failures = tuple(failure for one in found for failure in one.failures)
+        if len(found) == 1:
+            return found[0]
+        known = all(one.failures for one in found)
+        errors = [failure.error for failure in failures] if known else [one.error for one in found]
+        return cls(BaseExceptionGroup("several tasks failed", errors), failures)
+
+
+@final
 class Extra:
     """What only some tasks have: made at first need."""
 
     __slots__ = (
-        "activation_error",
         "advice",
         "at_boundary",
         "calls",
@@ -72,6 +101,7 @@ class Extra:
         "ended",
         "failure",
         "foreseen",
+        "handles",
         "intents",
         "interrupts",
         "retries",
@@ -79,8 +109,8 @@ class Extra:
     )
 
     def __init__(self) -> None:
-        self.activation_error: BaseException | None = None
-        """`ctx.error`: what failed in the node that this one handles."""
+        self.handles: Handled | None = None
+        """What failed in the tasks that this one handles, as the `on_error` node of theirs."""
         self.at_boundary: bool = False
         """The failure is graphrt's own word about the task, to be raised as it is."""
         self.interrupts: list[OpenInterrupt] = []

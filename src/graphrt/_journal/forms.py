@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from graphrt import events
-from graphrt.events import JoinStanding, Usage
+from graphrt.events import HandledTask, JoinStanding, Usage
 
 if TYPE_CHECKING:
     from graphrt._journal.wire import Body
@@ -206,6 +206,23 @@ def _get_joins(body: Body, stored: Sequence[Any]) -> tuple[JoinStanding, ...]:
     )
 
 
+def _put_handled(body: Body, items: Mapping[int, Sequence[HandledTask]]) -> list[Any]:
+    return [
+        [at, [[_put_task(body, one.task), 0 if one.arg is None else body.put(one.arg)] for one in handled]]
+        for at, handled in items.items()
+    ]
+
+
+def _get_handled(body: Body, stored: Sequence[Any]) -> dict[int, tuple[HandledTask, ...]]:
+    return {_int(body, at): tuple(_one_handled(body, task, arg) for task, arg in handled) for at, handled in stored}
+
+
+def _one_handled(body: Body, stored: Any, at: Any) -> HandledTask:
+    task = _get_task(body, stored)
+    arg = body.get(at) if _int(body, at) else None
+    return HandledTask(task=task, node=task[len(body.path) :].partition(":")[2], arg=arg)
+
+
 def _put_counts(body: Body, counts: Mapping[str, int]) -> list[int]:
     return [number for name, count in counts.items() for number in (body.names.put(name), count)]
 
@@ -256,6 +273,7 @@ USAGE = How(_put_usage, _get_usage)
 JOINS = How(_put_joins, _get_joins, ())
 DIGESTS = How(_put_digests, _digests, {})
 CHECKSUMS = How(_put_checksums, _get_checksums, {})
+HANDLED = How(_put_handled, _get_handled, _NOTHING)
 COUNTS = How(_put_counts, _get_counts, {})
 
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
@@ -275,6 +293,7 @@ STATE: Final[Form] = (
     ("names", How(_listed, _texts, ())),
     ("digests", DIGESTS),
     ("granted", How(_listed, _get_amounts)),
+    ("handled", HANDLED),
 )
 
 _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
@@ -346,12 +365,12 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     ),
     (10, events.OutcomeDropped, (("task", TASK),)),
     (11, events.NodeFatigued, (("node", NAME), ("visits", INT), ("route", NAME))),
-    (12, events.SuperstepCommitted, (("superstep", INT), ("wrote", NAMES), *_DUE)),
-    (13, events.TasksRouted, (("reason", TEXT), *_DUE)),
+    (12, events.SuperstepCommitted, (("superstep", INT), ("wrote", NAMES), *_DUE, ("handled", HANDLED))),
+    (13, events.TasksRouted, (("reason", TEXT), *_DUE, ("handled", HANDLED))),
     (
         14,
         events.ThreadUpdated,
-        (("values", FIELDS), ("as_node", NAME), ("next", MAYBE_NAMES), *_DUE[1:], ("open", FLAG)),
+        (("values", FIELDS), ("as_node", NAME), ("next", MAYBE_NAMES), *_DUE[1:], ("open", FLAG), ("handled", HANDLED)),
     ),
     (15, events.StateSaved, STATE),
     (16, events.ThreadForked, (("source", TEXT), ("at", INT), ("state", How(_put_state, _get_state, ...)))),

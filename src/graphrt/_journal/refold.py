@@ -309,7 +309,7 @@ def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:
         if kind == LAST and (fields[name].boxed or name in engine.sizes)
     )
     due: list[int] = told[1] if len(told) == 2 else []
-    after = due_again(engine, [known[at] for at in due], NO_ITEMS, NO_ITEMS)
+    after = due_again(engine, [known[at] for at in due], NO_ITEMS, NO_ITEMS, NO_ITEMS)
     node = known[number]
     return Shape(
         task,

@@ -111,7 +111,7 @@ def _edited(engine: Engine, values: Any, as_node: Any) -> events.ThreadUpdated:
     moved = engine.arrive(routed)
     before = engine.waiting if engine.tasks else [i for i in engine.due if i.is_send or i.node is not plan]
     due = merged(before, routed)
-    next_, sends, errors = due_parts(due)
+    next_, sends, errors, handled = due_parts(due)
     return events.ThreadUpdated(
         values=kept,
         as_node=node,
@@ -120,6 +120,7 @@ def _edited(engine: Engine, values: Any, as_node: Any) -> events.ThreadUpdated:
         errors=errors,
         joins=join_standings(engine, moved),
         open=bool(engine.tasks),
+        handled=handled,
     )
 
 

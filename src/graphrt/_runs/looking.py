@@ -200,7 +200,7 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
 
 
 def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, seq: int) -> None:
-    names, sends, _ = due_parts(fold.engine.due)
+    names, sends, _, _ = due_parts(fold.engine.due)
     if names != event.next:
         raise _diverged(fold, seq, f"next {event.next}", f"next {names}", "routes")
     if not alike(dict(sends), dict(event.sends)):

@@ -73,6 +73,7 @@ __all__ = [
     "StarvedJoinError",
     "StepLimitError",
     "StoreError",
+    "TaskFailure",
     "ToolArgumentsError",
     "ToolError",
     "TransientModelError",
@@ -171,6 +172,19 @@ class Problem:
         place = f" ({self.where})" if self.where else ""
         hint = f"\n      Fix: {self.hint}" if self.hint else ""
         return f"[{self.code}] {self.message}{place}{hint}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """A task that failed, for the `on_error` node that handles it: one of `ctx.failures`."""
+
+    error: BaseException
+    """What the node raised; after a restart what the journal kept of it."""
+    node: str
+    """Name of the node."""
+    task_id: str
+    arg: Any = None
+    """The argument of the Send that started the task; None if none did."""
 
 
 class DefinitionError(GraphrtError):

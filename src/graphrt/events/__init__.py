@@ -29,6 +29,7 @@ from graphrt.events.run import (
     TaskSucceeded,
 )
 from graphrt.events.thread import (
+    HandledTask,
     HistoryPruned,
     JoinStanding,
     StateSaved,
@@ -44,6 +45,7 @@ __all__ = [
     "EffectStarted",
     "Entry",
     "Event",
+    "HandledTask",
     "HistoryPruned",
     "InterruptAnswered",
     "InterruptExpired",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphrt.events._word import Word
-from graphrt.events.thread import JoinStanding
+from graphrt.events.thread import HandledTask, JoinStanding
 from graphrt.events.usage import Usage
 
 __all__ = [
@@ -187,6 +187,8 @@ class SuperstepCommitted(Word):
     """What failed before the next tasks that handle it, by their position in *next*."""
     joins: tuple[JoinStanding, ...] = ()
     """Joins whose open generation changed."""
+    handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
+    """The tasks whose failures *errors* has, by position in *next*, in the order of a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

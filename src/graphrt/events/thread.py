@@ -10,6 +10,7 @@ from graphrt.events._word import Word
 from graphrt.events.usage import Usage
 
 __all__ = [
+    "HandledTask",
     "HistoryPruned",
     "JoinStanding",
     "StateSaved",
@@ -33,6 +34,16 @@ class JoinStanding(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class HandledTask(Word):
+    """A failed task that a next task handles, as the `on_error` node of its node."""
+
+    task: str
+    node: str
+    arg: Any = None
+    """The argument of the Send that started it; None if none did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TasksRouted(Word):
     """The next tasks became due without a commit: START's router chose, a node was fatigued, a starved join fired."""
 
@@ -42,6 +53,8 @@ class TasksRouted(Word):
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
     errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
     joins: tuple[JoinStanding, ...] = ()
+    handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
+    """The tasks whose failures *errors* has, in the order of its groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -58,6 +71,7 @@ class ThreadUpdated(Word):
     joins: tuple[JoinStanding, ...] = ()
     open: bool = False
     """Whether a superstep was open: *next* is due with its commit."""
+    handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -88,6 +102,7 @@ class StateSaved(Word):
     """Rolling digests of the fields, in hex, where the journal is chained."""
     granted: tuple[int, int, int] | None = None
     """Tokens, millionths of a dollar and calls that people allowed the run's budget beyond its limits."""
+    handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
