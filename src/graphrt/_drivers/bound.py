@@ -156,6 +156,7 @@ class BoundHarness(Generic[OutputT_co]):
 
     async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
         """A harness that knows nothing of graphs: each of its replies is one call."""
+        from graphrt.harness._checks import check_real
         from graphrt.harness.agent._digest import of_call
 
         host, harness = self._host, self._harness
@@ -176,6 +177,7 @@ class BoundHarness(Generic[OutputT_co]):
             return reply
 
         async def within_budget() -> AgentReply:
+            check_real(harness)
             if host.ledger is None:
                 return await call()
             from graphrt.harness._spending import spend

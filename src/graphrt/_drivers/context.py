@@ -16,6 +16,7 @@ from graphrt._drivers.scope import Scope
 from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.stored import check_storable
 from graphrt._engine.task import RUNNING, OpenInterrupt, Task
+from graphrt._node import NODE
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry, check_key
 from graphrt.errors import InputError, NodeError, ReplayDivergedError, TaskFailure
@@ -378,7 +379,11 @@ class Context(Generic[D]):
                 "ctx.call(ctx.harness.run(prompt)).",
                 boundary=True,
             )
-        return self._scope.loop().run(lambda: fn(*args, **kwargs), self._scope.control)
+        token = NODE.set(self)  # an agent that is called works for this node
+        try:
+            return self._scope.loop().run(lambda: fn(*args, **kwargs), self._scope.control)
+        finally:
+            NODE.reset(token)
 
     def emit(self, value: Any) -> None:
         """Hand *value* to whoever streams the mode `custom`; nothing happens if nobody does."""

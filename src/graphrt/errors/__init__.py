@@ -3,7 +3,8 @@
     GraphrtError
     ├── DefinitionError          the graph: compile() found problems (`.problems`)
     ├── InputError               the call: wrong argument, wrong verb for the thread's status
-    │   └── MissingExtraError    the installation: an optional dependency is not there
+    │   ├── MissingExtraError    the installation: an optional dependency is not there
+    │   └── ModelRequestForbiddenError    the process: it forbids real model requests
     ├── NodeError                the node: it raised, timed out or swallowed a pause
     ├── RouteError               the router, or the goto of a Command
     ├── UpdateError              what a node returned, or a reducer that raised
@@ -62,6 +63,7 @@ __all__ = [
     "InputError",
     "LimitError",
     "MissingExtraError",
+    "ModelRequestForbiddenError",
     "NodeError",
     "NodeFatigueError",
     "Problem",
@@ -218,6 +220,12 @@ class MissingExtraError(InputError):
     """An optional dependency is needed and not installed."""
 
     default_code = "missing-extra"
+
+
+class ModelRequestForbiddenError(InputError):
+    """A real model request was to be made in a process that forbids them: see `allow_model_requests`."""
+
+    default_code = "model-request-forbidden"
 
 
 class NodeError(GraphrtError):

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         ThinkingDelta,
         ToolCallDelta,
     )
+    from graphrt.harness.real_requests import allow_model_requests
     from graphrt.harness.request import OutputSpec
     from graphrt.harness.scripted import FunctionModel, ScriptedModel
     from graphrt.harness.template import Template
@@ -131,6 +132,7 @@ __all__ = [
     "ToolStarted",
     "Usage",
     "UserMessage",
+    "allow_model_requests",
     "expect",
     "tool",
     "tool_from_model",
@@ -179,6 +181,7 @@ _HOMES: Final = {
     **dict.fromkeys(("Tool", "ToolContext", "ToolPolicy", "ToolResult"), "graphrt.harness.tools.protocol"),
     "Injected": "graphrt.harness.tools.injected",
     "ToolRegistry": "graphrt.harness.tools.registry",
+    "allow_model_requests": "graphrt.harness.real_requests",
     "LiteLLMHarness": "graphrt.harness.litellm",
     "LiteLLMModel": "graphrt.harness.litellm_model",
     "Usage": "graphrt.events",

@@ -53,6 +53,17 @@ def check_harness(harness: Any, *, taker: str, of_model: str, otherwise: str, **
         )
 
 
+def check_real(asked: Any) -> None:
+    """Let the model or harness *asked* refuse a real request, before its profile is read or a budget counts with it.
+
+    Raises:
+        ModelRequestForbiddenError: This process forbids real requests.
+    """
+    check = getattr(asked, "__graphrt_check_real__", None)
+    if check is not None:
+        check()
+
+
 def usage_problem(usage: Any) -> str | None:
     """What is wrong with a usage that a harness or a model of the user's tells; None if it can be counted."""
     if usage is None:

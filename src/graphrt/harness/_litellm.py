@@ -69,6 +69,11 @@ def load() -> LiteLLM:
     return _import_quietly()
 
 
+def loaded() -> bool:
+    """Whether litellm has been imported by us."""
+    return bool(load.cache_info().currsize)
+
+
 def on_loop(work: Callable[[], T]) -> T:
     """Run *work* on the loop and wait for it, from any worker thread, that of the loop included."""
     if threading.current_thread().name == loop.name:

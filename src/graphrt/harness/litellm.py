@@ -79,6 +79,7 @@ class LiteLLMHarness:
 
         Raises:
             InputError: The prompt or an option is wrong.
+            ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
             MissingExtraError: litellm is not installed.
             HarnessError: The call failed; its subclasses say what kind of failure it was.
         """
@@ -91,6 +92,7 @@ class LiteLLMHarness:
 
         Raises:
             InputError: The prompt or an option is wrong.
+            ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
             MissingExtraError: litellm is not installed.
             HarnessError: The call failed, also in the middle.
         """
@@ -98,6 +100,9 @@ class LiteLLMHarness:
         async with aclosing(self._model.stream(request)) as items:
             async for item in items:
                 yield item
+
+    def __graphrt_check_real__(self, request: AgentRequest | None = None) -> None:
+        self._model.__graphrt_check_real__(request)
 
     def __repr__(self) -> str:
         return f"LiteLLMHarness({self._name!r})"

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from graphrt.errors import HarnessError, InputError, MissingExtraError, names
 from graphrt.events import Usage
-from graphrt.harness import _failures, _litellm, _secrets, _tables, _thinking, _wire
+from graphrt.harness import _failures, _litellm, _secrets, _tables, _thinking, _wire, real_requests
 from graphrt.harness._exchange import Exchange, Kind
 from graphrt.harness._prices import cost_of
 from graphrt.harness._scalars import check_amount, check_text
@@ -90,9 +90,12 @@ class LiteLLMModel:
     def profile(self) -> ModelProfile:
         """What is known of the model: what was given, else what litellm's bundled tables say.
 
-        The first access imports litellm, which takes seconds; without litellm only the name is known.
+        The first access imports litellm, which takes seconds. Without litellm only the name is known, and as long as
+        real requests are forbidden litellm is not imported for this.
         """
         if self._profile is None:
+            if real_requests.forbidden(self._api_base) and not _litellm.loaded():
+                return self._given or ModelProfile(name=self._name)
             try:
                 self._profile = _litellm.on_loop(self._look_up)
             except MissingExtraError:
@@ -106,9 +109,11 @@ class LiteLLMModel:
 
         Raises:
             InputError: An option is wrong.
+            ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
             MissingExtraError: litellm is not installed.
             HarnessError: The call failed; its subclasses say what kind of failure it was.
         """
+        self.__graphrt_check_real__(request)
         _refuse_own(request.options)
         return await _litellm.loop.call(self._invoke(request))
 
@@ -119,13 +124,20 @@ class LiteLLMModel:
 
         Raises:
             InputError: An option is wrong.
+            ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
             MissingExtraError: litellm is not installed.
             HarnessError: The call failed, also in the middle.
         """
+        self.__graphrt_check_real__(request)
         _refuse_own(request.options)
         async with aclosing(_litellm.loop.iterate(lambda: self._stream(request))) as items:
             async for item in items:
                 yield item
+
+    def __graphrt_check_real__(self, request: ModelRequest | None = None) -> None:
+        """Refuse what is about to be asked, before anything is imported for it, where this process forbids it."""
+        named = None if request is None else request.model
+        real_requests.refuse_if_forbidden(named or self._name, self._api_base)
 
     def __repr__(self) -> str:
         return f"LiteLLMModel({self._name!r})"

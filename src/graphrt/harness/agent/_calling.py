@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 from graphrt import _retrying
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
 from graphrt.events import Usage
-from graphrt.harness._checks import usage_problem
+from graphrt.harness._checks import check_real, usage_problem
 from graphrt.harness._output import in_words
 from graphrt.harness._prices import priced
 from graphrt.harness._spending import recount, spend
@@ -101,6 +101,7 @@ class Caller:
 
     async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
         policy, attempt = self._retry, 1
+        check_real(model)
         if not model.profile.holds_to_output(request):
             request = in_words(request)
         while True:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from graphrt.errors import (
     BudgetExceededError,
+    ModelRequestForbiddenError,
     ReplayDivergedError,
     StoreError,
     ToolArgumentsError,
@@ -35,7 +36,7 @@ __all__ = ["OnBadCall", "Tooling"]
 OnBadCall: TypeAlias = Literal["return", "raise"]
 Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool] | bool]
 _UNCUT: Final = ToolPolicy()
-_PASSING: Final = (StoreError, BudgetExceededError, ReplayDivergedError, LayerError)
+_PASSING: Final = (StoreError, BudgetExceededError, ReplayDivergedError, LayerError, ModelRequestForbiddenError)
 """What no model is told: the run cannot go on with it."""
 
 
@@ -237,7 +238,9 @@ class Tooling:
             done = self._failed(one, error)  # nobody cancelled it: the tool says so of something of its own
         except TimeoutError as error:
             done = self._late(one) if scope.expired() else self._failed(one, error)
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is what it came to
+        except Exception as error:
+            if isinstance(error.__cause__, ModelRequestForbiddenError):  # of a node in a graph that is the tool
+                raise
             done = self._failed(one, error)
         finally:
             HERE.reset(token)

@@ -1,0 +1,152 @@
+"""Whether this process may make real model requests: a switch for tests, and what counts as real.
+
+Only adapters that reach a provider ask it. Doubles, cassettes that replay, and servers on this machine are not real.
+"""
+
+from __future__ import annotations
+
+import os
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, final
+from urllib.parse import urlsplit
+
+from graphrt._node import NODE
+from graphrt.errors import InputError, ModelRequestForbiddenError, names
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["allow_model_requests"]
+
+_VARIABLE: Final = "GRAPHRT_ALLOW_MODEL_REQUESTS"
+_YES: Final = ("", "1", "true", "yes", "on")
+_NO: Final = ("0", "false", "no", "off")
+
+
+@final
+class _Switch:
+    """What a program has said; None leaves it to the environment."""
+
+    __slots__ = ("said",)
+
+    def __init__(self) -> None:
+        self.said: bool | None = None
+
+
+_switch: Final = _Switch()
+
+
+@final
+class _Allowing:
+    """What `allow_model_requests` returns: leaving the block of a `with` takes the call back."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, before: bool | None) -> None:  # noqa: FBT001 - what was said before, handed on
+        self._before = before
+
+    def __enter__(self) -> None:
+        """It holds since the call."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _switch.said = self._before
+
+
+def allow_model_requests(allowed: bool | None, /) -> _Allowing:  # noqa: FBT001 - its name says what True means
+    """Allow or forbid real model requests in this process, from now on, or inside of a `with` block.
+
+    It holds for all worker threads and event loops, and wins over the environment variable
+    `GRAPHRT_ALLOW_MODEL_REQUESTS`. A request that is forbidden raises ModelRequestForbiddenError before litellm is
+    imported. Requests to a loopback address (`api_base="http://127.0.0.1:..."`) and cassettes that replay stay allowed.
+
+    Args:
+        allowed: Whether they are; None leaves it to the environment again.
+
+    Raises:
+        InputError: *allowed* is something else (`bad-model-requests`).
+    """
+    given: Any = allowed
+    if given is not None and given is not True and given is not False:
+        raise InputError(
+            f"allow_model_requests() takes True, False or None, not {given!r}.",
+            code="bad-model-requests",
+            fix="Call allow_model_requests(False) to forbid real requests.",
+            value=given,
+        )
+    before, _switch.said = _switch.said, allowed
+    return _Allowing(before)
+
+
+def forbidden(api_base: str | None) -> bool:
+    """Whether a request to *api_base* is real and not allowed; None is the provider's own address.
+
+    Raises:
+        InputError: The environment variable has a value that means neither (`bad-model-requests`).
+    """
+    return not _allowed() and not _is_loopback(api_base)
+
+
+def refuse_if_forbidden(model: str, api_base: str | None) -> None:
+    """Refuse a request to *model* at *api_base* that is real, where such requests are forbidden.
+
+    Raises:
+        ModelRequestForbiddenError: It is. The error names the agent, the node, the graph and the thread, where known.
+    """
+    if not forbidden(api_base):
+        return
+    from graphrt.harness.agent._host import HERE, Place
+
+    here, node = HERE.get(), NODE.get()
+    agents = here.names if isinstance(here, Place) else ()
+    places = [" > ".join(f"agent {name!r}" for name in agents)] if agents else []
+    known: dict[str, Any] = {}
+    if node is not None and not node.done:
+        task = node._task
+        places.append(task.engine.where(task))
+        known = {"graph": task.engine.plan.name, "node": node.node, "thread": node.thread, "task_id": node.task_id}
+        known |= {"run_id": node.run_id, "superstep": node.step, "boundary": True}
+    who = f" of agent {agents[-1]!r}" if agents else ""
+    inside = f" in node {known['node']!r}" if known else ""
+    name = repr(agents[-1] if agents else "writer")
+    raise ModelRequestForbiddenError(
+        f"A real request{who}{inside} to model {model!r} is forbidden.",
+        where=", ".join(places),
+        known="allow_model_requests(False) was called"
+        if _switch.said is False
+        else f"the environment variable {_VARIABLE} is {os.environ.get(_VARIABLE)!r}",
+        fix=f"Replace the model: Runtime(graph, models={{{name}: ScriptedModel([...])}}), or "
+        "`with agent.override(model=...)`; or replace the harness: harness=MockHarness([...]).",
+        model=model,
+        **known,
+    )
+
+
+def _allowed() -> bool:
+    if _switch.said is not None:
+        return _switch.said
+    value = os.environ.get(_VARIABLE, "")  # read at each request: a test may set it
+    word = value.strip().lower()
+    if word not in _YES and word not in _NO:
+        raise InputError(
+            f"The environment variable {_VARIABLE} is {value!r}, which means neither yes nor no.",
+            known=names([*_YES[1:], *_NO]),
+            fix="Set it to 0 to forbid real model requests, or to 1.",
+            code="bad-model-requests",
+            value=value,
+        )
+    return word in _YES
+
+
+def _is_loopback(api_base: str | None) -> bool:
+    """Whether *api_base* is an address of this machine; what parsers may read in two ways is not."""
+    if api_base is None or not api_base.isprintable() or any(sign in api_base for sign in "\\ @"):
+        return False
+    try:
+        host = urlsplit(api_base).hostname or ""
+        if host == "localhost" or host.endswith(".localhost"):
+            return True
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
