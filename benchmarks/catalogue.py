@@ -145,6 +145,8 @@ WORKS: tuple[Work, ...] = (
          expected=_chain, target=Target(ratio=4)),
     Work(name="chain_async", title="chain, async", sizes=(100, 1_000), quick=(1_000,), unit="µs/step",
          expected=_chain, target=Target(ratio=3)),
+    Work(name="chain_threads", title="chain, sync nodes under asyncio", sizes=(100, 1_000), quick=(1_000,),
+         unit="µs/step", expected=_chain, target=Target(ratio=1.2)),
     Work(name="loop_dict_sync", title="loop, dict state, sync", sizes=(10_000,), quick=(2_000,), unit="µs/step",
          expected=_loop, target=Target(ratio=4)),
     Work(name="loop_dict_async", title="loop, dict state, async", sizes=(10_000,), quick=(2_000,), unit="µs/step",

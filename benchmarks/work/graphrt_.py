@@ -86,6 +86,11 @@ def chain_async(n: int) -> Run:
     return lambda: drive(graph.arun(start("chain"))).state
 
 
+def chain_threads(n: int) -> Run:
+    graph = chain_graph({f"n{i}": chain_node(f"n{i}") for i in range(n)})
+    return lambda: drive(graph.arun(start("chain"))).state
+
+
 def build(n: int) -> Run:
     nodes = {f"n{i}": chain_node(f"n{i}") for i in range(n)}
 

@@ -103,6 +103,15 @@ def chain_async(n: int) -> Run:
     return lambda: drive(arun({"goal": "chain", "count": 0, "last": ""}, nodes, edges, "n0"))
 
 
+def on_thread(node: Node) -> Node:
+    return lambda state: asyncio.to_thread(node, state)
+
+
+def chain_threads(n: int) -> Run:
+    nodes, edges = chain_tables(n, lambda name: on_thread(chain_node(name)))
+    return lambda: drive(arun({"goal": "chain", "count": 0, "last": ""}, nodes, edges, "n0"))
+
+
 # loop
 
 

@@ -90,6 +90,11 @@ def chain_async(n: int) -> Run:
     return lambda: drive(graph.ainvoke(start("chain"), config(n)))
 
 
+def chain_threads(n: int) -> Run:
+    graph = chain_graph({f"n{i}": chain_node(f"n{i}") for i in range(n)})
+    return lambda: drive(graph.ainvoke(start("chain"), config(n)))
+
+
 def build(n: int) -> Run:
     nodes = {f"n{i}": chain_node(f"n{i}") for i in range(n)}
     return lambda: {"nodes": len(chain_graph(nodes).builder.nodes)}
