@@ -113,6 +113,9 @@ class AioCrew:
     def start(self, tasks: Sequence[Task]) -> None:
         """Start *tasks*, or let them wait until `max_concurrency` and the pool allow."""
         for task in tasks:
+            if task.extra is None and task.node.is_async:  # the common case of a wide fan-out
+                self._waiting.append(task)
+                continue
             wait_s = task.extra.delay_s if task.extra is not None else 0.0
             if wait_s > 0.0:
                 task.more().delay_s = 0.0
@@ -151,14 +154,15 @@ class AioCrew:
             self._waiting.append(task)
 
     def _launch(self) -> None:
-        while self._waiting and not self._held and self._may_start():
-            task = self._waiting.popleft()
-            key = (task, task.execution)
-            if not task.node.is_async and task.node.child is None:
-                self._inline(key)
-            else:
+        waiting, limit = self._waiting, self._limit
+        while waiting and not self._held and (limit is None or limit.take(self._woken)):
+            task = waiting.popleft()
+            node, key = task.node, (task, task.execution)
+            if node.is_async or node.child is not None:
                 running = self._flying[key] = self._loop.create_task(self._body(key))
                 running.add_done_callback(partial(self._unrun, key))
+            else:
+                self._inline(key)
         if not self._for_workers:
             return
         pool = self.scope.pool()
@@ -185,7 +189,7 @@ class AioCrew:
             reply = inline(self.scope, key[0])
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             reply = Escaped(error)
-        self._finish(key, reply)
+        self._end(key, reply)  # what waits is launched by the caller: thousands may follow one another
         self.ring()
 
     async def _body(self, key: tuple[Task, int]) -> None:
@@ -244,16 +248,17 @@ class AioCrew:
     def _post(self, key: tuple[Task, int], reply: Any) -> None:
         if self._flying.pop(key, self) is self:
             return
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-        self._finish(key, reply)
-        if reply.__class__ not in ODD:
+        if self._timers:
+            timer = self._timers.pop(key, None)
+            if timer is not None:
+                timer.cancel()
+        self._end(key, reply)
+        if (self._waiting or self._for_workers) and not self._held:
             self._launch()
-        if reply.__class__ in ODD or not self._flying or self.scope.eager:
+        if self._held or not self._flying or self.scope.eager:
             self.ring()
 
-    def _finish(self, key: tuple[Task, int], reply: Any) -> None:
+    def _end(self, key: tuple[Task, int], reply: Any) -> None:
         self._ended.append((*key, reply))
         if reply.__class__ in ODD:
             self._held = True
