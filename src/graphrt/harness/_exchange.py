@@ -67,6 +67,8 @@ class Exchange:
     """One call of ours while it runs: how its answer is read, and what was seen of it below the client."""
 
     kind: Kind
+    status: int | None = None
+    """Of the latest answer, as it came; None before the first."""
     request_id: str | None = None
     """What the provider calls the request, from the headers of its latest answer."""
     ends: list[bytes] = field(default_factory=list[bytes])
@@ -170,6 +172,7 @@ def _opened(exchange: Exchange, request: Any, response: Any) -> Pieces:
     """
     headers, status = response.headers, response.status_code
     told = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
+    exchange.status = status
     exchange.request_id = None if told is None else told[:_ID_CHARS]
     if 300 <= status < 400:
         raise RedirectedError(status, _origin(str(request.url), headers.get("location", "")))

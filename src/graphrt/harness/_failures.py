@@ -43,6 +43,13 @@ _NO_ANSWER: Final = (
 )
 _UNREADABLE: Final = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, UnreadableAnswerError)
 """What is raised where an answer is read: RecursionError by JSON that is nested too deeply."""
+_OUT_OF_BOUNDS: Final = (RecursionError, UnreadableAnswerError)
+"""What stays unreadable when it is asked for again."""
+_UNREAD: Final[tuple[type[HarnessError], str, str | None]] = (
+    BadResponseError,
+    "check that the address is that of a chat completions endpoint",
+    None,
+)
 _WRONG_ADDRESS: Final = frozenset({"InvalidURL", "UnsupportedProtocol", "LocalProtocolError"})
 """Names of base classes (httpx, aiohttp) that mean: this cannot be sent anywhere."""
 _READERS: Final = frozenset(
@@ -81,6 +88,7 @@ def harness_error(
     *,
     model: str,
     secrets: tuple[str, ...] = (),
+    sent: int | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> HarnessError:
     """The HarnessError that says what *error* means.
@@ -91,6 +99,7 @@ def harness_error(
         error: What the library raised.
         model: The model that was asked.
         secrets: Texts that must not appear in the result, besides those that look like credentials.
+        sent: The status of the provider's latest answer, as it came; None if there was none, or nobody knows.
         now: Reads the clock; only if the provider says when to come back as a date.
 
     Returns:
@@ -100,13 +109,19 @@ def harness_error(
     redirected = next((cause for cause in chain if isinstance(cause, RedirectedError)), None)
     if redirected is not None:
         return _redirect(redirected, error, model)
-    status = _status(error, chain)
-    kind, fix, code = _kind(error, chain, status)
+    if sent is not None and 200 <= sent < 300 and _is_misread(chain):
+        status = None  # whatever the library made up
+        kind, fix, code = _UNREAD
+    else:
+        status = _status(error, chain)
+        kind, fix, code = _kind(error, chain, status)
     retry_after_s = _retry_after_s(chain, now) if kind in (RateLimitError, TransientModelError) else None
     plain = (cause for cause in chain if type(cause) is ValueError or isinstance(cause, UnreadableAnswerError))
     told = next(plain, error) if status is None else error  # "Connection error", say others who wrap these
     # Twice: what was escaped within an escaped text only shows when that has been read.
     what = redact(_said(redact(str(told), secrets)), secrets) or type(error).__name__
+    if any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain):
+        code = "unreadable-answer"
     return kind(
         f"The model call failed{'' if status is None else f' with status {status}'}: {_clip(what)}",
         where=f"model {model!r}",
@@ -188,7 +203,7 @@ def _by_words(
 
 def _without_status(chain: list[BaseException]) -> tuple[type[HarnessError], str, str | None]:
     if _is_no_answer(chain):
-        return BadResponseError, "check that the address is that of a chat completions endpoint", None
+        return _UNREAD
     if _is_transport(chain):
         return TransientModelError, "retry; if it persists, check the address and the network", None
     if _is_unsendable(chain):
@@ -243,6 +258,12 @@ def _is_no_answer(chain: list[BaseException]) -> bool:
         or any(phrase in str(cause) for cause in chain for phrase in _NO_ANSWER)
         or any(_is_builtin(cause) and not _READERS.isdisjoint(_passed(cause)) for cause in chain)
     )
+
+
+def _is_misread(chain: list[BaseException]) -> bool:
+    """Whether something built in failed after an answer had begun to come, and the connection did not."""
+    mistakes = (TypeError, AttributeError, LookupError, ValueError)  # pydantic's ValidationError is a ValueError
+    return not _is_transport(chain) and any(isinstance(cause, mistakes) for cause in chain)
 
 
 def _passed(error: BaseException) -> Iterator[str]:

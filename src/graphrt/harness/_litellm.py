@@ -48,7 +48,11 @@ loop: Final = LoopThread("graphrt-litellm")
 """Where every call runs: litellm breaks with several loops."""
 quiet: Final = QuietWarnings(
     module=r"litellm(\.|$)",
-    messages=(".*`ReadOnly` qualifier", ".*protected namespace"),  # pydantic, building litellm's models at first use
+    messages=(
+        ".*`ReadOnly` qualifier",  # pydantic, building litellm's models at first use
+        ".*protected namespace",
+        "Pydantic serializer warnings",  # where an answer has another form: they quote it
+    ),
 )
 """Entered around every call, on the loop."""
 ours: Final[ContextVar[_exchange.Exchange | None]] = ContextVar("graphrt_litellm_call", default=None)
@@ -56,7 +60,7 @@ ours: Final[ContextVar[_exchange.Exchange | None]] = ContextVar("graphrt_litellm
 unmapped: Final[ContextVar[list[str] | None]] = ContextVar("graphrt_unmapped", default=None)
 """While a call of ours runs: the reasons to finish that litellm did not know, and called "stop" with a warning."""
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
-"""How the names of the loggers begin that write about requests: with their headers and addresses, at DEBUG."""
+"""How the names of the loggers begin that write about requests: with their headers, addresses and bodies, at DEBUG."""
 
 
 @cache
@@ -96,6 +100,7 @@ def _import_quietly() -> LiteLLM:
             module: Any = import_module("litellm")
             _bounds.install(ours)
             _exchange.install(ours)
+            _log_quietly()
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"LiteLLMModel needs a package that is not installed: {error.name}.",
@@ -106,10 +111,38 @@ def _import_quietly() -> LiteLLM:
     litellm.suppress_debug_info = True
     litellm.disable_hf_tokenizer_download = True
     for name in [name for name in logging.Logger.manager.loggerDict if name.startswith(_LOGGERS)]:
+        logging.getLogger(name).addFilter(_asked_for)
         logging.getLogger(name).addFilter(RedactingFilter())
     logging.getLogger("LiteLLM").addFilter(_take_unmapped)
     atexit.register(close)  # after the import: runs before litellm's own, which come too late for our loop
     return litellm
+
+
+def _log_quietly() -> None:
+    """Keep litellm's log of a finished call from warning: it is written later, by a task of litellm's on our loop."""
+    log: Any = import_module("litellm.litellm_core_utils.litellm_logging").Logging
+    write: Final[Any] = log.async_success_handler
+
+    async def async_success_handler(self: Any, *args: Any, **arguments: Any) -> Any:
+        if ours.get() is None:
+            return await write(self, *args, **arguments)
+        with quiet:
+            return await write(self, *args, **arguments)
+
+    log.async_success_handler = async_success_handler
+
+
+def _asked_for(record: logging.LogRecord) -> bool:
+    """Whether *record* is to be logged: those below INFO have whole prompts and answers, and one for each model price.
+
+    A level of the root logger does not ask for them; one of the library's own logger does.
+    """
+    if record.levelno >= logging.INFO or ours.get() is None:
+        return True
+    logger = logging.getLogger(record.name)
+    while not logger.level and logger.parent is not None:
+        logger = logger.parent
+    return logger.parent is not None  # the root logger has none
 
 
 def _take_unmapped(record: logging.LogRecord) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from graphrt.errors import BadResponseError, RefusalError, TransientModelError
 from graphrt.events import Usage
+from graphrt.harness._surrogates import Whole, whole
 from graphrt.harness._thinking import BlockBuilder, read_blocks, wire_blocks
 from graphrt.harness.messages import (
     AssistantMessage,
@@ -180,6 +181,8 @@ class ReplyBuilder:
     texts: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
     blocks: BlockBuilder = field(default_factory=BlockBuilder)
+    whole_text: Whole = field(default_factory=Whole)
+    whole_thought: Whole = field(default_factory=Whole)
     calls: list[_OpenCall] = field(default_factory=list[_OpenCall])
     refusals: list[str] = field(default_factory=list[str])
     _positions: dict[int, int] = field(default_factory=dict[int, int])
@@ -192,10 +195,10 @@ class ReplyBuilder:
         for choice in _get(chunk, "choices") or ():
             delta = _get(choice, "delta")
             self.blocks.add(_get(delta, "thinking_blocks"))
-            if thought := _text(_get(delta, "reasoning_content")):
+            if thought := self.whole_thought.add(_text(_get(delta, "reasoning_content"))):
                 self.thoughts.append(thought)
                 shown.append(ThinkingDelta(text=thought))
-            if text := _text(_get(delta, "content")):
+            if text := self.whole_text.add(_text(_get(delta, "content"))):
                 self.texts.append(text)
                 shown.append(TextDelta(text=text))
             refusal = _get(delta, "refusal") or _get(_get(delta, "provider_specific_fields"), "refusal")
@@ -221,8 +224,8 @@ class ReplyBuilder:
         delta = ToolCallDelta(
             index=position,
             id=name,
-            name=_text(_get(function, "name")),
-            arguments_text=_text(_get(function, "arguments")),
+            name=whole(_text(_get(function, "name"))),
+            arguments_text=whole(_text(_get(function, "arguments"))),
         )
         call.id = call.id or delta.id
         call.name = call.name or delta.name
@@ -242,7 +245,7 @@ class ReplyBuilder:
             TransientModelError: The stream ended and nothing said that the answer did: what came is a part of one.
             RefusalError: The model or the provider's filter refused, and nothing else was said.
         """
-        text = "".join(self.texts)
+        text = "".join(self.texts) + self.whole_text.rest()
         reason = (self.finish_reason or "unknown") if finished else "unknown"
         if not (text or self.calls or self.thoughts or self.refusals or usage or finished or ended):
             raise BadResponseError(
@@ -270,7 +273,7 @@ class ReplyBuilder:
             usage=usage,
             finish_reason=reason,
             model=self.model,
-            thinking="".join(self.thoughts),
+            thinking="".join(self.thoughts) + self.whole_thought.rest(),
             thinking_blocks=self.blocks.blocks(),
         )
 

@@ -294,7 +294,8 @@ class _Call:
         return self.told(_failures.timed_out(self.model, self._timeout_s, what=what))
 
     def failure(self, error: Exception) -> HarnessError:
-        return self.told(_failures.harness_error(error, model=self.model, secrets=self._secrets))
+        sent = self.exchange.status
+        return self.told(_failures.harness_error(error, model=self.model, secrets=self._secrets, sent=sent))
 
     def told(self, error: HarnessError) -> HarnessError:
         """*error*, with the provider's name for the request: what its support asks for first."""

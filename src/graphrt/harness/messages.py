@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from graphrt.errors import BadResponseError, InputError
+from graphrt.harness._surrogates import whole, whole_values
 
 __all__ = [
     "AssistantMessage",
@@ -81,9 +82,16 @@ class ToolCall:
 
     def __post_init__(self) -> None:
         put = object.__setattr__  # frozen: only here, before anyone else holds the value
+        for name in ("id", "name", "arguments_text"):
+            text: Any = getattr(self, name)
+            if isinstance(text, str) and not text.isascii():
+                put(self, name, whole(text))
         if self.arguments or self.error is not None:
             if not self.arguments_text and self.error is None:
-                put(self, "arguments_text", _arguments_text(self))
+                text = _arguments_text(self)
+                if whole(text) != text:
+                    put(self, "arguments", whole_values(dict(self.arguments)))
+                put(self, "arguments_text", whole(text))
             return
         arguments, error = _parse_arguments(self.arguments_text)
         put(self, "arguments", arguments)
@@ -124,8 +132,12 @@ def _parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None  # several providers send nothing for a tool without arguments
     try:
         value: Any = json.loads(text)
+        if "\\ud" in text.lower():  # half of a pair may be written as an escape, within the text of the arguments
+            value = whole_values(value)
     except ValueError as error:
         return {}, str(error)
+    except RecursionError:
+        return {}, "it is nested too deeply"
     if not _is_mapping(value):
         return {}, f"expected a JSON object, got {type(value).__name__}"
     return value, None

@@ -13,6 +13,7 @@ import typing_extensions as te
 
 from graphrt.events import Usage
 from graphrt.harness._scalars import check_amount, check_whole
+from graphrt.harness._surrogates import whole
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
@@ -54,7 +55,10 @@ _NO_OUTPUT: Final[Any] = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReply(Generic[OutputT_co]):
-    """What a model answered: an `AgentReply[Person]` where the answer had to be a `Person`."""
+    """What a model answered: an `AgentReply[Person]` where the answer had to be a `Person`.
+
+    Lone surrogates in its texts become U+FFFD when it is made, since no store and no socket takes them.
+    """
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -80,6 +84,10 @@ class AgentReply(Generic[OutputT_co]):
     """How many of `messages` were there before the first answer, instructions included; None where nobody says."""
 
     def __post_init__(self) -> None:
+        for name in ("text", "thinking", "model"):
+            said: Any = getattr(self, name)
+            if isinstance(said, str) and not said.isascii():
+                object.__setattr__(self, name, whole(said))
         if self.tool_calls and self.finish_reason == "stop":
             object.__setattr__(self, "finish_reason", "tool_calls")
 

@@ -200,7 +200,7 @@ def test_a_stream_without_a_response_is_an_error():
 def test_half_of_a_surrogate_pair_in_a_conversation_does_no_harm():
     model = Model(says("\ud83d", call("note", x=1)), "done \udc00")
 
-    assert run(Agent(model, tools=[counting([])]), "\ud800").text == "done \udc00"
+    assert run(Agent(model, tools=[counting([])]), "\ud800").text == "done \ufffd"
 
 
 # -- streams and sinks -----------------------------------------------------------------------------------------------

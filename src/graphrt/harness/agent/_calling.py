@@ -187,5 +187,5 @@ def _passes(policy: RetryPolicy, error: Exception) -> bool:
     if not isinstance(error, HarnessError):
         return False
     if policy.retry_on is None and isinstance(error, BadResponseError):
-        return True  # what was no answer may be one the next time
+        return error.code != "unreadable-answer"  # what was malformed may be an answer the next time
     return _retrying.wants_retry(policy, error)
