@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from decimal import Decimal
 from typing import Annotated, Any
 
 import pydantic
@@ -73,8 +74,19 @@ def unrolled(value: Any) -> list[Any]:
     return outer
 
 
+NAN = float("nan")
+
 ALIKE = [
     (1, 1),
+    (NAN, -float("nan")),
+    ([1, {"a": NAN}], [1, {"a": float("nan")}]),
+    ((NAN, 2), (float("nan"), 2)),
+    ({NAN, 1}, {float("nan"), 1}),
+    ({NAN: 1}, {float("nan"): 1}),
+    (complex(NAN, 1), complex(float("nan"), 1)),
+    (Decimal("NaN"), Decimal("NaN")),
+    (Model(x=[NAN]), Model(x=[float("nan")])),
+    (Point(x=NAN), Point(x=float("nan"))),
     ([1, {"a": 2}], [1, {"a": 2}]),
     (ring(1), ring(1)),
     (ring(1), unrolled(1)),
@@ -87,6 +99,13 @@ ALIKE = [
 ]
 UNLIKE = [
     (1, 2),
+    (NAN, 1.0),
+    ([NAN], [1.0]),
+    ([NAN, 1], [NAN, 2]),
+    ({NAN, 1}, {float("nan"), 2}),
+    ({"a": NAN}, {"b": NAN}),
+    (NAN, Decimal("NaN")),
+    ([1, Never()], [2, Never()]),
     (ring(1), ring(2)),
     (ring(1), ring(1, 1)),
     (ring(1), unrolled(2)),
@@ -184,3 +203,14 @@ def test_replay_tells_that_a_reducer_changed():
 def test_values_that_refuse_are_an_error_of_the_call():
     with in_memory(Never) as runtime:
         refused("not-comparable", lambda: runtime.diff("t", "u"), "Never", error=InputError)
+
+
+def test_a_state_with_a_nan_is_replayed_and_compared(world):
+    runtime = world.runtime(line(("a", lambda state: {"x": float("nan"), "all": [{"y": float("nan")}]}), state=State))
+    for thread in ("t", "u"):
+        runtime.run({"all": []}, thread=thread)
+
+    assert runtime.replay("t").status == "completed"
+    assert runtime.diff("t", "u") is None
+    runtime.prune("t")
+    assert runtime.replay("t").values["x"] != 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVa
 
 from graphrt._engine.fold import Prefix, Undo, combined
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
-from graphrt._plan.fields import ABSENT
+from graphrt._plan.fields import ABSENT, own
 from graphrt._plan.state import EXTRA, Values
 from graphrt._plan.tables import NodePlan
 from graphrt.events import Usage
@@ -36,7 +36,11 @@ def revert(values: Values, undo: Undo) -> None:
 
 @final
 class Diff:
-    """What one task changed: `added`, `removed` and `updated` fields, computed when asked for."""
+    """What one task changed: `added`, `removed` and `updated` fields, computed when asked for.
+
+    Their values are copies, which cost their size: of a list that grew by one item the whole list. `changed` and
+    `Step.update` cost what the task wrote.
+    """
 
     __slots__ = ("_step",)
 
@@ -56,8 +60,8 @@ class Diff:
     @property
     def removed(self) -> dict[str, Any]:
         """Fields that have no value any more: name to old value."""
-        after = self._after()
-        return {n: before for n, before in self._step._undo.items() if n not in after and before is not ABSENT}
+        after, undo = self._after(), self._step._undo
+        return {n: own(before) for n, before in undo.items() if n not in after and before is not ABSENT}
 
     @property
     def updated(self) -> dict[str, Any]:
@@ -69,7 +73,7 @@ class Diff:
         found: dict[str, Any] = {}
         for name, before in self._step._undo.items():
             if (before is ABSENT) is absent_before and name in after:
-                found[name] = after[name]
+                found[name] = own(after[name])
         return found
 
     def _after(self) -> Values:
@@ -159,9 +163,10 @@ class Step(Generic[S]):
 
     @property
     def update(self) -> dict[str, Any] | None:
-        """The validated update; None if the node changed nothing. Of a nested graph: its writes, merged."""
+        """The validated update, a copy; None if the node changed nothing. Of a nested graph: its writes, merged."""
         updates = self._updates
-        return updates[0] if len(updates) == 1 else combined(self._tape.engine.fields, updates)
+        found = updates[0] if len(updates) == 1 else combined(self._tape.engine.fields, updates)
+        return None if found is None else {name: own(value) for name, value in found.items()}
 
     @property
     def goto(self) -> tuple[str, ...] | None:
@@ -191,16 +196,16 @@ class Step(Generic[S]):
 
     @property
     def before(self) -> S:
-        """The state before this task, in task order within its superstep."""
+        """The state before this task, in task order within its superstep. A copy: it costs the size of the state."""
         values = self._values()
         revert(values, self._undo)
-        state: S = self._tape.engine.make_view(values)
+        state: S = self._tape.engine.make_view(own(values))
         return state
 
     @property
     def after(self) -> S:
-        """The state after this task, in task order within its superstep."""
-        state: S = self._tape.engine.make_view(self._values())
+        """The state after this task, in task order within its superstep. A copy: it costs the size of the state."""
+        state: S = self._tape.engine.make_view(own(self._values()))
         return state
 
     @property

@@ -29,6 +29,7 @@ from graphrt._flows.effects import (
     Stage,
     Start,
 )
+from graphrt._plan.owning import own
 from graphrt.commands import Interrupt
 from graphrt.errors import DeadlineError, StoreError
 
@@ -372,7 +373,7 @@ def _publish(engine: Engine, watch: Watch) -> Flow:
         if watch.updates:
             yield Publish("updates", {step.node: step.update})
     if watch.values and not engine.tasks:
-        yield Publish("values", engine.make_view(engine.values))
+        yield Publish("values", engine.make_view(own(engine.values)))
 
 
 def _show(engine: Engine, watch: Watch, status: int) -> Flow:

@@ -147,21 +147,9 @@ class Chain:
             StoreError: It was changed, or stands where it does not belong.
         """
         header, salts = seal[: HEADER.size], seal[HEADER.size :]
-        try:
-            head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
-        except (error, ValueError, OverflowError):  # no header can say this
-            head = b""
+        head = _head(seq, count, at)
         if len(salts) != SALT_BYTES * len(lines) or header != self._header(head, lines, written, salts):
-            raise StoreError(
-                f"Entry {seq} of the journal is not what was written: its seal does not fit.",
-                code="store-damaged",
-                known=f"entries before {seq - count + 1} are as they were written"
-                if seq > count
-                else "it is the first",
-                fix="Restore the database from a backup"
-                + (", or fork the thread from an entry before it." if seq > count else "."),
-                seq=seq,
-            )
+            raise _misfit(seq, count)
         self.leaf = sha256(b"\x00" + header).digest()
 
     @staticmethod
@@ -184,6 +172,60 @@ class Chain:
         """The same of commits of *count* entries each, from their last entries and their times, `LATEST_S` at most."""
         pack = _HEAD.pack
         return [pack(VERSION, seq, count, round(at * 1e6)) for seq, at in zip(seqs, times, strict=True)]
+
+
+@final
+class Links:
+    """Checks records one after another for who has not the state: that each is what was sealed, and follows the last.
+
+    Only the digests of the fields in a header are not looked at, for which all that was ever written is needed.
+
+    Args:
+        thread: The id that the chain began with, if the first record is the first of the thread; else None: whatever
+            comes first is taken to be in its place.
+    """
+
+    __slots__ = ("_leaf",)
+
+    def __init__(self, thread: str | None) -> None:
+        self._leaf = b"" if thread is None else sha256(_GENESIS + thread.encode()).digest()
+
+    def check(self, seq: int, count: int, at: float, lines: Sequence[bytes], seal: bytes) -> None:
+        """Take in the next commit; see `Chain.check`.
+
+        Raises:
+            StoreError: It was changed, or stands where it does not belong.
+        """
+        header, salts = seal[: HEADER.size], seal[HEADER.size :]
+        if len(salts) != SALT_BYTES * len(lines):
+            raise _misfit(seq, count)
+        commits = b""
+        for at_line, line in enumerate(lines):
+            salt = salts[SALT_BYTES * at_line : SALT_BYTES * (at_line + 1)]
+            commits += sha256(_COMMIT + salt + line).digest()
+        before = self._leaf or header[_HEAD.size : _HEAD.size + 32]
+        if header[: _HEAD.size + 64] != _head(seq, count, at) + before + sha256(commits).digest():
+            raise _misfit(seq, count)
+        self._leaf = sha256(b"\x00" + header).digest()
+
+
+def _head(seq: int, count: int, at: float) -> bytes:
+    """What a header begins with; nothing if no header can say this."""
+    try:
+        return _HEAD.pack(VERSION, seq, count, round(at * 1e6))
+    except (error, ValueError, OverflowError):
+        return b""
+
+
+def _misfit(seq: int, count: int) -> StoreError:
+    return StoreError(
+        f"Entry {seq} of the journal is not what was written: its seal does not fit.",
+        code="store-damaged",
+        known=f"entries before {seq - count + 1} are as they were written" if seq > count else "it is the first",
+        fix="Restore the database from a backup"
+        + (", or fork the thread from an entry before it." if seq > count else "."),
+        seq=seq,
+    )
 
 
 def _salts(seed: int, seq: int, size: int) -> bytes:

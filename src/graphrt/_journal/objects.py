@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final, final
 
 from graphrt import events
 from graphrt._engine.log import Logged
 from graphrt._journal.batch import Line
 from graphrt._plan.fields import is_mapping, own
+from graphrt._plan.owning import SCALARS
 from graphrt.events import Entry
 
 _VALUES: Final[dict[Any, tuple[str, ...]]] = {
@@ -38,6 +39,22 @@ def owned(event: Any) -> Any:
         if value:
             changed[name] = own(value if value.__class__ is tuple else _plain(value))
     return replace(event, **changed) if changed else event
+
+
+def handed(event: Any) -> Any:
+    """*event* for who may do with it what he likes: it shares no container with the run, the journal or another event."""
+    changed: dict[str, Any] = {}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if value.__class__ is events.StateSaved:
+            changed[field.name] = handed(value)
+        elif value.__class__ not in _SAFE and not isinstance(value, BaseException):
+            changed[field.name] = own(_plain(value))
+    return replace(event, **changed) if changed else event
+
+
+_SAFE: Final = frozenset({*SCALARS, events.Usage})
+"""What cannot be changed."""
 
 
 def _plain(value: Any) -> Any:

@@ -26,7 +26,7 @@ from graphrt.stores.protocol import Record, Status, Store
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
-    from graphrt._journal.chain import Chain
+    from graphrt._journal.chain import Chain, Links
 
 
 @final
@@ -90,6 +90,39 @@ class Reader:
         for record in records:
             yield from self.batch(record).entries(record.seq - record.count + 1)
 
+    def checked(self, record: Record, links: Links | None) -> Batch | Told:
+        """The batch of *record*, if it is what was sealed and follows the record before; see `Links`.
+
+        Raises:
+            StoreError: It is not, or holds another number of entries than it says.
+        """
+        payload, place = record.body, f"entry {record.seq}"
+        if payload.__class__ is not bytes:
+            kept: Batch | Told = self.kept(payload)
+            return kept
+        batch, body = self.body(payload, place=place)
+        if len(batch.logged) != record.count:
+            raise self.miscounted(record, len(batch.logged))
+        try:
+            if links is not None:
+                links.check(record.seq, record.count, batch.at, body.lines, record.seal)
+            else:
+                check_unsealed(record.seq, record.seal)
+        except StoreError as error:
+            raise self.placed(error, place) from error.__cause__
+        return batch
+
+    def miscounted(self, record: Record, found: int) -> StoreError:
+        """The error for a record that holds another number of entries than it says."""
+        return StoreError(
+            f"The record of entry {record.seq} of thread {self.thread!r} holds {found} entries, not {record.count}.",
+            code="store-damaged",
+            where=f"thread {self.thread!r}",
+            fix="Restore the database from a backup.",
+            seq=record.seq,
+            thread=self.thread,
+        )
+
     def staged(self, key: str, payload: Any) -> Sequence[Logged]:
         """The events that are staged under *key*. Their names are their own."""
         logged: Sequence[Logged] = (
@@ -122,6 +155,54 @@ class Reader:
             error = StoreError("A snapshot holds something else.", code="store-damaged", fix="Restore from a backup.")
             raise self.placed(error, "its snapshot")
         return event
+
+
+def lacking(thread: str, seq: int) -> StoreError:
+    """The error for an entry that is not there."""
+    return StoreError(
+        f"Thread {thread!r} lacks entry {seq} of its journal.",
+        code="store-damaged",
+        where=f"thread {thread!r}",
+        fix="Restore the database from a backup.",
+        seq=seq,
+        thread=thread,
+    )
+
+
+def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
+    """See that what was read up to the entry *seq* is all up to *last*; *more*: entries may have come meanwhile.
+
+    Raises:
+        StoreError: It is less, or more.
+    """
+    if seq == last or (more and seq > last):
+        return
+    raise StoreError(
+        f"Thread {thread!r} lacks entry {seq + 1} of its journal."
+        if seq < last
+        else f"Thread {thread!r} has entries after {last}, which was its last one.",
+        code="store-damaged",
+        where=f"thread {thread!r}",
+        known=f"{last} entries were written, the last one found is {seq}",
+        fix="Restore the database from a backup.",
+        thread=thread,
+        seq=seq + 1,
+    )
+
+
+def check_unsealed(seq: int, seal: bytes) -> None:
+    """See that the record of a thread that is not chained has no seal: else somebody said so of one that is.
+
+    Raises:
+        StoreError: It has one.
+    """
+    if seal:
+        raise StoreError(
+            f"Entry {seq} of the journal has a seal, and the thread's meta says that it is not chained.",
+            code="store-damaged",
+            fix="Restore the database from a backup.",
+            seq=seq,
+        )
 
 
 def _chain(thread: str, digests: Mapping[str, str] | None) -> Chain:
@@ -211,14 +292,7 @@ class Fold:
         """
         first = record.seq - record.count + 1
         if first != self.seq + 1:
-            raise StoreError(
-                f"Thread {self.reader.thread!r} lacks entry {self.seq + 1} of its journal.",
-                code="store-damaged",
-                where=f"thread {self.reader.thread!r}",
-                fix="Restore the database from a backup.",
-                seq=self.seq + 1,
-                thread=self.reader.thread,
-            )
+            raise lacking(self.reader.thread, self.seq + 1)
         payload = record.body
         take: Take = own
         batch: Batch | Told
@@ -226,25 +300,19 @@ class Fold:
             place = f"entry {record.seq}"
             batch, body = self.reader.body(payload, place=place)
             take = as_is
-            if self.chain is not None:
-                try:
+            try:
+                if self.chain is not None:
                     self.chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
-                except StoreError as error:
-                    raise self.reader.placed(error, place) from error.__cause__
+                else:
+                    check_unsealed(record.seq, record.seal)
+            except StoreError as error:
+                raise self.reader.placed(error, place) from error.__cause__
             self.tail += len(payload) + len(record.seal)
         else:
             batch = self.reader.kept(payload)
             self.tail += record.count
         if len(batch.logged) != record.count:
-            raise StoreError(
-                f"The record of entry {record.seq} of thread {self.reader.thread!r} holds {len(batch.logged)} entries, not "
-                f"{record.count}.",
-                code="store-damaged",
-                where=f"thread {self.reader.thread!r}",
-                fix="Restore the database from a backup.",
-                seq=record.seq,
-                thread=self.reader.thread,
-            )
+            raise self.reader.miscounted(record, len(batch.logged))
         return batch, take
 
     def fold(self, logged: Sequence[Logged], first: int, run: str, take: Take) -> None:

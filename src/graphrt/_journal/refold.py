@@ -149,7 +149,7 @@ def _foreseen(fold: Fold, records: Sequence[Record], at: int, end: int) -> _Run:
             if shape is None:
                 break
             shapes[node] = shape
-        if len(lines) != len(shape.fields) + 1 or (chained and len(seal) != shape.sealed):
+        if len(lines) != len(shape.fields) + 1 or len(seal) != shape.sealed:
             break
         for line, (name, kind, salt) in enumerate(shape.fields, 1):
             if name not in fields:

@@ -203,7 +203,7 @@ def _decoded(body: Body, entry: Any) -> Logged:
         elif how.empty is ...:
             raise ValueError(f"{name} is missing")
         else:
-            values[name] = how.empty
+            values[name] = {} if how.empty.__class__ is dict else how.empty  # each has its own: it may be changed
     if kind in WITH_NODE:
         values["node"] = values["task"][len(path) :].partition(":")[2]
     return path, kind(**values)

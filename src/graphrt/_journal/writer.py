@@ -23,7 +23,7 @@ from graphrt._journal.brief import Briefs
 from graphrt._journal.meta import preload, renewed
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names
-from graphrt._journal.objects import Told, owned_all, owned_state
+from graphrt._journal.objects import Told, handed, owned_all, owned_state
 from graphrt._journal.wire import Body, encode, encode_state
 from graphrt._plan.fields import own
 from graphrt._plan.owning import SCALARS
@@ -168,7 +168,7 @@ class Journal:
             self.cause = last_cause(logged, self.seq, self.cause)
             if not self._sinks and not self._watched:
                 return []
-            entries = list(batch.entries(first))
+            entries = [replace(entry, event=handed(entry.event)) for entry in batch.entries(first)]
             if show:
                 self.show(entries)
             return entries

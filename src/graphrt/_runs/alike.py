@@ -1,12 +1,14 @@
-"""Whether two values are alike, also where they contain themselves or are nested deeper than `==` can follow.
+"""Whether two values are alike, also where they hold a NaN, contain themselves, or are nested deeper than `==` can follow.
 
 Only the comparison; what is compared with what, and what a difference means, is decided elsewhere.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields, is_dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -14,15 +16,22 @@ from graphrt.errors import InputError
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether *one* and *other* are equal. Two values that contain themselves are, if no way into them differs.
+    """Whether *one* and *other* are equal.
+
+    A NaN is equal to a NaN. Two values that contain themselves are equal if no way into them differs.
 
     Raises:
         InputError: Somewhere in them, two values refuse to be compared.
     """
     try:
-        return bool(one == other)
+        if one == other:
+            return True
     except Exception:  # noqa: BLE001 - what containers make of it is no answer; their parts may give one
         return _walked(one, other)
+    try:
+        return _walked(one, other)  # they differ, or hold a NaN, which is not even equal to itself
+    except InputError:  # of two parts that refuse to be compared nothing is known: the whole has answered
+        return False
 
 
 def _walked(one: Any, other: Any) -> bool:
@@ -52,15 +61,36 @@ def _parts(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
     if cls is list or cls is tuple:
         return [*zip(left, right, strict=False), (len(left), len(right))]
     if cls is dict:
+        left, right = _keyed(left), _keyed(right)
         return [*((value, right.get(key)) for key, value in left.items()), (left.keys(), right.keys())]
+    if cls in (set, frozenset):
+        return [(_keyed(dict.fromkeys(left)).keys(), _keyed(dict.fromkeys(right)).keys())]
     if issubclass(cls, BaseModel):
-        return [(left.__dict__, right.__dict__), (left.__pydantic_extra__, right.__pydantic_extra__)]
+        return [(getattr(left, name), getattr(right, name)) for name in _OF_MODELS]
     if is_dataclass(cls) and cls.__eq__ is not object.__eq__:
         return [(getattr(left, f.name), getattr(right, f.name)) for f in fields(cls) if f.compare]
     return None
 
 
+def _keyed(items: dict[Any, Any]) -> dict[Any, Any]:
+    """*items* by keys that can be found again: the n-th NaN among them stands for the n-th of another dict."""
+    count = itertools.count()
+    return {(_NAN, next(count)) if _is_nan(key) else key: value for key, value in items.items()}
+
+
+_OF_MODELS: Final = ("__dict__", "__pydantic_extra__", "__pydantic_private__")
+_NAN: Final = object()
+_FLOATS: Final = frozenset({float, complex})
+
+
+def _is_nan(value: Any) -> bool:
+    cls = value.__class__
+    return bool(value.is_nan() if cls is Decimal else cls in _FLOATS and value != value)  # noqa: PLR0124 - no other is so
+
+
 def _equal(left: Any, right: Any) -> bool:
+    if _is_nan(left):
+        return left.__class__ is right.__class__ and _is_nan(right)
     try:
         return bool(left == right)
     except Exception as error:

@@ -9,7 +9,7 @@ from graphrt._engine.evolve import Take, as_is
 from graphrt._flows.restore import restore_open
 from graphrt._journal import adopting, versions
 from graphrt._journal.meta import read_meta
-from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.reader import Fold, Reader, check_end
 from graphrt._journal.verdict import Verdict
 from graphrt._plan.fields import own
 from graphrt.errors import InputError, StoreError
@@ -136,17 +136,7 @@ def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None, adopt: bo
         start_from(fold, loaded.snapshot)
     fold_all(fold, loaded.records, upto)
     last = loaded.head.seq if upto is None else min(upto, loaded.head.seq)
-    if fold.seq != last:
-        raise StoreError(
-            f"Thread {loaded.head.thread!r} lacks entry {fold.seq + 1} of its journal."
-            if fold.seq < last
-            else f"Thread {loaded.head.thread!r} has entries after {last}, which was its last one.",
-            code="store-damaged",
-            known=f"{last} entries were written, the last one found is {fold.seq}",
-            fix="Restore the database from a backup.",
-            thread=loaded.head.thread,
-            seq=fold.seq + 1,
-        )
+    check_end(loaded.head.thread, fold.seq, last)
     if adopt and verdict.kind != "identical":
         adopting.adopt(fold, verdict)
     if upto is None:

@@ -1,8 +1,8 @@
-"""Looking at threads without changing them: state at any entry, history, replay, difference of two runs (R13, R18)."""
+"""Looking at threads without changing them: state at any entry, replay, difference of two runs (R13, R18)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -11,17 +11,14 @@ from graphrt._engine import log
 from graphrt._engine.evolve import evolve
 from graphrt._engine.standing import due_parts
 from graphrt._journal.keeper import settle
-from graphrt._journal.meta import read_meta
-from graphrt._journal.reader import CHANGES, Fold, Reader
+from graphrt._journal.reader import Fold
 from graphrt._runs.alike import alike
-from graphrt._runs.arguments import check_number
+from graphrt._runs.entries import entries
 from graphrt._runs.loading import Reads, folded, from_the_first, load, loaded_at, the_store
 from graphrt._runs.results import Divergence, Snapshot
 from graphrt.errors import GraphrtError, InputError, ReplayDivergedError
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
-
-ENDS: Final = frozenset({events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled})
 
 
 def state(runtime: Reads, thread: str, at: int | None = None) -> Snapshot[Any]:
@@ -45,92 +42,6 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
         return otherwise
     entries = fold.reader.batch(last).entries(last.seq - last.count + 1)
     return next((entry.at for entry in entries if entry.seq == fold.seq), otherwise)
-
-
-def history(runtime: Reads, thread: str, *, limit: int | None, before: int | None) -> tuple[Snapshot[Any], ...]:
-    """One snapshot for each commit and each pause, failure or cancellation, newest first.
-
-    A run that completed right after its last commit changed nothing more: the two share a snapshot.
-    """
-    check_id(thread)
-    check_number("limit", limit)
-    check_number("before", before)
-    store = the_store(runtime)
-    loaded = store.load(thread)
-    found: list[Snapshot[Any]] = []
-    changed = False
-    """Whether the newest snapshot is of a commit."""
-    fold = from_the_first(runtime, thread)
-    if fold.seq and (before is None or fold.seq < before):  # what older entries came to
-        base = fold.seq
-        found.append(
-            Snapshot(
-                fold, seq=base, at=loaded.head.created_at, status=fold.status, values=_values(runtime, thread, base)
-            )
-        )
-    for record in store.records(thread, after=fold.seq):
-        first = record.seq - record.count + 1
-        if before is not None and first > before:
-            break
-        batch, take = fold.read(record)
-        for at, (entry, one) in enumerate(zip(batch.entries(first), batch.logged, strict=True)):
-            kind = entry.event.__class__
-            completed = kind is events.RunCompleted and not entry.path and changed
-            if before is not None and entry.seq >= before:
-                if entry.seq == before and completed:
-                    found.pop()  # it is the snapshot of the completion, on the page before
-                break
-            fold.fold([one], first + at, batch.run, take)
-            if entry.path:
-                continue
-            if kind in CHANGES:
-                found.append(_snapshot(runtime, fold, entry))
-                changed = True
-            elif kind in ENDS and found:
-                if completed:
-                    found.pop()
-                found.append(_snapshot(runtime, fold, entry, values_at=fold.steps_at))
-                changed = False
-    newest = found[::-1]
-    if newest and newest[0].seq == loaded.head.seq:
-        # Only what is staged beside the journal tells of outcomes in an open superstep.
-        newest[0] = Snapshot(
-            folded(runtime, loaded),
-            seq=newest[0].seq,
-            at=newest[0].at,
-            status=loaded.head.status,
-            values=_values(runtime, thread, newest[0].seq),
-        )
-    return tuple(newest if limit is None else newest[:limit])
-
-
-def _values(runtime: Reads, thread: str, at: int) -> Callable[[], Any]:
-    """Reads the values after the entry *at*, when they are asked for."""
-    return lambda: state(runtime, thread, at).values
-
-
-def _snapshot(runtime: Reads, fold: Fold, entry: Entry, values_at: int | None = None) -> Snapshot[Any]:
-    thread, at = fold.reader.thread, values_at if values_at is not None else entry.seq
-    return Snapshot(
-        fold,
-        seq=entry.seq,
-        at=entry.at,
-        status=fold.status,
-        values=_values(runtime, thread, at),
-    )
-
-
-def entries(runtime: Reads, thread: str, *, after: int = 0) -> Iterator[Entry]:
-    """The journal entries of the thread, oldest first, read as they are asked for."""
-    check_id(thread)
-    check_number("after", after)
-    store = the_store(runtime)
-    loaded = store.load(thread, upto=max(after, 1))
-    plan = runtime.graph.__graphrt_plan__
-    reader = Reader(store, thread, plan.codec, read_meta(loaded.meta, loaded.head.thread).get("names", ()))
-    for entry in reader.entries(store.records(thread, after=after)):
-        if entry.seq > after:
-            yield entry
 
 
 # -- replay ------------------------------------------------------------------------------------------------------

@@ -17,11 +17,11 @@ from graphrt.stores.protocol import Status, Store
 
 if TYPE_CHECKING:
     from graphrt._journal import keeper
-    from graphrt._runs import editing, loading, looking, pruning
+    from graphrt._runs import editing, entries, history, loading, looking, pruning
 else:
     keeper = Later("graphrt._journal.keeper")
-    editing, loading, looking, pruning = (
-        Later(f"graphrt._runs.{name}") for name in ("editing", "loading", "looking", "pruning")
+    editing, entries, history, loading, looking, pruning = (
+        Later(f"graphrt._runs.{name}") for name in ("editing", "entries", "history", "loading", "looking", "pruning")
     )
 
 S = TypeVar("S")
@@ -73,7 +73,7 @@ class ThreadVerbs(Generic[S]):
             limit: At most so many.
             before: Only of entries before this one.
         """
-        return looking.history(self._owner(), thread, limit=limit, before=before)
+        return history.history(self._owner(), thread, limit=limit, before=before)
 
     async def ahistory(
         self, thread: str, *, limit: int | None = None, before: int | None = None
@@ -87,7 +87,7 @@ class ThreadVerbs(Generic[S]):
         Args:
             after: Only entries numbered above this.
         """
-        return looking.entries(self._owner(), thread, after=after)
+        return entries.entries(self._owner(), thread, after=after)
 
     async def aentries(self, thread: str, *, after: int = 0) -> tuple[Entry, ...]:
         """The journal of the thread, read whole; see `entries`."""

@@ -1,0 +1,134 @@
+"""The newest snapshots of a history are the same as those of the whole, and cost no more than the stretch they stand in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+import typing_extensions as te
+
+from graphrt import END, START, Limits
+from graphrt._journal import writer
+from graphrt.events import RunCompleted
+from graphrt.reducers import append
+from graphrt.stores import MemoryStore, SqliteStore
+
+from .support import ask, builder, everything, finish, line, note
+
+
+class State(te.TypedDict, total=False):
+    notes: Annotated[list[Any], append]
+    n: int
+    x: str
+
+
+def loop(rounds: int) -> Any:
+    """Rounds of one node; between two runs the count begins anew."""
+    g = builder(state=State)
+    g.add_node("a", lambda state: {"n": state.get("n", 0) + 1, "x": "y" * 300})
+    g.add_edge(START, "a")
+    g.add_conditional_edges("a", lambda state: state["n"] % rounds != 0, {True: "a", False: END})
+    return g.compile(limits=Limits(max_steps=1_000_000, max_visits=None))
+
+
+def shown(snapshot: Any) -> tuple[Any, ...]:
+    asked = [question.id for question in snapshot.interrupts]
+    told = (snapshot.seq, snapshot.at, snapshot.status, snapshot.next, snapshot.step, snapshot.run_id, asked)
+    return (*told, snapshot.usage, snapshot.values)
+
+
+def check_pages(runtime: Any, thread: str) -> None:
+    """Whatever is asked of the history is a part of the whole."""
+    whole = [shown(snapshot) for snapshot in runtime.history(thread)]
+    end = runtime.state(thread).seq
+    for limit in (0, 1, 2, 3, 5, 8, 13, len(whole), len(whole) + 9):
+        assert [shown(one) for one in runtime.history(thread, limit=limit)] == whole[:limit]
+    for before in range(1, end + 2):
+        part = [shown(one) for one in runtime.history(thread, before=before)]
+        assert [shown(one) for one in runtime.history(thread, before=before, limit=4)] == part[:4]
+    page = runtime.history(thread, limit=7)
+    pages = list(page)
+    while page:
+        page = runtime.history(thread, limit=7, before=page[-1].seq)
+        pages += page
+    assert [shown(snapshot) for snapshot in pages] == whole
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot is written with every third commit or so."""
+    monkeypatch.setattr(writer, "SNAPSHOT_BYTES", 400)
+    monkeypatch.setattr(writer, "SNAPSHOT_ENTRIES", 5)
+
+
+def test_pages_are_parts_of_the_whole_history(world, often):
+    runtime = world.runtime(loop(12))
+    for _ in range(3):
+        runtime.run({"notes": []}, thread="t")
+    assert world.store.load("t", upto=world.store.head("t").seq - 12).snapshot is not None
+    check_pages(runtime, "t")
+    runtime.prune("t", before=30)
+    check_pages(runtime, "t")
+    check_pages(runtime, runtime.fork("t"))
+
+
+def test_pages_of_a_thread_with_everything(world, often):
+    runtime = world.runtime(everything())
+    runtime.run({"notes": []}, thread="t")
+    check_pages(runtime, "t")
+    runtime.update("t", {"n": 3})
+    check_pages(runtime, "t")
+    finish(runtime, "t")
+    runtime.run({"notes": ["again"]}, thread="t")
+    check_pages(runtime, "t")
+
+
+def test_pages_of_short_runs(world, often):
+    """Each run completes right after its one commit, with which it shares a snapshot."""
+    runtime = world.runtime(line(("a", note("a")), ("q", ask("q"))))
+    for _ in range(5):
+        runtime.run({"notes": []}, thread="t")
+        runtime.resume("t", "yes")
+    assert sum(isinstance(entry.event, RunCompleted) for entry in runtime.entries("t")) == 5
+    check_pages(runtime, "t")
+
+
+class Counting:
+    """A store that counts the bytes, or the entries, of the records that it gives."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.read = 0
+
+    def load(self, thread: str, **options: Any) -> Any:
+        found = self.inner.load(thread, **options)
+        self.read += sum(record.count for record in found.records)
+        return found
+
+    def records(self, thread: str, **options: Any) -> Any:
+        for record in self.inner.records(thread, **options):
+            self.read += record.count
+            yield record
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_the_newest_snapshots_cost_the_same_at_any_length(kind, lite, tmp_path):
+    costs = []
+    for rounds in (2_000, 8_000):
+        with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / f"{rounds}.db") as inner:
+            store: Any = Counting(inner)
+            runtime = lite.runtime(loop(rounds), store=store, durability="async")
+            runtime.run({"notes": []}, thread="t")
+            store.read = 0
+            assert len(runtime.history("t", limit=10)) == 10
+            costs.append(store.read)
+    assert max(costs) < 3_000
