@@ -2,6 +2,7 @@
 #
 #   make demo    run the main example      make demo ARGS="--help"
 #   make test    run all tests             make test ARGS="-k join"
+#   make quick   run those that are not slow, in a minute
 #   make bench   run the benchmarks        make lint    style, types and floors
 #   make clean   remove what these leave behind
 #
@@ -23,7 +24,7 @@ NODE := $(if $(shell command -v node 2>/dev/null),,$(comma)node)
 TEST_EXTRAS = dev,demo,litellm$(NODE)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format clean
+.PHONY: help demo test quick bench lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | sed '/^Variables/q'
@@ -33,6 +34,10 @@ demo: $(VENV)/.has-demo $(if $(findstring litellm,$(DEMO_EXTRAS)),$(VENV)/.has-l
 
 test: $(VENV)/.has-test
 	@$(PY) -m pytest -n auto --maxprocesses=4 $(ARGS)
+
+# While you work. Two processes: each imports the tests anew, and more of them do not pay for so little.
+quick: $(VENV)/.has-test
+	@HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 2 -m "not slow" $(ARGS)
 
 bench: $(VENV)/.has-test
 	@$(PY) $(BENCH) $(ARGS)

@@ -1,4 +1,4 @@
-"""What holds for every test: Hypothesis profiles, no outside network, and `needs`, which CI may not skip."""
+"""What holds for every test: Hypothesis profiles, no outside network, `needs`, which CI may not skip, and `slow`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import sys
-from typing import Any
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +42,96 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(f"{message}: CI runs every test", pytrace=False)
     pytest.skip(message)
 
+
+# ------------------------------------------------------------------------------------------------------- slow tests
+
+SLOW: Final = (
+    # They kill processes, wait for locks and leases, or search for counterexamples for a while.
+    "tests/crash",
+    "tests/faults",
+    "tests/machine",
+    "tests/races",
+    "tests/laws/test_duplicate.py",
+    "tests/laws/test_order.py",
+    "tests/laws/test_parity.py",
+    "tests/laws/test_planted.py",
+    "tests/laws/test_reference.py",
+    "tests/harness/agent/test_killed.py",
+    "tests/harness/agent/test_restarts.py",
+    "tests/harness/budget/test_allowances.py",
+    "tests/harness/budget/test_restarts.py",
+    "tests/harness/test_cassette_parallel.py",
+    "tests/journal/test_second_chain.py",
+    "tests/stores/test_sqlite_faults.py",
+    "tests/stores/test_sqlite_owners.py",
+    # They start programs, type checkers among them, or import litellm.
+    "docs/how-to/call-a-model.md",
+    "docs/how-to/tools.md",
+    "tests/errors/test_command.py",
+    "tests/examples/test_audit_cli.py",
+    "tests/examples/test_small_examples.py",
+    "tests/house/test_contracts.py",
+    "tests/typing",
+    "tests/harness/tools/test_mcp.py",
+    "tests/harness/tools/test_mcp_death.py",
+    # They measure.
+    "tests/perf",
+    "tests/plan/test_scale.py",
+    "tests/runtime/test_memory.py",
+)
+"""Files and folders whose tests are slow, all of them; a single one says so itself, by its mark."""
+_COSTLY: Final = {"litellm", "psycopg"}
+"""What takes a process seconds before its first test: an import, and a server that is started."""
+_ROOT: Final = Path(__file__).parents[1]
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether *item* is in a slow file, or needs something that is slow to start."""
+    path = item.path.relative_to(_ROOT).as_posix()
+    if any(path == slow or path.startswith(f"{slow}/") for slow in SLOW):
+        return True
+    return any(not _COSTLY.isdisjoint(mark.args) for mark in item.iter_markers("needs"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests, before `-m "not slow"` looks for them."""
+    for item in items:
+        if is_slow(item):
+            item.add_marker("slow")
+
+
+class LeftOut:
+    """Tells at the end which slow tests did not run: pytest-xdist says nothing of those that its workers deselect."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._counts: Counter[str] = Counter()
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        self._counts.update("/".join(item.path.relative_to(_ROOT).parts[:2]) for item in slow)
+
+    def pytest_sessionfinish(self) -> None:
+        output = getattr(self._config, "workeroutput", None)
+        if output is not None:
+            output["left_out"] = dict(self._counts)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._counts = self._counts or Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._counts:
+            where = ", ".join(f"{folder} {count}" for folder, count in self._counts.most_common())
+            terminalreporter.write_line(f"{self._counts.total()} slow tests were left out: {where}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LeftOut(config), "left-out")
+
+
+# ---------------------------------------------------------------------------------------------------------- network
 
 HOME = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "", None}
 

@@ -103,7 +103,10 @@ WORLDS = [
     pytest.param(
         f"{kind} {flavour}",
         id=f"{kind}-{flavour}",
-        marks=[pytest.mark.needs(NEEDS[part]) for part in (kind, flavour) if part in NEEDS],
+        marks=[
+            *[pytest.mark.needs(NEEDS[part]) for part in (kind, flavour) if part in NEEDS],
+            *([] if (kind, flavour) == ("sqlite", "chained") else [pytest.mark.slow]),
+        ],
     )
     for kind in ("sqlite", "postgres")
     for flavour in ("plain", "chained", "encrypted")

@@ -83,6 +83,7 @@ def test_thread_goes_on_each_way_to_the_same_end(opened, expected, case, way):
         looked_at(case, store, case.name, wanted["ways"][way]["values"])
 
 
+@pytest.mark.slow
 def test_copy_of_a_thread_goes_on_to_the_same_end(opened, expected, case):
     wanted = expected["threads"][case.name]
     way = next(iter(case.ways))
@@ -92,6 +93,7 @@ def test_copy_of_a_thread_goes_on_to_the_same_end(opened, expected, case):
         looked_at(case, store, thread, wanted["ways"][way]["values"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", SMALL)
 def test_thread_that_is_pruned_goes_on_to_the_same_end(opened, expected, small):
     case = small
@@ -103,6 +105,7 @@ def test_thread_that_is_pruned_goes_on_to_the_same_end(opened, expected, small):
         looked_at(case, store, case.name, wanted["ways"][way]["values"])
 
 
+@pytest.mark.slow
 def test_fork_of_a_thread_goes_on_to_the_same_end(opened, expected, case):
     wanted = expected["threads"][case.name]
     way = next(iter(case.ways))
@@ -112,6 +115,7 @@ def test_fork_of_a_thread_goes_on_to_the_same_end(opened, expected, case):
         looked_at(case, store, thread, wanted["ways"][way]["values"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", SMALL)
 def test_thread_that_is_edited_goes_on_to_the_same_end(opened, expected, small):
     case = small

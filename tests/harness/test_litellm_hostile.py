@@ -26,7 +26,7 @@ from graphrt.errors import (
     TransientModelError,
 )
 from graphrt.events import Usage
-from graphrt.harness import Agent, AgentReply, Budget, StreamItem, ToolCall, ToolSpec
+from graphrt.harness import Agent, AgentReply, Budget, StreamItem, ToolCall, ToolSpec, _litellm
 from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -44,6 +44,16 @@ def wire(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collected() -> Iterator[None]:
+    """Let each test's collection look at what the test has made: litellm alone takes it half a second to look through."""
+    _litellm.on_loop(_litellm.load)
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
