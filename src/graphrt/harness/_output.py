@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["OutputForm", "form_of", "in_words", "misfit", "with_output"]
 
 _FENCED: Final = re.compile(r"^\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
+_TOLD: Final = "Answer with JSON alone, without any other text, that fits this JSON schema: "
 _PROBLEMS: Final = 5
 _TYPING: Final = ("typing", "typing_extensions", "types")
 """Where the classes of `list[int]`, `Literal[...]`, `NewType` and the like are from: no classes, some can be called."""
@@ -156,13 +157,19 @@ def in_words(request: ModelRequest) -> ModelRequest:
     if request.output is None:
         return request
     schema = to_json(request.output.schema).decode()
-    told = f"Answer with JSON alone, without any other text, that fits this JSON schema: {schema}"
+    told = f"{_TOLD}{schema}"
     first, *rest = request.messages
     if isinstance(first, SystemMessage):
         messages = (replace(first, text=f"{first.text}\n\n{told}"), *rest)
     else:
         messages = (SystemMessage(text=told), *request.messages)
     return replace(request, output=None, messages=messages)
+
+
+def without_words(text: str) -> str:
+    """*text* of instructions without what `in_words` added to it."""
+    at = text.rfind(_TOLD)
+    return text if at < 0 or "\n" in text[at:] else text[:at].removesuffix("\n\n")
 
 
 def _is_made(reply: AgentReply) -> bool:

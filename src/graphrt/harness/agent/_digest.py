@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -32,19 +32,38 @@ def of_run(agent: str, request: ModelRequest) -> str:
 
 
 def as_known(
-    host: Host, path: str, agent: str, request: ModelRequest, form: OutputForm, model: ChatModel
+    host: Host,
+    path: str,
+    agent: str,
+    requests: Sequence[ModelRequest],
+    form: OutputForm | None,
+    model: ChatModel,
 ) -> ModelRequest:
-    """*request*, which asks *model* for an answer of *form*, as *host* remembers its answers.
+    """The first of *requests*, which asks *model* for an answer of *form*; or the one whose answers *host* remembers.
 
     A model that cannot be held to a form is asked for it in words, and such a request has another digest. Where a
     model replaces another one on a paused thread, what was remembered is looked for under both.
+
+    Args:
+        host: Of the agent.
+        path: Of the agent that calls, empty if none does.
+        agent: The name of the agent.
+        requests: 1..n ways to begin, today's first.
+        form: What the answer has to be.
+        model: The first that is asked.
     """
+    ways = [way for request in requests for way in _ways(request, form, model)]
+    if not host.remembers or len(ways) == 1:
+        return ways[0]
+    return next((way for way in ways if host.knows(f"{path}{of_run(agent, way)}.")), ways[0])
+
+
+def _ways(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> tuple[ModelRequest, ...]:
+    if form is None:
+        return (request,)
     asked = form.asked_of(model, request)
-    if not host.remembers or host.knows(f"{path}{of_run(agent, asked)}."):
-        return asked
     held = replace(request, output=form.spec)
-    other = in_words(held) if asked.output is not None else held
-    return other if host.knows(f"{path}{of_run(agent, other)}.") else asked
+    return asked, in_words(held) if asked.output is not None else held
 
 
 def of_arguments(arguments: Mapping[str, Any]) -> str:

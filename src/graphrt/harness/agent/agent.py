@@ -26,6 +26,7 @@ from graphrt.harness.agent._arguments import (
 from graphrt.harness.agent._calling import Caller
 from graphrt.harness.agent._digest import as_known, of_run
 from graphrt.harness.agent._host import HERE, Alone, Host, Place
+from graphrt.harness.agent._instructions import asked_first
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._replacing import Replaceable, models_of
 from graphrt.harness.agent._showing import shown
@@ -37,7 +38,7 @@ from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model, begun, ended
 from graphrt.harness.budget import Budget
 from graphrt.harness.ledger import Ledger
-from graphrt.harness.messages import Message, Prompt, SystemMessage
+from graphrt.harness.messages import Message, Prompt
 from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
 from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry
@@ -68,7 +69,7 @@ class Agent(Replaceable, Generic[OutputT_co]):
     Args:
         model: The model, or the name of one for `LiteLLMModel`.
         tools: What the model may ask for: tools, or typed functions.
-        system: Instructions.
+        system: Instructions; always the first message of a model call, before system messages of the prompt.
         name: Of the agent, in events and errors.
         output: The type that the answer has to be; `AgentReply.output` is a value of it. With an OutputSpec the answer
             has to be JSON, and `AgentReply.output` is what it says: whether that fits the schema is not checked.
@@ -277,11 +278,11 @@ class Agent(Replaceable, Generic[OutputT_co]):
 
     async def _go(self, prompt: Any, options: RunOptions, host: Host, transcript: list[Message] | None) -> AgentReply:
         tools = self._offered(options)
-        request = self._request(prompt, options, tools)
+        given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
+        requests = asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
         form = form_of(options.get("output")) or self._output
         models = models_of(self)
-        if form is not None:
-            request = as_known(host, _path(), self.name, request, form, models[0])
+        request = as_known(host, _path(), self.name, requests, form, models[0])
         place = self._place(host, of_run(self.name, request) if host.remembers else "")
         caller = Caller(models, place, retry=self._retry, cache=self._cache, emit=place.emit)
         tooling = Tooling(
@@ -372,13 +373,6 @@ class Agent(Replaceable, Generic[OutputT_co]):
         if isinstance(wanted, str):
             return self.tools.only(wanted)  # refused there
         return self.tools.only([name_of(one) for one in wanted])
-
-    def _request(self, prompt: Any, options: RunOptions, tools: ToolRegistry) -> ModelRequest:
-        given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
-        given["tools"] = tools.specs
-        begun = hasattr(prompt, "__iter__") and any(isinstance(said, SystemMessage) for said in prompt)
-        defaults: Any = {**self._defaults, "system": None} if begun else self._defaults
-        return ModelRequest.build(prompt, given, defaults=defaults)  # type: ignore[arg-type]  # checked there
 
 
 def _path() -> str:
