@@ -330,14 +330,14 @@ def test_a_copy_that_fails_leaves_nothing(store, monkeypatch):
 def test_a_copy_whose_original_is_pruned_meanwhile_is_refused(store, monkeypatch):
     claim = filled(store)
     store.commit(claim, Commit(1, AT, [Record(2, 1, b"b")], snapshot=Saved(2, b"s")))
-    snapshots = _copying._snapshots
+    snapshots = _copying.snapshots_of
 
     def prune_first(given, found):
         there = snapshots(given, found)
         store.prune(claim, 2)
         return there
 
-    monkeypatch.setattr(_copying, "_snapshots", prune_first)
+    monkeypatch.setattr(_copying, "snapshots_of", prune_first)
     with pytest.raises(ConflictError):
         store.copy("t", "u", at=AT)
 

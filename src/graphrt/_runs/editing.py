@@ -25,12 +25,11 @@ from graphrt._journal.verdict import Verdict
 from graphrt._journal.versions import judge, pending
 from graphrt._journal.writer import Journal
 from graphrt._plan.fields import own
-from graphrt._runs.arguments import check_age, check_status
 from graphrt._runs.flight import Owner
 from graphrt._runs.loading import Reads, folded, loaded_at, the_store
 from graphrt._runs.opening import adopted, checked_update, not_storable
 from graphrt.commands import node_name
-from graphrt.errors import ConflictError, InputError, closest, names
+from graphrt.errors import InputError, closest, names
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Loaded, Status, Store
 
@@ -210,23 +209,6 @@ def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.
 
 
 # -- all threads -------------------------------------------------------------------------------------------------------
-
-
-def sweep(runtime: Owner, older_than_s: float, status: Status | None) -> int:
-    """Delete threads that nobody wrote for *older_than_s* seconds; returns how many went."""
-    store = the_store(runtime)
-    check_age("older_than_s", older_than_s)
-    check_status(status)
-    wanted: tuple[Status, ...] = (status,) if status is not None else ("completed", "failed", "cancelled")
-    gone = 0
-    for one in wanted:
-        for head in store.heads(status=one, updated_before=runtime.clock() - older_than_s):
-            try:
-                store.delete(head.thread)
-            except (ConflictError, InputError):  # taken or deleted meanwhile
-                continue
-            gone += 1
-    return gone
 
 
 def check_threads(runtime: Reads) -> tuple[Verdict, ...]:

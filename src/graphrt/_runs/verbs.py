@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from graphrt._flows.effects import Control
 from graphrt._journal.verdict import Verdict
@@ -17,11 +18,13 @@ from graphrt.stores.protocol import Status, Store
 
 if TYPE_CHECKING:
     from graphrt._journal import keeper
-    from graphrt._runs import editing, entries, history, loading, looking, pruning
+    from graphrt._runs import editing, entries, history, keeping, loading, looking, pruning
+    from graphrt.stores.verbs import Verification
 else:
     keeper = Later("graphrt._journal.keeper")
-    editing, entries, history, loading, looking, pruning = (
-        Later(f"graphrt._runs.{name}") for name in ("editing", "entries", "history", "loading", "looking", "pruning")
+    editing, entries, history, keeping, loading, looking, pruning = (
+        Later(f"graphrt._runs.{name}")
+        for name in ("editing", "entries", "history", "keeping", "loading", "looking", "pruning")
     )
 
 S = TypeVar("S")
@@ -243,20 +246,79 @@ class ThreadVerbs(Generic[S]):
         """Forget entries of the thread; see `prune`."""
         return await self._unhurried(lambda: self.prune(thread, before=before))
 
-    def sweep(self, *, older_than_s: float, status: Status | None = None) -> int:
+    @overload
+    def sweep(
+        self,
+        *,
+        older_than_s: float,
+        status: Status | None = ...,
+        limit: int | None = ...,
+        dry_run: Literal[False] = ...,
+    ) -> int: ...
+    @overload
+    def sweep(
+        self, *, older_than_s: float, status: Status | None = ..., limit: int | None = ..., dry_run: Literal[True]
+    ) -> tuple[ThreadInfo, ...]: ...
+    def sweep(
+        self, *, older_than_s: float, status: Status | None = None, limit: int | None = None, dry_run: bool = False
+    ) -> int | tuple[ThreadInfo, ...]:
         """Delete threads that nobody wrote for so many seconds; those that a run has stay.
+
+        A hundred go in one transaction where the store can.
 
         Args:
             status: Only those with this status; else those that are completed, failed or cancelled.
+            limit: Delete so many at most.
+            dry_run: Delete nothing, and return those that would go.
 
         Returns:
             How many went.
         """
-        return editing.sweep(self._owner(), older_than_s, status)
+        if dry_run:
+            return keeping.sweep(self._owner(), older_than_s, status, limit, dry_run=True)
+        return keeping.sweep(self._owner(), older_than_s, status, limit, dry_run=False)
 
-    async def asweep(self, *, older_than_s: float, status: Status | None = None) -> int:
+    async def asweep(
+        self, *, older_than_s: float, status: Status | None = None, limit: int | None = None, dry_run: bool = False
+    ) -> Any:
         """Delete threads that nobody wrote for so many seconds; see `sweep`."""
-        return await self._unhurried(lambda: self.sweep(older_than_s=older_than_s, status=status))
+        wanted: Any = dry_run
+        return await self._unhurried(
+            lambda: self.sweep(older_than_s=older_than_s, status=status, limit=limit, dry_run=wanted)
+        )
+
+    def verify(self, *, replay: bool = False) -> Verification:
+        """Read everything that the store holds and see that it is what was written; see `StoreVerbs.verify`.
+
+        Args:
+            replay: Replay the threads of this graph, too: what reducers and routers make of them is compared.
+
+        Raises:
+            StoreError: The store cannot be read at all now. Damage is told in the report and raises nothing.
+        """
+        return keeping.verified(self._owner(), replayed=replay)
+
+    async def averify(self, *, replay: bool = False) -> Verification:
+        """Read everything that the store holds; see `verify`."""
+        return await self._unhurried(lambda: self.verify(replay=replay))
+
+    def export_thread(self, thread: str, to: str | PathLike[str] | IO[bytes], *, decrypted: bool = False) -> None:
+        """Write the thread to one file, which any other store can import; see `StoreVerbs.export_thread`."""
+        keeping.exported(self._owner(), thread, to, decrypted=decrypted)
+
+    async def aexport_thread(
+        self, thread: str, to: str | PathLike[str] | IO[bytes], *, decrypted: bool = False
+    ) -> None:
+        """Write the thread to one file; see `export_thread`."""
+        await self._unhurried(lambda: self.export_thread(thread, to, decrypted=decrypted))
+
+    def import_thread(self, source: str | PathLike[str] | IO[bytes], *, thread: str | None = None) -> str:
+        """Bring in a thread that was exported; returns its id. See `StoreVerbs.import_thread`."""
+        return keeping.imported(self._owner(), source, thread)
+
+    async def aimport_thread(self, source: str | PathLike[str] | IO[bytes], *, thread: str | None = None) -> str:
+        """Bring in a thread that was exported; see `import_thread`."""
+        return await self._unhurried(lambda: self.import_thread(source, thread=thread))
 
     def check_threads(self) -> tuple[Verdict, ...]:
         """Judge for every thread that is not completed whether it may go on with this graph (before a deployment)."""

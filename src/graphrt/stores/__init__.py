@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status, Store
 from graphrt.stores.urls import open_store
+from graphrt.stores.verbs import Finding, StoreVerbs, Verification
 
 if TYPE_CHECKING:
     from graphrt._codec import register as register_type
@@ -18,6 +19,7 @@ __all__ = [
     "Claim",
     "Commit",
     "EncryptedStore",
+    "Finding",
     "Head",
     "Loaded",
     "MemoryStore",
@@ -27,6 +29,8 @@ __all__ = [
     "SqliteStore",
     "Status",
     "Store",
+    "StoreVerbs",
+    "Verification",
     "open_store",
     "register_type",
 ]

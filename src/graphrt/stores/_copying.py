@@ -1,4 +1,4 @@
-"""Copying a thread through the store protocol alone: for stores in which a body cannot be moved as it is.
+"""A whole thread read and written through the store protocol alone: copied, exported to a file, imported from one.
 
 Only the order of the steps; it needs nothing of a store but the protocol, and the names of the thread's blobs.
 Until its first entries are there nobody sees a thread: so everything is written with them or before them.
@@ -6,22 +6,29 @@ Until its first entries are there nobody sees a thread: so everything is written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Commit, Loaded, Record, Saved, Store
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Store
 
 _LEASE_S: Final = 60.0
 
 
+class Whole(NamedTuple):
+    """Everything of a thread but its large values."""
+
+    head: Head
+    meta: Any
+    staged: Sequence[tuple[str, Any]]
+    snapshots: dict[int, Any]
+    records: list[Record]
+
+
 def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callable[[], Iterable[str]]) -> None:
     """Write everything of *thread* under the id *to*. If it fails, *to* is removed again.
-
-    One transaction makes the copy visible, with all its entries. Snapshots of older states follow, and of a pruned
-    thread the place of what went is given up.
 
     Args:
         blobs: Tells the names of the thread's blobs; asked after the entries were read, which name them.
@@ -33,13 +40,42 @@ def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callabl
     """
     check_id(to)
     found = store.load(thread)
-    claim = _claim_new(store, to, at)
+
+    def read() -> Whole:
+        return Whole(found.head, found.meta, found.staged, snapshots_of(store, found), list(records_of(store, found)))
+
+    write_thread(store, to, read, lambda: some_blobs(store, thread, blobs()), made_at=at, at=at)
+
+
+def write_thread(
+    store: Store,
+    to: str,
+    read: Callable[[], Whole],
+    blobs: Callable[[], Iterable[Mapping[str, bytes]]],
+    *,
+    made_at: float,
+    at: float,
+) -> None:
+    """Write a thread under the id *to*. If it fails, *to* is removed again.
+
+    One transaction makes it visible, with all its entries. Snapshots of older states follow, and of a pruned
+    thread the place of what went is given up.
+
+    Args:
+        read: Tells what to write, once *to* is claimed.
+        blobs: Tells its large values after that, a few at a time.
+
+    Raises:
+        InputError: *to* exists (`thread-exists`).
+        StoreError: The store failed. If *to* could not be removed either, a note says so.
+    """
+    claim = _claim_new(store, to, made_at)
     shown = False
     try:
+        found = read()
+        records, snapshots = list(found.records), dict(found.snapshots)
         end, pruned = found.head.seq, found.head.first - 1
-        snapshots = _snapshots(store, found)
-        records = _records(store, found)
-        for body in _some(store, thread, blobs()):
+        for body in blobs():
             store.commit(claim, Commit(expected=0, at=at, blobs=body))
         newest = max(snapshots, default=None)
         if pruned:
@@ -81,7 +117,7 @@ def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> 
     except StoreError as other:
         if seen:
             error.add_note(
-                f"The copy {claim.thread!r} could not be removed again and may be there without older snapshots: "
+                f"What was written of thread {claim.thread!r} could not be removed again and may be there without older snapshots: "
                 f"delete_thread({claim.thread!r}). {other.what}"
             )
 
@@ -97,30 +133,28 @@ def _claim_new(store: Store, to: str, at: float) -> Claim:
     return claim
 
 
-def _records(store: Store, found: Loaded) -> list[Record]:
+def records_of(store: Store, found: Loaded) -> Iterator[Record]:
     """All records of the thread, up to its last entry.
 
     Raises:
         ConflictError: Some went meanwhile.
     """
     thread, end, seq = found.head.thread, found.head.seq, found.head.first - 1
-    records: list[Record] = []
     for record in store.records(thread, after=seq, upto=end):
         if record.seq - record.count != seq:
             break
-        records.append(record)
         seq = record.seq
+        yield record
     if seq != end:
         raise ConflictError(
-            f"Thread {thread!r} was pruned or deleted while it was copied: its entries end at {seq}, not at {end}.",
+            f"Thread {thread!r} was pruned or deleted while it was read: its entries end at {seq}, not at {end}.",
             where=f"thread {thread!r}",
-            fix="Copy it again.",
+            fix="Try again.",
             thread=thread,
         )
-    return records
 
 
-def _snapshots(store: Store, found: Loaded) -> dict[int, bytes]:
+def snapshots_of(store: Store, found: Loaded) -> dict[int, bytes]:
     """All snapshots of the thread by their `seq`."""
     there: dict[int, bytes] = {}
     saved = found.snapshot
@@ -130,7 +164,7 @@ def _snapshots(store: Store, found: Loaded) -> dict[int, bytes]:
     return there
 
 
-def _some(store: Store, thread: str, names: Iterable[str]) -> Iterator[dict[str, bytes]]:
+def some_blobs(store: Store, thread: str, names: Iterable[str]) -> Iterator[dict[str, bytes]]:
     """The blobs, a few at a time: nobody knows how large they are."""
     wanted = list(names)
     for at in range(0, len(wanted), 8):

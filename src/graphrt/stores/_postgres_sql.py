@@ -48,10 +48,27 @@ CLAIM_NEW: Final = (
 )
 CLAIM_LOCKED: Final = f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD} WHERE no = %(no)s{_CLAIMED}"
 LOCK: Final = "SELECT no FROM {s}.thread WHERE id = %s FOR UPDATE"
+LOCK_MANY: Final = "SELECT id FROM {s}.thread WHERE id = ANY(%s) ORDER BY no FOR UPDATE"
+FREE_OF: Final = (
+    f"SELECT no, id FROM {{s}}.thread WHERE id = ANY(%(ids)s) AND seq > 0 AND NOT {_LIVES}"
+    " AND (%(before)s::float8 IS NULL OR updated_at < %(before)s) ORDER BY no"
+)
 SEE: Final = (
     f"SELECT seq, epoch, token, {_LIVES}, holder, extract(epoch FROM held_since)::float8,"
     " extract(epoch FROM lease_until - clock_timestamp())::float8 FROM {s}.thread WHERE no = %s"
 )
+STRAYS: Final = " UNION ALL ".join(
+    f"(SELECT '{what}', string_agg(no::text, ', ') FROM (SELECT DISTINCT no FROM {{s}}.{table} t"
+    " WHERE NOT EXISTS (SELECT FROM {s}.thread WHERE thread.no = t.no) ORDER BY no LIMIT 20) AS stray HAVING count(*) > 0)"
+    for what, table in (
+        ("records", "record"),
+        ("staged bodies", "staged"),
+        ("snapshots", "snapshot"),
+        ("large values", "blob"),
+        ("metas", "meta"),
+    )
+)
+BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"
 LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
 CLAIMED: Final = "SELECT no, seq, epoch, status, graph, created_at, updated_at, first FROM {s}.thread WHERE no = %s"
 LOCK_CLAIM: Final = (

@@ -19,7 +19,9 @@ from graphrt.errors import InputError
 from graphrt.stores import _refusals
 from graphrt.stores._copying import copy_thread
 from graphrt.stores._sealing import Keyring
+from graphrt.stores._verifying import listed
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status, Store
+from graphrt.stores.verbs import Finding, StoreVerbs, delete_many
 
 __all__ = ["EncryptedStore"]
 
@@ -28,7 +30,7 @@ _AT_ONCE: Final = 64
 
 
 @final
-class EncryptedStore:
+class EncryptedStore(StoreVerbs):
     """Keeps bodies encrypted in another store (AES-256-GCM). Needs the extra `graphrt[crypto]`.
 
     A body is bound to its thread and its place: one that was changed, or moved to another place, is refused
@@ -52,6 +54,8 @@ class EncryptedStore:
     """
 
     durable: bool = True
+    encrypted: bool = True
+    """What an export writes is not what is stored, but plain."""
 
     def __init__(self, store: Store, keys: Mapping[str, bytes], *, current: str | None = None) -> None:
         if not store.durable:
@@ -109,6 +113,10 @@ class EncryptedStore:
     def delete(self, thread: str) -> None:
         """Forget the thread and everything of it. See `Store.delete`."""
         self._store.delete(thread)
+
+    def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
+        """Forget threads that nobody holds. See `StoreVerbs.delete_many`."""
+        return delete_many(self._store, threads, updated_before=updated_before)
 
     # ---------------------------------------------------------------------------------------------------- encrypted
 
@@ -186,6 +194,26 @@ class EncryptedStore:
             return self._store.prune(claim, upto)
         keep = [one for name in keep_blobs for one in self._keys.names(claim.thread, name)]
         return self._store.prune(claim, upto, keep_blobs=[*keep, *self._names(claim).pages(self._store)])
+
+    def _survey(self) -> Iterator[str | Finding]:
+        inner = getattr(self._store, "_survey", None)
+        return listed(self._store) if inner is None else inner()
+
+    def _blob_names(self, thread: str) -> list[str]:
+        """True names, and what is stored under a name that no key makes."""
+        inner = getattr(self._store, "_blob_names", None)
+        if inner is None:
+            return []
+        there = set(inner(thread))
+        names = _Names(self._keys, thread)
+        there.difference_update(names.pages(self._store))
+        found: list[str] = []
+        for name in names.known:
+            stored = there.intersection(self._keys.names(thread, name))
+            if stored:
+                there -= stored
+                found.append(name)
+        return [*found, *there]
 
     def _names(self, claim: Claim) -> _Names:
         with self._lock:

@@ -19,6 +19,7 @@ from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status
+from graphrt.stores.verbs import StoreVerbs
 
 __all__ = ["MemoryStore"]
 
@@ -132,7 +133,7 @@ class _Guard:
 
 
 @final
-class MemoryStore:
+class MemoryStore(StoreVerbs):
     """Keeps threads in this process until it is closed. Runtimes and worker threads may share it.
 
     Not durable: payloads may be any objects. They are kept by reference and given back as they are, so whoever commits
@@ -290,6 +291,10 @@ class MemoryStore:
             if keep is not None:
                 kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
             return kept.first - before
+
+    def _blob_names(self, thread: str) -> list[str]:
+        with self._guard.lock:
+            return list(self._get(thread).blobs)
 
     def close(self) -> None:
         """Forget everything; may be called again. Claims that it gave are void."""

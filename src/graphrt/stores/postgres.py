@@ -23,12 +23,13 @@ from graphrt.stores._postgres_driver import Connection, driver
 from graphrt.stores._postgres_link import Link
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
+from graphrt.stores.verbs import Finding, StoreVerbs
 
 __all__ = ["PostgresStore"]
 
 
 @final
-class PostgresStore:
+class PostgresStore(StoreVerbs):
     """Keeps threads in a PostgreSQL server (13 or newer). Needs the extra `graphrt[postgres]`.
 
     The first call connects, and makes or migrates the tables. A commit is one round trip and one transaction, durable
@@ -257,6 +258,26 @@ class PostgresStore:
         if not self._calls.call(work, f"delete thread {thread!r}"):
             raise _refusals.unknown_thread(thread)
 
+    def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
+        """Forget threads that nobody holds, in one transaction. See `StoreVerbs.delete_many`."""
+        wanted = [check_id(thread) for thread in threads]
+        values = {"ids": wanted, "before": updated_before}
+        gone: list[str] = []
+
+        def work(connection: Connection, again: bool) -> None:  # noqa: FBT001
+            with connection.transaction():
+                there = {id_ for (id_,) in self._calls.run(connection, _postgres_sql.LOCK_MANY, [wanted])}
+                # What is not there any more when it is done again went the first time.
+                went = [one for one in gone if one not in there] if again else []
+                connection.execute(_postgres_sql.LOOK_AGAIN.encode())
+                free = self._calls.run(connection, _postgres_sql.FREE_OF, values).fetchall()
+                for no, _ in free:
+                    self._calls.run(connection, _postgres_sql.FORGET, {"no": no})
+                gone[:] = [*went, *(id_ for _, id_ in free)]
+
+        self._calls.call(work, "delete threads")
+        return gone
+
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
         check_id(to)
@@ -306,6 +327,18 @@ class PostgresStore:
                 return int(pruned[0][0]) - before[0]  # if it is done again: from where it stood the first time
 
         return self._calls.call(work, f"prune thread {thread!r}")
+
+    def _survey(self) -> Iterator[str | Finding]:
+        after: str | None = None
+        while heads := self.heads(after=after, limit=500):
+            yield from (head.thread for head in heads)
+            after = heads[-1].thread
+        for what, numbers in self._calls.ask("look for strays", _postgres_sql.STRAYS):
+            yield Finding(None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}.")
+
+    def _blob_names(self, thread: str) -> list[str]:
+        rows = self._calls.ask(f"list blobs of thread {thread!r}", _postgres_sql.BLOB_NAMES, [thread]).fetchall()
+        return [_postgres_sql.to_text(name) for (name,) in rows]
 
     # ------------------------------------------------------------------------------------------------- open and shut
 

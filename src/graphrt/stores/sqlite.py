@@ -22,9 +22,11 @@ from graphrt.stores._sqlite_database import Database
 from graphrt.stores._sqlite_files import Pragmas, resolve
 from graphrt.stores._sqlite_rows import Row, head
 from graphrt.stores._sqlite_schema import SPAN
+from graphrt.stores._sqlite_survey import blob_names, survey
 from graphrt.stores._sqlite_writing import SqliteClaim
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
+from graphrt.stores.verbs import Finding, StoreVerbs
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -33,7 +35,7 @@ __all__ = ["SqliteStore"]
 
 
 @final
-class SqliteStore:
+class SqliteStore(StoreVerbs):
     """Keeps threads in a SQLite file, made if it is missing, that only the user who makes it may read.
 
     A commit is on the disk when it returns. A claim is void at once when its process has died or the machine was
@@ -226,6 +228,26 @@ class SqliteStore:
             thread=thread,
         )
 
+    def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
+        """Forget threads that nobody holds, in one transaction. See `StoreVerbs.delete_many`."""
+        wanted = [check_id(thread) for thread in threads]
+
+        def work(db: Connection) -> list[Row]:
+            rows = [row for thread in wanted if (row := reading.row_by_id(db, thread)) is not None and row.seq]
+            old = [row for row in rows if updated_before is None or row.updated_at < updated_before]
+            free = [row for row in old if not self._lives(row)]
+            for row in free:
+                reading.forget(db, row.no)
+            return free
+
+        gone = self._file.write(
+            work,
+            landed=lambda db, rows: all(reading.row_by_no(db, row.no) is None for row in rows),
+            kept=lambda: "all of the threads are still there",
+            thread="",
+        )
+        return [row.id for row in gone]
+
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
         check_id(thread)
@@ -270,6 +292,12 @@ class SqliteStore:
 
         told = f"thread {thread!r} still has all its records"
         return self._file.write(work, landed=landed, kept=lambda: told, thread=thread)[0]
+
+    def _survey(self) -> Iterator[str | Finding]:
+        return survey(self._file)
+
+    def _blob_names(self, thread: str) -> list[str]:
+        return self._file.read(lambda db: blob_names(db, self._there(db, thread)[0].no))
 
     def close(self) -> None:
         """Free the file; may be called again. Claims that it gave are void."""

@@ -1,0 +1,182 @@
+"""Checking what is stored of one thread without its graph: numbers, checksums, seals, snapshots, staged bodies, blobs.
+
+Values are read as plain JSON and never decoded, so no class has to be known. Reading goes through the same `Reader` and
+`Chain` as a run's does. Nothing is written, and one record or blob is in memory at a time, beside what a resume loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, final
+
+from pydantic_core import from_json
+
+from graphrt._journal.meta import read_meta
+from graphrt._journal.reader import Reader, check_unsealed
+from graphrt._journal.wire import blob_names
+from graphrt.errors import StoreError
+from graphrt.stores.protocol import Head, Loaded, Record, Store
+
+if TYPE_CHECKING:
+    from graphrt._journal.chain import Chain
+
+Told = tuple[str, str, int | None]
+"""The code of what is wrong, a sentence about it, and the entry."""
+
+
+@final
+class _Plain:
+    """Stands for a codec: a value is the plain data that it is written as."""
+
+    @staticmethod
+    def load(line: bytes, _fetch: object = None) -> Any:
+        return from_json(line)
+
+    load_error = load
+
+
+_PLAIN: Final[Any] = _Plain()
+
+
+@final
+class Check:
+    """One look at a thread; `problems` are the findings, in the order in which the thread is read."""
+
+    def __init__(self, store: Store, thread: str) -> None:
+        self._store = store
+        self._thread = thread
+        self._named: set[str] = set()
+        """Large values that something refers to."""
+        self.entries = 0
+        """How many were read."""
+        self.head: Head | None = None
+
+    def problems(self) -> Iterator[Told]:
+        """What is wrong.
+
+        Raises:
+            StoreError: The thread, or a part of it, cannot be read at all.
+            InputError: There is no such thread.
+        """
+        loaded = self._store.load(self._thread)
+        self.head = head = loaded.head
+        meta = read_meta(loaded.meta, self._thread)
+        reader = Reader(self._store, self._thread, _PLAIN, meta.get("names", ()))
+        digests, found = self._snapshots(reader, loaded)
+        yield from found
+        yield from self._records(reader, head, meta, digests)
+        for key, payload in loaded.staged:
+            yield from _told("staged", lambda key=key, payload=payload: reader.staged(key, payload))
+            self._named |= blob_names(payload)
+        yield from self._blobs()
+
+    def unnamed(self, there: Iterable[str]) -> list[str]:
+        """Those of *there*, the thread's large values, that nothing refers to."""
+        return sorted(set(there) - self._named)
+
+    def _snapshots(self, reader: Reader, loaded: Loaded) -> tuple[dict[int, dict[str, str]], list[Told]]:
+        """What each snapshot keeps of the chain, by its entry, and what is wrong with them."""
+        digests: dict[int, dict[str, str]] = {}
+        found: list[Told] = []
+        saved, end = loaded.snapshot, loaded.head.seq
+        while saved is not None:
+            if saved.seq > end:
+                found.append(("snapshot", f"There is a snapshot of entry {saved.seq}, after the last one.", saved.seq))
+            kept: list[Any] = []
+            payload = saved.body
+            found += _told("snapshot", lambda payload=payload, kept=kept: kept.append(reader.saved(payload)), saved.seq)
+            if kept:
+                digests[saved.seq] = dict(kept[0].digests)
+            self._named |= blob_names(payload)
+            saved = self._store.load(self._thread, upto=saved.seq - 1).snapshot if saved.seq > 0 else None
+        return digests, found
+
+    def _records(
+        self, reader: Reader, head: Head, meta: dict[str, Any], digests: dict[int, dict[str, str]]
+    ) -> Iterator[Told]:
+        seq = head.first - 1
+        chain = self._chain(meta, seq, digests)
+        if seq and seq not in digests:
+            yield "snapshot", f"There is no snapshot of entry {seq}, up to which the thread was pruned.", seq
+        sealed, whole = bool(meta.get("chained")), True
+        for record in self._store.records(self._thread, after=seq):
+            if record.seq - record.count != seq:
+                yield (
+                    "gap",
+                    f"Entry {seq + 1} is missing: entry {record.seq - record.count + 1} follows {seq}.",
+                    seq + 1,
+                )
+                chain, whole = None, False
+            seq = record.seq
+            self.entries += record.count
+            if seq > head.seq:
+                yield "tail", f"There are entries after {head.seq}, which was the last one.", head.seq + 1
+                return
+            broken = list(
+                _told("record", lambda record=record, chain=chain: _read(reader, record, chain, sealed=sealed), seq)
+            )
+            yield from broken
+            if broken:
+                chain, whole = None, False  # what follows cannot be told from it
+            self._named |= blob_names(record.body)
+            if chain is not None and seq in digests and digests[seq] != chain.saved():
+                yield "snapshot", f"The snapshot of entry {seq} does not belong to what was written before it.", seq
+        if whole and seq < head.seq:
+            yield "tail", f"The entries from {seq + 1} to {head.seq} are missing.", seq + 1
+
+    def _chain(self, meta: dict[str, Any], seq: int, digests: dict[int, dict[str, str]]) -> Chain | None:
+        """The chain as it stood after the entry *seq*; None if there is none, or nobody can tell."""
+        if not meta.get("chained") or (seq and seq not in digests):
+            return None
+        from graphrt._journal.chain import Chain  # loads OpenSSL
+
+        return Chain(str(meta["chained"]), digests.get(seq) if seq else None)
+
+    def _blobs(self) -> Iterator[Told]:
+        for name in sorted(self._named):
+            found: list[bytes] = []
+            wrong = list(
+                _told(
+                    "blob",
+                    lambda name=name, found=found: found.extend(self._store.blobs(self._thread, [name]).values()),
+                )
+            )
+            yield from wrong
+            if not wrong and not found:
+                yield "blob", f"The large value {name[:12]}... is missing.", None
+            elif found and sha256(found[0]).hexdigest() != name:
+                yield "blob", f"The large value {name[:12]}... is not what was written.", None
+
+
+def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) -> None:
+    """Read *record*, and check it against its seal; without the *chain* before it, only whether it may have one.
+
+    Raises:
+        StoreError: It is damaged.
+    """
+    payload = record.body
+    if payload.__class__ is not bytes:
+        reader.kept(payload)
+        return
+    batch, body = reader.body(payload, place=f"entry {record.seq}")
+    if len(batch.logged) != record.count:
+        raise reader.miscounted(record, len(batch.logged))
+    if chain is not None:
+        chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
+    elif not sealed:
+        check_unsealed(record.seq, record.seal)
+
+
+def _told(code: str, call: Any, seq: int | None = None) -> Iterator[Told]:
+    """What *call* raises about what is stored, told instead."""
+    try:
+        call()
+    except StoreError as error:
+        if error.code in WORLD:
+            raise
+        yield code, error.what, seq if error.seq is None else error.seq
+
+
+WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
+"""Codes of errors that say nothing of what is stored."""

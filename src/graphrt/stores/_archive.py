@@ -1,0 +1,237 @@
+"""A thread as one file: how it is written, and how it is read by who trusts nothing of it.
+
+The form (version 1), all numbers big-endian: 8 bytes of magic, then frames. A frame is
+
+    kind u8 | a u64 | b u64 | length u64 | length u64 | bytes | bytes
+
+The first frame is the head as JSON; then come meta, blobs, snapshots, staged bodies and records, each as the store gave
+it, byte for byte; the last one is the SHA-256 of everything before it. Only files are known here, no store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from struct import Struct
+from typing import IO, Any, Final, NamedTuple, get_args
+
+from graphrt.errors import InputError
+from graphrt.stores.protocol import Head, Record, Status
+
+MAGIC: Final = b"grt-thr\x01"
+_FRAME: Final = Struct(">BQQQQ")
+HEAD, META, BLOB, SNAPSHOT, STAGED, RECORD, END = range(7)
+_STATUSES: Final = frozenset(get_args(Status))
+_LARGEST: Final = 2**31
+"""Bytes of the largest body that any store of ours takes."""
+
+
+class Frame(NamedTuple):
+    """One piece of a file."""
+
+    kind: int
+    first: int = 0
+    second: int = 0
+    name: bytes = b""
+    body: bytes = b""
+
+
+class Writer:
+    """Writes frames, and their digest at the end."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file: Final = file
+        self._digest: Final = sha256(MAGIC)
+        file.write(MAGIC)
+
+    def head(self, head: Head) -> None:
+        """The first frame."""
+        told = {
+            "thread": head.thread,
+            "seq": head.seq,
+            "first": head.first,
+            "status": head.status,
+            "graph": head.graph,
+            "created_at": head.created_at,
+            "updated_at": head.updated_at,
+        }
+        self.frame(Frame(HEAD, body=json.dumps(told).encode()))
+
+    def record(self, record: Record) -> None:
+        self.frame(Frame(RECORD, record.seq, record.count, record.seal, record.body))
+
+    def frame(self, frame: Frame) -> None:
+        kind, first, second, name, body = frame
+        for piece in (_FRAME.pack(kind, first, second, len(name), len(body)), name, body):
+            self._digest.update(piece)
+            self._file.write(piece)
+
+    def end(self) -> None:
+        digest = self._digest.digest()
+        self._file.write(_FRAME.pack(END, 0, 0, 0, len(digest)) + digest)
+
+
+def frames(file: IO[bytes]) -> Iterator[Frame]:
+    """The frames of *file* but for the last, which is checked: so none counts before all were taken.
+
+    Raises:
+        InputError: It is no such file, of a newer version, cut off, or changed (`bad-archive`).
+    """
+    magic = file.read(len(MAGIC))
+    if magic[:-1] != MAGIC[:-1]:
+        raise bad("It is no exported thread.")
+    if magic != MAGIC:
+        raise bad(f"It is of version {magic[-1:].hex() or '?'}, which a newer graphrt wrote.")
+    digest = sha256(magic)
+    while True:
+        header = file.read(_FRAME.size)
+        if len(header) < _FRAME.size:
+            raise bad("It is cut off.")
+        kind, first, second, named, size = _FRAME.unpack(header)
+        if kind > END or named > _LARGEST or size > _LARGEST:
+            raise bad("It was changed: a piece of it cannot be.")
+        name, body = _read(file, named), _read(file, size)
+        if kind == END:
+            if (first, second, named) != (0, 0, 0) or body != digest.digest() or file.read(1):
+                raise bad("It was changed: its digest is another one.")
+            return
+        for piece in (header, name, body):
+            digest.update(piece)
+        yield Frame(kind, first, second, name, body)
+
+
+def _read(file: IO[bytes], size: int) -> bytes:
+    """*size* bytes; a file that only says it has them fills no memory."""
+    pieces: list[bytes] = []
+    while size:
+        piece = file.read(min(size, 2**20))
+        if not piece:
+            raise bad("It is cut off.")
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def read_head(frame: Frame) -> Head:
+    """The head that the first frame tells of.
+
+    Raises:
+        InputError: It tells of none.
+    """
+    try:
+        told: Any = json.loads(frame.body)
+        thread, graph, status = told["thread"], told["graph"], told["status"]
+        seq, first = told["seq"], told["first"]
+        times = (told["created_at"], told["updated_at"])
+    except (ValueError, KeyError, TypeError):
+        raise bad("It does not begin with a head.") from None
+    texts = all(isinstance(one, str) for one in (thread, graph, status))
+    numbers = all(one.__class__ is int for one in (seq, first)) and all(
+        isinstance(one, (int, float)) and not isinstance(one, bool) and isfinite(one) for one in times
+    )
+    if frame.kind != HEAD or not texts or not numbers or status not in _STATUSES or not 1 <= first <= seq + 1:
+        raise bad("It does not begin with a head.")
+    return Head(thread, seq, 0, status, graph, float(times[0]), float(times[1]), owned=False, first=first)
+
+
+def bad(why: str) -> InputError:
+    return InputError(
+        f"The file cannot be imported. {why} Nothing was written.",
+        code="bad-archive",
+        fix="Export the thread again.",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- the files
+
+
+def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
+    """Let *write* make a file, which appears at *path* when it is whole and on the disk; returns its absolute path.
+
+    Raises:
+        InputError: *path* is no path of a new file (`path-exists`, `bad-path`).
+    """
+    target = Path(checked_path(path)).absolute()
+    _refuse_present(target)
+    handle, made = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=_folder(target))  # only its owner may read it
+    os.close(handle)
+    try:
+        write(made)
+        with Path(made).open("rb+") as file:
+            os.fsync(file.fileno())
+        try:
+            os.link(made, target)  # unlike a renaming, it takes no file's place
+        except FileExistsError:
+            _refuse_present(target)
+            raise
+        except OSError:  # a file system without hard links
+            _refuse_present(target)
+            Path(made).rename(target)
+        _sync_folder(target.parent)
+    finally:
+        with suppress(OSError):
+            Path(made).unlink()
+    return str(target)
+
+
+def checked_path(path: Any) -> str:
+    text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InputError(f"The path of a file was expected, not {text!r}.", code="bad-path", fix="Give 'thread.grt'.")
+    return text
+
+
+def _folder(target: Path) -> str:
+    if not target.parent.is_dir():
+        raise InputError(
+            f"There is no folder {str(target.parent)!r} for the file.", code="bad-path", fix="Make the folder first."
+        )
+    return str(target.parent)
+
+
+def _refuse_present(target: Path) -> None:
+    if os.path.lexists(target):
+        raise InputError(
+            f"There is a file {str(target)!r} already; it was not touched.",
+            code="path-exists",
+            fix="Give the path of a file that does not exist yet.",
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # not every system lets a folder be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def opened(source: Any) -> Generator[IO[bytes]]:
+    """*source*, a path or a file open for reading bytes, as a file that can be read again from its beginning.
+
+    Raises:
+        InputError: It is neither, or there is no such file.
+    """
+    if not hasattr(source, "read"):
+        try:
+            with Path(checked_path(source)).open("rb") as file:
+                yield file
+        except FileNotFoundError:
+            raise InputError(
+                f"There is no file {str(source)!r}.", code="bad-path", fix="Give what export_thread() wrote."
+            ) from None
+        return
+    with tempfile.TemporaryFile() as kept:
+        shutil.copyfileobj(source, kept)
+        kept.seek(0)
+        yield kept

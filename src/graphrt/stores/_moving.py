@@ -1,0 +1,174 @@
+"""Threads to files and from files, between any two stores: records stay byte for byte what they were.
+
+What goes into a file, and in which order it is brought back; the form of the file is `_archive`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, Final
+
+from graphrt.errors import InputError, StoreError
+from graphrt.stores import _archive as archive
+from graphrt.stores._archive import Frame
+from graphrt.stores._copying import Whole, records_of, snapshots_of, write_thread
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Head, Loaded, Record, Store
+
+Source = str | PathLike[str] | IO[bytes]
+_TOGETHER: Final = 4 * 2**20
+"""Bytes of large values that are written at once."""
+
+
+def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> None:
+    """Write the thread to *to*; see `StoreVerbs.export_thread`."""
+    check_id(thread)
+    if getattr(store, "encrypted", False) and decrypted is not True:
+        raise InputError(
+            f"Thread {thread!r} is encrypted, and a file of it would hold it in plain.",
+            code="export-decrypted",
+            where=f"thread {thread!r}",
+            fix="Pass decrypted=True, and keep the file where the keys are kept; or back up the store inside as it is.",
+            thread=thread,
+        )
+    loaded = store.load(thread)
+    if hasattr(to, "write"):
+        _write(store, loaded, to)
+        return
+
+    def write(made: str) -> None:
+        with Path(made).open("wb") as file:
+            _write(store, loaded, file)
+
+    archive.write_new(to, write)
+
+
+def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
+    # The journal is above the stores: it alone can tell which large values its bodies name.
+    from graphrt._journal.wire import blob_names
+
+    thread = loaded.head.thread
+    writer = archive.Writer(file)
+    writer.head(loaded.head)
+    named: set[str] = set()
+
+    def plain(body: Any) -> bytes:
+        if body.__class__ is not bytes:
+            raise InputError(
+                f"Thread {thread!r} is kept as objects of this process, of which no file can be made.",
+                code="not-exportable",
+                where=f"thread {thread!r}",
+                fix="Keep it in a durable store, or chain it: Runtime(graph, store=..., chain=True).",
+                thread=thread,
+            )
+        named.update(blob_names(body))
+        kept: bytes = body
+        return kept
+
+    if loaded.meta is not None:
+        writer.frame(Frame(archive.META, body=plain(loaded.meta)))
+    for key, body in loaded.staged:
+        writer.frame(Frame(archive.STAGED, name=key.encode(), body=plain(body)))
+    for seq, body in snapshots_of(store, loaded).items():
+        writer.frame(Frame(archive.SNAPSHOT, seq, body=plain(body)))
+    for record in records_of(store, loaded):
+        plain(record.body)
+        writer.record(record)
+    for name in sorted(named):
+        body = store.blobs(thread, [name]).get(name)
+        if body is None:
+            raise StoreError(
+                f"A large value of thread {thread!r} is missing: {name}.",
+                code="store-damaged",
+                where=f"thread {thread!r}",
+                fix="verify() tells what else is damaged; restore the database from a backup.",
+                thread=thread,
+            )
+        writer.frame(Frame(archive.BLOB, name=name.encode(), body=body))
+    writer.end()
+
+
+def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
+    """Write what the file holds; see `StoreVerbs.import_thread`."""
+    if thread is not None:
+        check_id(thread)
+    with archive.opened(source) as file:
+        head = _checked(file)
+        to = check_id(thread if thread is not None else head.thread)
+
+        def read() -> Whole:
+            file.seek(0)
+            return _whole(head, archive.frames(file))
+
+        def blobs() -> Iterable[Mapping[str, bytes]]:
+            file.seek(0)
+            return _blobs(archive.frames(file))
+
+        write_thread(store, to, read, blobs, made_at=head.created_at, at=head.updated_at)
+    return to
+
+
+def _checked(file: IO[bytes]) -> Head:
+    """The head of the file, all of which is whole and makes a thread.
+
+    Raises:
+        InputError: It is not, or does not (`bad-archive`).
+    """
+    head: Head | None = None
+    seq = 0
+    file.seek(0)
+    for frame in archive.frames(file):
+        if head is None:
+            head = archive.read_head(frame)
+            seq = head.first - 1
+        elif frame.kind == archive.RECORD:
+            if frame.second < 1 or frame.first - frame.second != seq:
+                raise archive.bad("Its entries do not follow one another.")
+            seq = frame.first
+        elif frame.kind == archive.HEAD or (frame.kind == archive.SNAPSHOT and not 1 <= frame.first <= head.seq):
+            raise archive.bad("A piece of it cannot be.")
+        elif not _is_text(frame.name):
+            raise archive.bad("A name in it is no text.")
+    if head is None or seq != head.seq or head.seq < 1:
+        raise archive.bad("It does not hold all entries of the thread.")
+    return head
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _whole(head: Head, frames: Iterable[Frame]) -> Whole:
+    found = Whole(head, None, [], {}, [])
+    staged: list[tuple[str, Any]] = []
+    for kind, first, second, name, body in frames:
+        if kind == archive.META:
+            found = found._replace(meta=body)
+        elif kind == archive.SNAPSHOT:
+            found.snapshots[first] = body
+        elif kind == archive.STAGED:
+            staged.append((name.decode(), body))
+        elif kind == archive.RECORD:
+            found.records.append(Record(first, second, body, name))
+    return found._replace(staged=staged)
+
+
+def _blobs(frames: Iterable[Frame]) -> Iterator[dict[str, bytes]]:
+    """The large values, as many at once as are not too large together."""
+    some: dict[str, bytes] = {}
+    size = 0
+    for frame in frames:
+        if frame.kind == archive.BLOB:
+            some[frame.name.decode()] = frame.body
+            size += len(frame.body)
+            if size >= _TOGETHER:
+                yield some
+                some, size = {}, 0
+    if some:
+        yield some

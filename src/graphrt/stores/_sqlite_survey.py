@@ -1,0 +1,70 @@
+"""Looking over a whole SQLite file: the ids of its threads, what belongs to none of them, and the file's own structure.
+
+Reading only; each question is a transaction of its own, and none holds more than a page of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt.stores._sqlite_schema import BLOB, SPAN
+from graphrt.stores._verifying import Finding
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from graphrt.stores._sqlite_database import Database
+
+_PAGE: Final = 500
+_IDS: Final = "SELECT no, id FROM thread WHERE no > ? AND (seq > 0 OR typeof(seq) <> 'integer') ORDER BY no LIMIT ?"
+_STRAY_RECORD: Final = (
+    "SELECT key FROM record WHERE key > ? AND key / ? NOT IN (SELECT no FROM thread) ORDER BY key LIMIT 1"
+)
+_STRAY_PART: Final = "SELECT no FROM part WHERE no > ? AND no NOT IN (SELECT no FROM thread) ORDER BY no LIMIT 1"
+_MOST: Final = 20
+
+
+def survey(file: Database) -> Iterator[str | Finding]:
+    """What is wrong with the file, the ids of its threads in the order in which they were made, and what is stray."""
+    broken = file.read(lambda db: [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_MOST})").fetchall()])
+    if broken != ["ok"]:
+        yield from (Finding(None, "damage", "file", f"SQLite finds the file damaged: {one}") for one in broken)
+    after = 0
+    while True:
+        rows = file.read(partial(_rows, statement=_IDS, values=(after, _PAGE)))
+        for after, id_ in rows:
+            if id_.__class__ is str:
+                yield id_
+            else:
+                yield Finding(
+                    None, "damage", "head", f"Row {after} of the threads has the id {id_!r}, which is no text."
+                )
+        if len(rows) < _PAGE:
+            break
+    yield from _strays(file, "records", _STRAY_RECORD, SPAN)
+    yield from _strays(file, "parts", _STRAY_PART, None)
+
+
+def _strays(file: Database, what: str, statement: str, span: int | None) -> Iterator[Finding]:
+    """One finding for each thread that is not there and of which there are rows."""
+    after: Any = 0
+    for _ in range(_MOST):
+        values = (after,) if span is None else (after, span)
+        found = file.read(partial(_rows, statement=statement, values=values))
+        if not found:
+            return
+        no = found[0][0] if span is None else found[0][0] // span
+        yield Finding(None, "waste", "orphan", f"There are {what} of thread number {no}, which is not there.")
+        after = no if span is None else (no + 1) * span
+
+
+def _rows(db: Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    return db.execute(statement, values).fetchall()
+
+
+def blob_names(db: Connection, no: int) -> list[str]:
+    """The names of the thread's large values."""
+    found = db.execute("SELECT name FROM part WHERE no = ? AND kind = ?", (no, BLOB)).fetchall()
+    return [name for (name,) in found if name.__class__ is str]

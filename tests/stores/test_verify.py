@@ -1,0 +1,361 @@
+"""`store.verify()`: a whole database is looked over; damage is told thread by thread, and nothing raises."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+
+import pytest
+from tests.stores import kept, postgres_support
+from tests.stores.kept import THREADS, fill, opened
+
+from graphrt.errors import StoreError
+from graphrt.stores import PostgresStore, SqliteStore, Verification
+from graphrt.stores._sqlite_schema import BLOB, META, SNAPSHOT, SPAN, STAGED
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture(
+    params=["memory", "sqlite", pytest.param("encrypted", marks=pytest.mark.needs("cryptography"))],
+)
+def store(request, path):
+    with opened(request.param, path) as made:
+        yield made
+
+
+@pytest.fixture
+def sqlite(path):
+    with SqliteStore(path) as made:
+        fill(made)
+        yield made
+
+
+def change(store, statement, *values):
+    """Somebody changes the database by hand; how many rows."""
+    with sqlite3.connect(store.path) as db:
+        return db.execute(statement, values).rowcount
+
+
+def number(store, thread):
+    with sqlite3.connect(store.path) as db:
+        return db.execute("SELECT no FROM thread WHERE id = ?", (thread,)).fetchone()[0]
+
+
+def flipped(store, table, where, *values):
+    """One bit of the last body there is flipped."""
+    with sqlite3.connect(store.path) as db:
+        found = db.execute(f"SELECT rowid, body FROM {table} WHERE {where}", values) if table == "record" else None
+        if found is None:
+            no, kind, name, body = db.execute(
+                f"SELECT no, kind, name, body FROM part WHERE {where}", values
+            ).fetchall()[-1]
+            changed = bytes([*body[:-20], body[-20] ^ 1, *body[-19:]])
+            assert (
+                db.execute(
+                    "UPDATE part SET body = ? WHERE no = ? AND kind = ? AND name = ?", (changed, no, kind, name)
+                ).rowcount
+                == 1
+            )
+            return
+        rowid, body = found.fetchall()[-1]
+        changed = bytes([*body[:-20], body[-20] ^ 1, *body[-19:]])
+        assert db.execute("UPDATE record SET body = ? WHERE rowid = ?", (changed, rowid)).rowcount == 1
+
+
+def test_store_that_is_whole_is_found_whole(store):
+    runtime = fill(store)
+    before = {name: runtime.state(name).seq for name in THREADS}
+
+    found = store.verify()
+
+    assert found.ok, found.findings
+    assert found.findings == ()
+    assert found.damaged == ()
+    assert found.threads == len(THREADS)
+    assert found.entries == sum(len(tuple(runtime.entries(name))) for name in THREADS)
+    assert {name: runtime.state(name).seq for name in THREADS} == before
+    assert asyncio.run(store.averify()) == found
+
+
+def test_empty_store_is_whole(store):
+    assert store.verify() == Verification(0, 0, ())
+
+
+def test_store_of_threads_without_chain_is_whole(store):
+    fill(store, chain=False)
+
+    assert store.verify().findings == ()
+
+
+@pytest.mark.needs("psycopg")
+def test_postgresql_store_is_looked_over(request):
+    url = next(served := postgres_support.fresh(request.config))
+    with PostgresStore(url) as store:
+        fill(store)
+        assert store.verify().findings == ()
+
+        no = postgres_support.sql(url, "SELECT no FROM {s}.thread WHERE id = 'large'")[0][0]
+        postgres_support.sql(url, f"DELETE FROM {{s}}.blob WHERE no = {no} RETURNING 1")
+        postgres_support.sql(url, "DELETE FROM {s}.thread WHERE id = 'paused' RETURNING 1")
+        found = store.verify()
+        assert found.damaged == ("large",)
+        assert {one.what.split(" of threads")[0] for one in found.findings if one.code == "orphan"} >= {
+            "There are records",
+            "There are metas",
+        }
+    for _ in served:
+        pass
+
+
+def gone(where):
+    return lambda store: change(store, f"DELETE FROM {where}".replace(":no", str(number(store, "done"))))
+
+
+DAMAGE = {
+    "a bit in a record": (lambda s: flipped(s, "record", "key / ? = ?", SPAN, number(s, "done")), "record"),
+    "a record's number": (
+        lambda s: change(
+            s,
+            "UPDATE record SET key = key + 1 WHERE key = (SELECT max(key) FROM record WHERE key / ? = ?)",
+            SPAN,
+            number(s, "done"),
+        ),
+        "gap",
+    ),
+    "a record's count": (
+        lambda s: change(
+            s,
+            "UPDATE record SET count = 7 WHERE key = (SELECT max(key) FROM record WHERE key / ? = ?)",
+            SPAN,
+            number(s, "done"),
+        ),
+        "gap",
+    ),
+    "a record's count that is a text": (
+        lambda s: change(
+            s,
+            "UPDATE record SET count = 'x' WHERE key = (SELECT max(key) FROM record WHERE key / ? = ?)",
+            SPAN,
+            number(s, "done"),
+        ),
+        None,
+    ),
+    "a record's body that is a number": (
+        lambda s: change(
+            s,
+            "UPDATE record SET body = 5 WHERE key = (SELECT max(key) FROM record WHERE key / ? = ?)",
+            SPAN,
+            number(s, "done"),
+        ),
+        None,
+    ),
+    "a seal": (
+        lambda s: change(
+            s, "UPDATE record SET seal = zeroblob(length(seal)) WHERE key / ? = ?", SPAN, number(s, "done")
+        ),
+        "record",
+    ),
+    "the last record": (
+        lambda s: change(
+            s, "DELETE FROM record WHERE key = (SELECT max(key) FROM record WHERE key / ? = ?)", SPAN, number(s, "done")
+        ),
+        "tail",
+    ),
+    "a record in the middle": (
+        lambda s: change(
+            s,
+            "DELETE FROM record WHERE key = (SELECT max(key) FROM record WHERE key / ?1 = ?2 AND key % ?1 < 9)",
+            SPAN,
+            number(s, "done"),
+        ),
+        "gap",
+    ),
+    "all records": (lambda s: change(s, "DELETE FROM record WHERE key / ? = ?", SPAN, number(s, "done")), "tail"),
+    "the head set back": (lambda s: change(s, "UPDATE thread SET seq = seq - 1 WHERE id = 'done'"), "tail"),
+    "a status that there is not": (lambda s: change(s, "UPDATE thread SET status = 'odd' WHERE id = 'done'"), "head"),
+    "a number that is a text": (lambda s: change(s, "UPDATE thread SET seq = 'x' WHERE id = 'done'"), "head"),
+    "the meta": (
+        lambda s: change(s, "UPDATE part SET body = x'7b' WHERE no = ? AND kind = ?", number(s, "done"), META),
+        "record",
+    ),
+    "the chain switched off in the meta": (
+        lambda s: change(
+            s,
+            'UPDATE part SET body = CAST(replace(CAST(body AS TEXT), \'"chained":"done"\', \'"chained":null\')'
+            " WHERE no = ? AND kind = ?",
+            number(s, "done"),
+            META,
+        ),
+        "record",
+    ),
+    "the meta without names": (
+        lambda s: change(
+            s, "UPDATE part SET body = '{\"names\": null}' WHERE no = ? AND kind = ?", number(s, "done"), META
+        ),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_of_one_thread_is_told_and_the_others_are_whole(sqlite, damage):
+    harm, code = DAMAGE[damage]
+    harm(sqlite)
+
+    found = sqlite.verify()
+
+    assert not found.ok
+    assert found.damaged == ("done",)
+    assert found.threads == len(THREADS)
+    assert code is None or code in {one.code for one in found.findings}, found.findings
+    assert all(one.what and one.kind == "damage" for one in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("thread", "kind", "code", "how"),
+    [
+        ("pruned", SNAPSHOT, "snapshot", "flipped"),
+        ("pruned", SNAPSHOT, "snapshot", "gone"),
+        ("paused", STAGED, "staged", "flipped"),
+        ("large", BLOB, "blob", "flipped"),
+        ("large", BLOB, "blob", "gone"),
+    ],
+)
+def test_damage_beside_the_records_is_told(sqlite, thread, kind, code, how):
+    where = "no = ? AND kind = ?"
+    if how == "flipped":
+        flipped(sqlite, "part", where, number(sqlite, thread), kind)
+    else:
+        assert change(sqlite, f"DELETE FROM part WHERE {where}", number(sqlite, thread), kind)
+
+    found = sqlite.verify()
+
+    assert found.damaged == (thread,)
+    assert {one.code for one in found.findings} == {code}
+
+
+def test_snapshot_of_another_thread_does_not_belong(sqlite):
+    """Whole in itself, and sealed by nobody: the chain tells."""
+    one, other = number(sqlite, "done"), number(sqlite, "pruned")
+    body = sqlite.load("pruned", upto=sqlite.head("pruned").first - 1).snapshot
+    change(
+        sqlite,
+        "INSERT OR REPLACE INTO part(no, kind, name, place, body) VALUES (?, ?, ?, 0, ?)",
+        one,
+        SNAPSHOT,
+        sqlite.load("done").records[0].seq,
+        body.body,
+    )
+    assert one != other
+
+    found = sqlite.verify()
+
+    assert [finding.code for finding in found.findings] == ["snapshot"]
+    assert found.damaged == ("done",)
+
+
+def test_values_that_nothing_refers_to_and_rows_of_no_thread_are_waste(sqlite):
+    change(
+        sqlite,
+        "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, 'x', 0, x'00')",
+        number(sqlite, "done"),
+        BLOB,
+    )
+    change(sqlite, "DELETE FROM thread WHERE id = 'paused'")
+
+    found = sqlite.verify()
+
+    assert found.ok
+    assert {(one.thread, one.kind, one.code) for one in found.findings} == {
+        ("done", "waste", "blob"),
+        (None, "waste", "orphan"),
+    }
+    assert found.threads == len(THREADS) - 1
+
+
+@pytest.mark.needs("cryptography")
+def test_damage_of_an_encrypted_store_is_told(path):
+    with opened("encrypted", path) as store:
+        fill(store)
+        inner = store._store
+        flipped(inner, "record", "key / ? = ?", SPAN, number(inner, "done"))
+        change(inner, "DELETE FROM part WHERE no = ? AND kind = ?", number(inner, "large"), BLOB)
+
+        found = store.verify()
+
+    assert found.damaged == ("done", "large")
+
+
+@pytest.mark.needs("cryptography")
+def test_threads_without_their_key_are_told_and_the_others_looked_at(path):
+    with opened("encrypted", path) as store:
+        fill(store)
+    from graphrt.stores import EncryptedStore
+
+    with EncryptedStore(SqliteStore(path), {"other": bytes(range(1, 33))}) as store:
+        found = store.verify()
+
+    assert found.damaged == THREADS
+    assert all("'k'" in one.what for one in found.findings)
+
+
+def test_file_that_sqlite_finds_damaged_is_told(path):
+    with SqliteStore(path) as store:
+        fill(store)
+    data = bytearray(path.read_bytes())
+    for at in range(4096 * 8, len(data), 4096):
+        data[at + 3 : at + 5] = b"\x00\x00"  # the number of cells of a page
+    path.write_bytes(data)
+
+    with SqliteStore(path) as store:
+        found = store.verify()
+
+    assert not found.ok
+    assert "file" in {one.code for one in found.findings}
+
+
+def test_thread_that_is_written_meanwhile_is_read_again(sqlite, monkeypatch):
+    """What changed between two looks at it is no damage."""
+    runtime = kept.runtime(sqlite)
+    records = SqliteStore.records
+    left = [True]
+
+    def prune_first(self, thread, **rest):
+        if thread == "done" and left:
+            left.clear()
+            runtime.prune("done")
+        return records(self, thread, **rest)
+
+    monkeypatch.setattr(SqliteStore, "records", prune_first)
+
+    assert sqlite.verify().findings == ()
+    assert not left
+
+
+def test_store_that_cannot_be_read_raises(sqlite):
+    sqlite.close()
+
+    with pytest.raises(StoreError) as caught:
+        sqlite.verify()
+    assert caught.value.code == "store-closed"
+
+
+def test_store_of_your_own_has_it_by_inheriting(sqlite):
+    """Through nothing but the protocol."""
+    from graphrt.stores import StoreVerbs
+    from graphrt.stores.protocol import METHODS
+
+    class Own(StoreVerbs):
+        durable = blocking = True
+
+        def __init__(self, inner):
+            for name in METHODS:
+                setattr(self, name, getattr(inner, name))
+
+    assert Own(sqlite).verify() == sqlite.verify()
+    change(sqlite, "DELETE FROM record WHERE key / ? = ?", SPAN, number(sqlite, "done"))
+    assert Own(sqlite).verify().damaged == ("done",)

@@ -1,0 +1,115 @@
+"""`sweep`: in batches, as a dry run, with a limit; what is taken or written meanwhile stays."""
+
+from __future__ import annotations
+
+import pytest
+from tests.stores.support import claimed
+from tests.threads.support import line, note, refused
+
+from graphrt import Runtime
+from graphrt.errors import InputError
+from graphrt.stores import Commit, MemoryStore, Record, SqliteStore
+from graphrt.stores import _sqlite_reading as reading
+from graphrt.stores.protocol import METHODS
+
+
+def filled(world, count):
+    runtime = world.runtime(line(("a", note("a"))))
+    for number in range(count):
+        runtime.run({"notes": []}, thread=f"t-{number}")
+    world.clock.now += 10_000
+    runtime.run({"notes": []}, thread="young")
+    return runtime
+
+
+def ids(runtime):
+    return [info.thread for info in runtime.threads()]
+
+
+def test_dry_run_tells_what_would_go_and_deletes_nothing(world):
+    runtime = filled(world, 3)
+
+    would = runtime.sweep(older_than_s=5_000, dry_run=True)
+
+    assert [(info.thread, info.status) for info in would] == [(f"t-{n}", "completed") for n in range(3)]
+    assert ids(runtime) == ["t-0", "t-1", "t-2", "young"]
+    assert runtime.sweep(older_than_s=5_000) == len(would)
+    assert ids(runtime) == ["young"]
+    assert runtime.sweep(older_than_s=5_000, dry_run=True) == ()
+
+
+def test_limit_is_how_many_go_at_most(world):
+    runtime = filled(world, 5)
+
+    assert [info.thread for info in runtime.sweep(older_than_s=5_000, limit=2, dry_run=True)] == ["t-0", "t-1"]
+    assert runtime.sweep(older_than_s=5_000, limit=0) == 0
+    assert runtime.sweep(older_than_s=5_000, limit=2) == 2
+    assert ids(runtime) == ["t-2", "t-3", "t-4", "young"]
+    assert runtime.sweep(older_than_s=5_000, limit=100) == 3
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, True, "1"])
+def test_limit_that_is_none_is_refused(world, limit):
+    refused("bad-limit", lambda: filled(world, 1).sweep(older_than_s=1, limit=limit), "limit=", error=InputError)
+
+
+def test_more_threads_than_go_at_once_all_go(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        for number in range(250):
+            claim = store.claim(f"t-{number}", create=True, lease_s=60, at=1.0)
+            store.commit(claim, Commit(0, 1.0, [Record(1, 1, b"x")], status="completed", release=number % 50 != 0))
+        assert Runtime(line(("a", note("a"))), store=store).sweep(older_than_s=1) == 245
+        assert [head.thread for head in store.heads()] == [f"t-{number}" for number in range(0, 250, 50)]
+
+
+def test_held_and_written_threads_stay_and_missing_ones_do_not_matter(world):
+    runtime = filled(world, 4)
+    store = world.store
+    claim = store.claim("t-1", create=False, lease_s=600, at=1.0)
+
+    gone = store.delete_many(["t-0", "t-1", "gone", "t-2", "young"], updated_before=world.clock.now - 5_000)
+
+    assert sorted(gone) == ["t-0", "t-2"]
+    assert ids(runtime) == ["t-1", "t-3", "young"]
+    store.release(claim)
+    assert store.delete_many(["t-1", "young"]) == ["t-1", "young"]
+    assert store.delete_many([]) == []
+    refused("bad-thread", lambda: store.delete_many(["a/b"]), error=InputError)
+
+
+def test_batch_that_fails_deletes_nothing(tmp_path, monkeypatch):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        for name in ("a", "b"):
+            store.release(claimed(store, name))
+        forget, left = reading.forget, [1]
+
+        def fails(db, no):
+            if not left:
+                raise RuntimeError("planted")
+            left.pop()
+            forget(db, no)
+
+        monkeypatch.setattr(reading, "forget", fails)
+        with pytest.raises(RuntimeError):
+            store.delete_many(["a", "b"])
+        assert [head.thread for head in store.heads()] == ["a", "b"]
+
+
+def test_store_without_batches_is_swept_one_by_one():
+    """A store of somebody's own, with nothing but the protocol."""
+
+    class Own:
+        durable = blocking = False
+
+        def __init__(self, inner):
+            for name in METHODS:
+                setattr(self, name, getattr(inner, name))
+
+    now = [1_000.0]
+    runtime = Runtime(line(("a", note("a"))), store=Own(MemoryStore()), clock=lambda: now[0])
+    for name in ("a", "b"):
+        runtime.run({"notes": []}, thread=name)
+    now[0] += 100
+
+    assert runtime.sweep(older_than_s=50) == 2
+    assert runtime.threads() == ()
