@@ -128,8 +128,8 @@ def test_the_error_of_a_node_names_agent_node_graph_and_thread(make, asks, budge
     error = refused.value
     assert (error.node, error.graph, error.thread, error.model) == ("ask", "talk", "t-1", "openai/x")
     assert "in node 'ask'" in error.what
-    assert "graph 'talk'" in error.where
-    assert "thread 't-1'" in error.where
+    assert "graph 'talk'" in str(error)
+    assert "thread 't-1'" in str(error)
     if isinstance(asked, Agent):
         assert "of agent 'writer'" in error.what
         assert "models={'writer': ScriptedModel([...])}" in error.fix

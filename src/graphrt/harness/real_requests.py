@@ -100,19 +100,15 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
 
     here, node = HERE.get(), NODE.get()
     agents = here.names if isinstance(here, Place) else ()
-    places = [" > ".join(f"agent {name!r}" for name in agents)] if agents else []
     known: dict[str, Any] = {}
     if node is not None and not node.done:
-        task = node._task
-        places.append(task.engine.where(task))
-        known = {"graph": task.engine.plan.name, "node": node.node, "thread": node.thread, "task_id": node.task_id}
-        known |= {"run_id": node.run_id, "superstep": node.step, "boundary": True}
+        known = {**node._task.engine.where(node._task).known, "boundary": True}
     who = f" of agent {agents[-1]!r}" if agents else ""
     inside = f" in node {known['node']!r}" if known else ""
     name = repr(agents[-1] if agents else "writer")
     raise ModelRequestForbiddenError(
         f"A real request{who}{inside} to model {model!r} is forbidden.",
-        where=", ".join(places),
+        where=" > ".join(f"agent {name!r}" for name in agents),
         known="allow_model_requests(False) was called"
         if _switch.said is False
         else f"the environment variable {_VARIABLE} is {os.environ.get(_VARIABLE)!r}",
