@@ -13,6 +13,7 @@ from graphrt.harness import (
     Agent,
     AgentReply,
     Cassette,
+    ChatModel,
     LiteLLMHarness,
     ModelResponse,
     OutputSpec,
@@ -113,6 +114,13 @@ async def node(state: Person, ctx: Context) -> None:
 def sync_node(state: Person, ctx: Context) -> None:
     assert_type(ctx.call(ctx.harness.run, "who?"), AgentReply[Any])
     assert_type(ctx.call(ctx.bind(agent).run, "who?"), AgentReply[Person])
+    assert_type(ctx.harness.run_sync("who?"), AgentReply[Any])
+    assert_type(ctx.harness.run_sync("who?", output=Point, temperature=0), AgentReply[Point])
+    assert_type(ctx.bind(agent).run_sync("who?"), AgentReply[Person])
+    assert_type(agent.run_sync("who?", deps=3, transcript=[]), AgentReply[Person])
+    assert_type(agent.run_sync("who?", output=Child), AgentReply[Child])
+    assert_type(agent.run_sync("who?", output=SPEC), AgentReply[Any])
+    assert_type(anything.run_sync("who?").output, Any)
     assert_type(ctx.call(agent.run, "who?"), AgentReply[Person])
 
 
@@ -175,3 +183,16 @@ harnesses: list[AgentHarness] = [Untyped(), Narrow(), OfPersons(), Around(agent)
 async def ask(harness: AgentHarness) -> None:
     assert_type(await harness.run("who?", output=Person), AgentReply[Any])
     assert_type(await harness.run("who?", output=SPEC), AgentReply[Any])
+
+
+# --- Models that replace others
+
+
+@agent.override(model=ScriptedModel(["x"]))
+def overridden(number: int) -> str:
+    with agent.override(model="openai/x") as model:
+        assert_type(model, ChatModel)
+    return str(number)
+
+
+assert_type(overridden(3), str)

@@ -78,6 +78,44 @@ class BoundHarness(Generic[OutputT_co]):
         """Ask the harness; see `graphrt.harness.AgentHarness.run`."""
         return await self._go(prompt, options, self._host.emit)
 
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: None = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: type[T],
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: Any,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
+    def run_sync(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
+        """Ask the harness from a sync node: `ctx.call(ctx.harness.run, prompt, ...)`.
+
+        Raises:
+            NodeError: Called in an async node, which awaits `run` instead (`call-in-async-node`).
+        """
+        return self._host.call(self.run, prompt, **options)
+
     async def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
         """Ask the harness and pass on the pieces of its reply; the last item is the whole reply.
 

@@ -362,7 +362,7 @@ class Context(Generic[D]):
             given.close()  # nobody will await it
         if self._task.node.is_async:
             raise NodeError(
-                f"Node {self.node!r} is async and used ctx.call().",
+                f"Node {self.node!r} is async and used ctx.call(), or run_sync().",
                 code="call-in-async-node",
                 where=self._task.engine.where(self._task),
                 fix="Await the function instead.",
@@ -379,9 +379,13 @@ class Context(Generic[D]):
                 "ctx.call(ctx.harness.run(prompt)).",
                 boundary=True,
             )
-        token = NODE.set(self)  # an agent that is called works for this node
+        return self._drive(lambda: fn(*args, **kwargs))
+
+    def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Wait for what *make* makes, on the private loop thread; agents that it calls work for this node."""
+        token = NODE.set(self)
         try:
-            return self._scope.loop().run(lambda: fn(*args, **kwargs), self._scope.control)
+            return self._scope.loop().run(make, self._scope.control)
         finally:
             NODE.reset(token)
 

@@ -6,7 +6,7 @@ does not: the next one asks anew. Keys tell what was asked, so that only the sam
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from functools import partial
@@ -101,6 +101,10 @@ class TaskHost:
     def over(self) -> bool:
         """Whether the attempt has ended that it stands for."""
         return self._context.done
+
+    def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        """What an async function returns, for a sync node: as `Context.call`."""
+        return self._context.call(fn, *args, **kwargs)
 
     def showing(self, show: Callable[[Any], None] | None) -> TaskHost:
         """The same host, which shows items elsewhere."""

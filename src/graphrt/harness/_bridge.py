@@ -42,6 +42,10 @@ class LoopThread:
         """Start *work* on the loop; cancelling the future cancels it there. It sees the caller's context variables."""
         return asyncio.run_coroutine_threadsafe(work, self._running_loop())
 
+    def is_here(self) -> bool:
+        """Whether the caller is on this loop, which it must not wait for."""
+        return threading.current_thread() is self._thread
+
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* on the loop and wait for it; if the caller is cancelled, so is *work*."""
         return await asyncio.wrap_future(self.submit(work))

@@ -30,6 +30,7 @@ from graphrt.harness.agent._instructions import asked_first
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._replacing import Replaceable, models_of
 from graphrt.harness.agent._showing import shown
+from graphrt.harness.agent._sync import RunsSync
 from graphrt.harness.agent._tooling import Approve, OnBadCall, Tooling
 from graphrt.harness.agent._watching import watched
 from graphrt.harness.agent.cache import ResponseCache
@@ -56,7 +57,7 @@ _RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2)
 
 
 @final
-class Agent(Replaceable, Generic[OutputT_co]):
+class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
     """The standard harness: asks a model, does the tool calls that it asks for, and goes on until it has answered.
 
     `Agent(model, output=Person)` is an `Agent[Person]`, whose replies have a Person as their output.

@@ -1,0 +1,110 @@
+"""An agent that is run without `await`: where its coroutine runs, and where that would wait for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, TypeVar, Unpack, overload
+
+from graphrt._node import NODE, called
+from graphrt.errors import InputError
+from graphrt.harness._bridge import LoopThread
+from graphrt.harness.agent._host import HERE
+from graphrt.harness.messages import Message, Prompt
+from graphrt.harness.protocol import AgentReply, OutputT_co
+from graphrt.harness.request import AllButOutput
+
+__all__ = ["RunsSync"]
+
+T = TypeVar("T")
+_LOOP: Final = LoopThread("graphrt-agents")
+"""Where agents run outside of graphs: one loop, so that connections of tools live from one call to the next."""
+
+
+class RunsSync(Generic[OutputT_co]):
+    """What an Agent has of this."""
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: type[T],
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: Any = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
+    def run_sync(self, prompt: Prompt, /, **options: Any) -> AgentReply[Any]:
+        """Answer *prompt*, without `await`: see `Agent.run`, whose arguments it takes.
+
+        In a sync node that takes `ctx` it is `ctx.call(agent.run, ...)`: remembered, counted and asked through the
+        thread. Elsewhere the agent runs on a private event loop while the caller waits, also where a loop is running,
+        as in a notebook: that loop stands still meanwhile.
+
+        Raises:
+            InputError: It was called in an async node or an async tool, which await `run` (`run-sync-in-loop`).
+            GraphrtError: As `Agent.run`.
+        """
+        agent: Any = self  # the Agent has the rest
+
+        def make() -> Coroutine[Any, Any, AgentReply[Any]]:
+            made: Coroutine[Any, Any, AgentReply[Any]] = agent.run(prompt, **options)
+            return made
+
+        return _wait_for(make, agent.name)
+
+
+def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
+    in_loop = _running()
+    node = _live(NODE.get()) or _live(called()) if in_loop else _live(called()) or _live(NODE.get())
+    if in_loop and (HERE.get() is not None or (node is not None and node._task.node.is_async) or _LOOP.is_here()):
+        raise InputError(
+            f"Agent {agent!r} was run by run_sync() in a coroutine, whose event loop it would keep from running.",
+            code="run-sync-in-loop",
+            where="" if node is None else node._task.engine.where(node._task),
+            fix="Await agent.run(...) instead.",
+        )
+    if node is not None:
+        found: T = node._drive(make)
+        return found
+    running = _LOOP.submit(make())
+    try:
+        return running.result()
+    except BaseException:
+        running.cancel()  # a Ctrl-C while waiting; it does nothing where the agent itself failed
+        raise
+
+
+def _live(node: Any) -> Any:
+    return None if node is None or node.done else node
+
+
+def _running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,221 @@
+"""An agent that is run without `await`: outside of graphs, in sync nodes and tools, and where it must not be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypedDict
+
+import pytest
+
+from graphrt import END, START, Budget, Context, GraphBuilder, Runtime
+from graphrt.errors import BudgetExceededError, InputError, NodeError
+from graphrt.harness import Agent, FunctionModel, MockHarness, ScriptedModel, ToolCall, tool
+from graphrt.harness.agent._host import HERE
+
+from .graphs import effects
+
+
+class State(TypedDict, total=False):
+    said: str
+
+
+def graph(node: Any) -> Any:
+    builder = GraphBuilder(State)
+    builder.add_node("ask", node)
+    builder.add_sequence([START, "ask", END])
+    return builder.compile()
+
+
+def agent(*script: Any, **options: Any) -> Agent[Any]:
+    return Agent(ScriptedModel(script), max_tokens=9, retry=None, **options)
+
+
+def test_it_answers_where_no_loop_runs():
+    transcript: list[Any] = []
+
+    reply = agent('{"value": 3}').run_sync("how many?", output=int, transcript=transcript)
+
+    assert (reply.output, len(transcript)) == (3, 2)
+
+
+def test_it_answers_where_a_loop_runs():
+    async def notebook() -> str:
+        return agent("fine").run_sync("hi").text
+
+    assert asyncio.run(notebook()) == "fine"
+
+
+def test_what_the_agent_raises_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        agent(ZeroDivisionError()).run_sync("hi")
+
+
+def test_connections_of_tools_live_from_one_call_to_the_next():
+    loops: list[Any] = []
+
+    async def where() -> str:
+        """Tell where."""
+        loops.append(asyncio.get_running_loop())
+        return "here"
+
+    asking = agent(*[ToolCall(id="1", name="where", arguments={}), "done"] * 2, tools=[where])
+    asking.run_sync("go")
+    asking.run_sync("go")
+
+    assert loops[0] is loops[1]
+
+
+def test_an_override_is_seen():
+    asking = agent()
+
+    with asking.override(model=ScriptedModel(["overridden"])):
+        assert asking.run_sync("hi").text == "overridden"
+
+
+# -- in a sync node --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["run", "arun"])
+def test_it_works_for_the_sync_node_that_calls_it(verb):
+    asking = agent("one", "two")
+
+    def node(state: State, ctx: Context) -> State:
+        said = asking.run_sync("hi").text
+        ctx.interrupt("sure?")
+        return {"said": said + asking.run_sync("and?").text}
+
+    with Runtime(graph(node), store="memory:", budget=Budget(calls=2)) as runtime:
+        if verb == "run":
+            assert runtime.run({}, thread="t").status == "interrupted"
+            result = runtime.resume("t", True)
+        else:
+            assert asyncio.run(runtime.arun({}, thread="t")).status == "interrupted"
+            result = asyncio.run(runtime.aresume("t", True))
+
+        assert (result.state["said"], result.usage.calls) == ("onetwo", 2)
+        assert sum(key.startswith("model/") for key in effects(runtime)) == 2
+
+
+def test_it_is_held_to_the_budget_of_the_run():
+    with pytest.raises(BudgetExceededError):
+        graph(lambda state, ctx: {"said": agent("one").run_sync("hi").text}).run({}, budget=Budget(calls=0))
+
+
+def test_its_questions_go_through_the_thread():
+    @tool(approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    asking = agent(ToolCall(id="1", name="pay", arguments={"amount": 3}), "done", tools=[pay])
+
+    def node(state: State, ctx: Context) -> State:
+        return {"said": asking.run_sync("go").text}
+
+    with Runtime(graph(node), store="memory:") as runtime:
+        assert runtime.run({}, thread="t").interrupts[0].payload["tool"] == "pay"
+        assert runtime.resume("t", True).state["said"] == "done"
+
+
+def test_what_ctx_call_runs_works_for_the_node_too():
+    asking = agent("one")
+
+    def node(state: State, ctx: Context) -> State:
+        return {"said": ctx.call(asking.run, "hi").text}
+
+    result = graph(node).run({}, budget=Budget(calls=1))
+
+    assert (result.state["said"], result.usage.calls) == ("one", 1)
+
+
+def test_a_node_without_a_context_may_use_it():
+    asking = agent("one")
+
+    result = graph(lambda state: {"said": asking.run_sync("hi").text}).run({})
+
+    assert result.state["said"] == "one"
+
+
+def test_the_harness_of_a_sync_node_has_it_and_keeps_to_its_tools():
+    def secret() -> str:
+        """Tell."""
+        return "secret"
+
+    asking = agent("one", tools=[secret])
+
+    def node(state: State, ctx: Context) -> State:
+        return {"said": ctx.harness.run_sync("hi").text}
+
+    builder = GraphBuilder(State)
+    builder.add_node("ask", node, tools=[])
+    builder.add_sequence([START, "ask", END])
+
+    assert builder.compile().run({}, harness=asking).state["said"] == "one"
+    assert asking.models[0].calls[0].tools == ()  # type: ignore[attr-defined]
+    assert graph(node).run({}, harness=MockHarness(["mock"])).state["said"] == "mock"
+
+
+def test_a_sync_tool_may_ask_an_agent_that_then_stands_below_its_own():
+    inner = agent("inside", name="inner")
+
+    def look() -> str:
+        """Look."""
+        return inner.run_sync("hi").text
+
+    outer = agent(ToolCall(id="1", name="look", arguments={}), "done", name="outer", tools=[look])
+
+    async def node(state: State, ctx: Context) -> State:
+        return {"said": (await ctx.bind(outer).run("go")).text}
+
+    result = graph(node).run({})
+
+    assert (result.state["said"], result.usage.calls) == ("done", 3)
+    assert outer.models[0].calls[1].text == "inside"  # type: ignore[attr-defined]
+
+
+# -- where it would wait for itself ----------------------------------------------------------------------------------
+
+
+def test_an_async_node_is_told_to_await():
+    async def node(state: State, ctx: Context) -> State:
+        return {"said": agent("one").run_sync("hi").text}
+
+    with pytest.raises(NodeError, match="run_sync") as failed:
+        graph(node).run({})
+
+    error = failed.value if failed.value.__cause__ is None else failed.value.__cause__
+    assert isinstance(error, InputError)
+    assert error.code == "run-sync-in-loop"
+
+
+def test_the_harness_of_an_async_node_says_so_too():
+    async def node(state: State, ctx: Context) -> State:
+        return {"said": ctx.harness.run_sync("hi").text}
+
+    with pytest.raises(NodeError, match="Await the function instead"):
+        graph(node).run({}, harness=MockHarness())
+
+
+def test_an_async_tool_is_told_to_await():
+    inner = agent("inside")
+
+    async def look() -> str:
+        """Look."""
+        return inner.run_sync("hi").text
+
+    outer = agent(ToolCall(id="1", name="look", arguments={}), "done", tools=[look])
+
+    assert outer.run_sync("go").text == "done"
+    assert "Await agent.run(...) instead" in outer.models[0].calls[1].text  # type: ignore[attr-defined]
+
+
+def test_it_does_not_wait_for_the_loop_that_it_is_on():
+    inner = agent("inside")
+
+    async def answer(_: Any) -> str:
+        HERE.set(None)  # as in a callback that was made elsewhere
+        return inner.run_sync("hi").text
+
+    with pytest.raises(InputError) as refused:
+        Agent(FunctionModel(answer)).run_sync("go")
+    assert refused.value.code == "run-sync-in-loop"
