@@ -10,13 +10,19 @@ from graphrt.migrations import Migration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of the question whether a thread may go on with a graph."""
+    """What became of the question whether a thread may go on with a graph.
+
+    It is about names, edges, policies, types, reducers' names and what is stored. What it cannot know: whether the code
+    of nodes and routers still does the same (give a node another `version=` where it does not), whether it asks the same
+    questions when it runs again, and whether a reducer of the same name folds as before (`replay` finds that).
+    """
 
     thread: str
     status: str
-    kind: Literal["identical", "compatible", "migrated", "incompatible"]
+    kind: Literal["identical", "compatible", "migrated", "incompatible", "unreadable"]
+    """`unreadable`: it fits, and what is stored of it cannot be read or folded here."""
     reasons: tuple[str, ...] = ()
-    """What changed, and for `incompatible` what stands in the way first."""
+    """What changed, and for `incompatible` and `unreadable` what stands in the way first."""
     pending: tuple[str, ...] = ()
     """Nodes that are due or open."""
     source: str = ""
@@ -28,4 +34,4 @@ class Verdict:
     @property
     def ok(self) -> bool:
         """Whether the thread may go on."""
-        return self.kind != "incompatible"
+        return self.kind not in ("incompatible", "unreadable")

@@ -26,12 +26,13 @@ from graphrt._journal.versions import judge, pending
 from graphrt._journal.writer import Journal
 from graphrt._plan.fields import own
 from graphrt._runs.flight import Owner
-from graphrt._runs.loading import Reads, folded, loaded_at, the_store
+from graphrt._runs.loading import WORLD, Reads, folded, loaded_at, the_store
 from graphrt._runs.opening import adopted, checked_update, not_storable
+from graphrt._runs.results import is_of_older_graph
 from graphrt.commands import node_name
-from graphrt.errors import InputError, closest, names
+from graphrt.errors import GraphrtError, InputError, StoreError, closest, names
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Loaded, Status, Store
+from graphrt.stores.protocol import Head, Loaded, Status, Store
 
 Edit = tuple[Any, Any]
 """Values, and the node that they are written as, or None."""
@@ -156,6 +157,16 @@ def fork(runtime: Owner, thread: str, at: int | None, to: str | None) -> str:
     if not whole:
         loaded = loaded_at(store, thread, at)
     fold = folded(runtime, loaded, upto=None if whole else at)
+    if is_of_older_graph(fold.engine):
+        raise InputError(
+            f"Entry {fold.seq} of thread {thread!r} was written by an older graph, with other fields than this one has.",
+            code="graph-changed",
+            where=f"fork of thread {thread!r}",
+            known=f"fields {names(fold.engine.values)}",
+            fix="Fork a later entry, from the migration on, or fork with the older graph.",
+            thread=thread,
+            seq=fold.seq,
+        )
     made_at = runtime.clock()
     claim = take(store, target, create=True, lease_s=runtime.lease_s, at=made_at)
     try:
@@ -212,17 +223,36 @@ def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.
 
 
 def check_threads(runtime: Reads) -> tuple[Verdict, ...]:
-    """Judge every thread that is not completed."""
+    """Judge every thread that is not completed, and fold those that may go on, as a run would."""
     store = the_store(runtime)
-    plan = runtime.graph.__graphrt_plan__
     found: list[Verdict] = []
     for head in store.heads():
-        if head.status == "completed":
-            continue
+        verdict = _judged(runtime, store, head) if head.status != "completed" else None
+        if verdict is not None:
+            found.append(verdict)
+    return tuple(found)
+
+
+def _judged(runtime: Reads, store: Store, head: Head) -> Verdict | None:
+    """What becomes of one thread; None if it was deleted meanwhile.
+
+    Raises:
+        StoreError: The store could not be asked.
+    """
+    verdict = Verdict(thread=head.thread, status=head.status, kind="unreadable", target=runtime.graph.fingerprint)
+    try:
         loaded = store.load(head.thread)
-        meta = read_meta(loaded.meta, loaded.head.thread)
-        reader = Reader(store, head.thread, plan.codec, meta.get("names", ()))
+        meta = read_meta(loaded.meta, head.thread)
+        reader = Reader(store, head.thread, runtime.graph.__graphrt_plan__.codec, meta.get("names", ()))
         verdict = judge(runtime.graph, meta, reader, loaded, runtime.migrations)
         # A run that loads the thread of its own graph need not know what is pending; who asks here does.
-        found.append(replace(verdict, pending=pending(reader, loaded)))
-    return tuple(found)
+        verdict = replace(verdict, pending=pending(reader, loaded))
+        if verdict.ok:
+            folded(runtime, loaded)
+    except GraphrtError as error:
+        if error.code == "unknown-thread":
+            return None
+        if isinstance(error, StoreError) and error.code in WORLD:
+            raise
+        return replace(verdict, kind="unreadable", reasons=(error.what, *verdict.reasons))
+    return verdict

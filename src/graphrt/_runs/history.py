@@ -1,19 +1,18 @@
 """The states that a thread went through: one snapshot for each commit, pause, failure and cancellation (R18).
 
-All of them are read forward, from the first entry on. The newest few are read backward, a stretch at a time, each from
-one stored snapshot to the next: what they cost does not depend on the length of the thread.
+All of them are read forward, from the first entry on. The newest few are read backward, a stretch of records at a time,
+each folded from the stored snapshot before it: what they cost does not depend on the length of the thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import chain
 from typing import Any, Final, final
 
 from graphrt import events
 from graphrt._journal.reader import CHANGES, Fold, check_end
 from graphrt._runs.arguments import check_number
-from graphrt._runs.loading import Reads, begun, folded, from_the_first, start_from, the_store
+from graphrt._runs.loading import Reads, begun, fold_all, folded, from_the_first, start_from, the_store
 from graphrt._runs.looking import state
 from graphrt._runs.results import Snapshot
 from graphrt.events import Entry
@@ -57,23 +56,25 @@ def _all(runtime: Reads, store: Store, loaded: Loaded, before: int | None) -> li
 
 
 def _newest(runtime: Reads, store: Store, loaded: Loaded, limit: int, before: int | None) -> list[Snapshot[Any]]:
-    """At most *limit* of them, stretch by stretch."""
+    """At most *limit* of them, a stretch of records at a time; what comes before it is folded, and not shown."""
     thread, last = loaded.head.thread, _last(loaded, before)
     newest: list[Snapshot[Any]] = []
-    shared = False
+    shared, most = False, 2 * limit + 8
     while last >= loaded.head.first and len(newest) < limit:
         part = store.load(thread, upto=last - 1)
         fold, _ = begun(runtime, loaded)
         if part.snapshot is not None:
             start_from(fold, part.snapshot)
+        read = part.records[-1].seq if part.records else fold.seq
+        records = [*part.records, *(store.records(thread, after=read, upto=last) if read < last else ())]
+        fold_all(fold, records[:-most])
         stretch = _Stretch(runtime, fold, loaded, before)
-        read = part.records[-1].seq if part.records else stretch.began
-        rest = store.records(thread, after=read, upto=last) if read < last else ()
-        stretch.read(chain(part.records, rest), last)
+        stretch.read(records[-most:], last)
         if shared and stretch.changed:
             stretch.found.pop()  # it is the snapshot of the completion, in the stretch after this one
         newest += stretch.found[::-1]
-        shared, last, before = stretch.shares, stretch.began, None
+        shared = stretch.shares or (shared and stretch.changed is None)
+        last, before, most = stretch.began, None, 2 * most
     return newest[:limit]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from graphrt._engine.evolve import Take, as_is
 from graphrt._flows.restore import restore_open
@@ -17,6 +17,9 @@ from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
 from graphrt.stores.protocol import Loaded, Record, Saved, Store
+
+WORLD: Final = frozenset({"store-busy", "store-full", "store-read-only", "store-unavailable", "store-closed"})
+"""Codes of a store that could not be asked: they say nothing of what it keeps."""
 
 
 class Reads(Protocol):

@@ -7,7 +7,7 @@ store, in the way that a resume will read it, and came to the same state: from t
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Any
 
 from graphrt import events
 from graphrt._codec import Codec
@@ -22,13 +22,10 @@ from graphrt._runs.alike import alike
 from graphrt._runs.arguments import check_number
 from graphrt._runs.editing import journal_of, standing_of
 from graphrt._runs.flight import Owner
-from graphrt._runs.loading import Reads, begun, folded, start_from, the_store
+from graphrt._runs.loading import WORLD, Reads, begun, folded, start_from, the_store
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Commit, Loaded, Saved, Store
-
-WORLD: Final = frozenset({"store-busy", "store-full", "store-read-only", "store-unavailable", "store-closed"})
-"""Codes of a store that could not be asked: they say nothing of what it keeps."""
 
 
 def prune(runtime: Owner, thread: str, *, before: int | None) -> int:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 from graphrt import events
 from graphrt._engine.task import OpenInterrupt
 from graphrt._plan.fields import own
+from graphrt._plan.views import EXTRA
 from graphrt.stores.protocol import Head, Status
 
 if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
     from graphrt._journal.reader import Fold
     from graphrt._runs.flight import Run
 
@@ -111,11 +113,15 @@ class Snapshot(Generic[S]):
         self.usage: events.Usage = engine.usage or events.Usage()
         """What the model calls of committed tasks of that run used."""
         self._make: Callable[[], S] | None = values
-        self._values: Any = None if values is not None else engine.make_view(engine.values)
+        self._values: Any = None if values is not None else shown_values(engine)
 
     @property
     def values(self) -> S:
-        """The last committed state; a copy. In a history it is read from the store when it is asked for."""
+        """The last committed state; a copy. In a history it is read from the store when it is asked for.
+
+        Of an entry that an older graph wrote, with other fields than the present one has, it is a plain dict of what
+        stood there.
+        """
         if self._make is not None:
             self._values, self._make = self._make(), None
         found: S = self._values
@@ -147,6 +153,20 @@ class ThreadInfo:
 
     def __repr__(self) -> str:
         return f"ThreadInfo({self.thread!r}, status={self.status!r}, seq={self.seq})"
+
+
+def is_of_older_graph(engine: Engine) -> bool:
+    """Whether folded values have other fields than the present graph's: no state can be made of them."""
+    state, values = engine.plan.state, engine.values
+    if values.keys() - state.fields.keys() - {EXTRA}:
+        return True
+    missing = [field for name, field in state.fields.items() if name not in values]
+    return any(field.required or state.kind != "typeddict" for field in missing)
+
+
+def shown_values(engine: Engine) -> Any:
+    """The values as an instance of the state class; as a plain dict where they are of an older graph."""
+    return dict(engine.values) if is_of_older_graph(engine) else engine.make_view(engine.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
