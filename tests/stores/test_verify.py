@@ -185,7 +185,7 @@ DAMAGE = {
     "the chain switched off in the meta": (
         lambda s: change(
             s,
-            'UPDATE part SET body = CAST(replace(CAST(body AS TEXT), \'"chained":"done"\', \'"chained":null\')'
+            'UPDATE part SET body = CAST(replace(CAST(body AS TEXT), \'"chained":"done"\', \'"chained":null\') AS BLOB)'
             " WHERE no = ? AND kind = ?",
             number(s, "done"),
             META,
