@@ -35,9 +35,10 @@ demo: $(VENV)/.has-demo $(if $(findstring litellm,$(DEMO_EXTRAS)),$(VENV)/.has-l
 test: $(VENV)/.has-test
 	@$(PY) -m pytest -n auto --maxprocesses=4 $(ARGS)
 
-# While you work. Two processes: each imports the tests anew, and more of them do not pay for so little.
+# While you work. Two processes: each imports all tests anew, so that more of them pay little. Bytecode is kept even
+# where it is switched off: to rewrite the asserts of all test files takes each process ten seconds.
 quick: $(VENV)/.has-test
-	@HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 2 -m "not slow" $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 2 -m "not slow" $(ARGS)
 
 bench: $(VENV)/.has-test
 	@$(PY) $(BENCH) $(ARGS)

@@ -144,6 +144,7 @@ def test_value_comes_back_from_within_others(value: Any) -> None:
     assert same(CODEC.load(CODEC.dump(nested)), nested)
 
 
+@pytest.mark.slow
 def test_values_at_random_come_back_exactly(record_property: Callable[[str, object], None]) -> None:
     """200,000 values with GRAPHRT_FULL=1, else 5,000; every one of them has to be storable."""
     sizes: list[int] = []
@@ -247,6 +248,7 @@ print(hashlib.sha256(Codec().dump([{str(i) for i in range(50)}, frozenset({("a",
 """
 
 
+@pytest.mark.slow
 def test_sets_give_the_same_bytes_whatever_the_hash_seed() -> None:
     found = {
         subprocess.run(

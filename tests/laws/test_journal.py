@@ -181,6 +181,7 @@ def test_the_graph_with_everything_in_it_has_it() -> None:
 # random graphs --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(graph=graphs(fatal=False), salt=st.integers(0, 99))
 def test_random_graphs_write_the_same_bytes(graph: Any, salt: int) -> None:
     expected = observe.observe(graph, nodes="sync").journal

@@ -237,6 +237,7 @@ def run_script(seed: str) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_findings_do_not_depend_on_the_hash_seed() -> None:
     one, two = run_script("1"), run_script("4242")
 
@@ -248,6 +249,7 @@ def test_findings_do_not_depend_on_the_hash_seed() -> None:
 # -- size ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("limited")
 def test_a_chain_of_100_000_nodes_compiles() -> None:
     names = [f"n{n}" for n in range(100_000)]
@@ -257,6 +259,7 @@ def test_a_chain_of_100_000_nodes_compiles() -> None:
     assert len(graph.nodes) == 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("limited")
 def test_a_loop_of_100_000_nodes_is_judged() -> None:
     names = [f"n{n}" for n in range(100_000)]
@@ -266,6 +269,7 @@ def test_a_loop_of_100_000_nodes_is_judged() -> None:
     assert [problem.split("]")[0] for problem in problems] == ["[endless-loop"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("limited")
 def test_20_000_loops_behind_one_another_are_judged() -> None:
     """Components close one by one while the stack is deep."""

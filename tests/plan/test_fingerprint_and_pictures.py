@@ -183,6 +183,7 @@ def run_script(seed: str) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_the_same_in_any_process() -> None:
     one, two = run_script("1"), run_script("31337")
 

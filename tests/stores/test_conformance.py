@@ -33,6 +33,7 @@ def test_every_clause_says_its_rule_and_has_a_name_of_its_own():
     assert len({repr(clause) for clause in conformance.CLAUSES}) == len(rules) >= 110
 
 
+@pytest.mark.slow
 def test_check_needs_no_pytest(tmp_path):
     """The plain runner checks a store in a process that has no pytest, and says that it holds."""
     code = f"""

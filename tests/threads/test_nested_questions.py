@@ -122,6 +122,7 @@ def at_random(chance: random.Random, fails: list[Fails], depth: int = 0) -> Any:
     return g.compile()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_nested_graphs_of_all_kinds_end_the_same_however_they_are_answered(lite, seed):
     """All at once, one by one or some of them, from the thread or from a fork of any of its entries."""

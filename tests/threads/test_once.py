@@ -203,6 +203,7 @@ RACER = """
 """
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_race_one_runs_and_the_other_gets_its_result(tmp_path):
     """As two workers of a server do that were sent the same request."""
     racers = {name: other_process(RACER, tmp_path / "runs.db", name) for name in ("a", "b")}

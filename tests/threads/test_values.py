@@ -201,6 +201,7 @@ def test_a_store_in_memory_keeps_what_others_refuse(name):
     assert runtime.state(runtime.fork("t")).status == "completed"
 
 
+@pytest.mark.slow
 def test_a_large_value_is_stored_exactly_and_once(durable):
     """By content: the same 20 MB in two fields, an answer and an edit are stored once."""
     big = "x" * 20_000_000

@@ -87,6 +87,7 @@ def fan(world: World, count: int) -> Any:
     return g.compile()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_budgets_hold_and_all_sums_agree(seed: int) -> None:
     world = World(seed)
