@@ -57,6 +57,14 @@ class Recorder:
     """Calls that are recorded, and answers that are finished into replies, the same way for every double."""
 
     def __init__(self, *, usage: Usage | Literal["words"] | None, model: str) -> None:
+        given: Any = usage  # callers without a type checker get here too
+        if given is not None and given != "words" and not isinstance(given, Usage):
+            raise InputError(
+                f"usage is {given!r}.",
+                known='"words", a Usage, None',
+                fix='Give "words" to count words, Usage(...) to report that, or None to report nothing.',
+                value=given,
+            )
         self._usage: Final = usage
         self._model: Final = model
         self._lock: Final = threading.RLock()  # a pattern may look at the double

@@ -188,3 +188,44 @@ def test_a_layer_whose_tool_method_is_sync_is_named_and_not_taken_for_the_tool()
 
     assert caught.value.code == "bad-middleware"
     assert "Guard.before_tool()" in caught.value.what
+
+
+class ShortOfOne(Middleware):
+    async def after_model(self, response):
+        return response
+
+
+class AskingForMore(Middleware):
+    async def wrap_tool(self, call, context, run, more):
+        return await run(call, context)
+
+
+class Loose(Middleware):
+    async def after_model(self, *given):
+        return given[-1]
+
+    async def before_run(self, messages, extra=None):
+        return messages
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"),
+    [
+        (ShortOfOne(), "ShortOfOne.after_model(response) cannot be called with (request, response)"),
+        (
+            AskingForMore(),
+            "AskingForMore.wrap_tool(call, context, run, more) cannot be called with (call, context, run)",
+        ),
+    ],
+)
+def test_layer_with_other_parameters_is_refused_where_the_agent_is_made(layer, told):
+    with pytest.raises(InputError) as caught:
+        Agent(Model("never"), middleware=[layer])
+
+    assert caught.value.code == "bad-middleware"
+    assert told in caught.value.what
+    assert "async def" in caught.value.fix
+
+
+def test_layer_whose_parameters_take_what_comes_is_a_layer():
+    assert run(Agent(Model("fine"), middleware=[Loose()])).text == "fine"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
@@ -84,6 +84,37 @@ def test_without_griffe_the_first_paragraph_is_read(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "griffe", None)
 
     assert described(GOOGLE) == ("Search the shop.", {"query": "", "filters": "", "most": "mine"})
+
+
+@pytest.mark.parametrize("text", [GOOGLE, NUMPY, "Search.\n\n:param query: What.\n"])
+def test_parameters_that_nothing_reads_are_warned_of_once(
+    text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "griffe", None)
+
+    made = tool(search_with(text))
+    assert [made.spec, made.spec]
+
+    assert [record.name for record in caplog.records] == ["graphrt.harness"]
+    assert "graphrt[tools]" in caplog.text
+
+
+def test_docstring_without_parameters_is_not_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "griffe", None)
+
+    assert tool(search_with("Search the shop.\n\nThe Args are many.")).spec
+
+    assert caplog.records == []
+
+
+def search_with(text: str) -> Any:
+    def lookup(query: str) -> str:
+        return query
+
+    lookup.__doc__ = text
+    return lookup
 
 
 def test_no_docstring_is_no_description() -> None:

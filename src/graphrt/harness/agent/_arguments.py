@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, TypeVar
 
 from graphrt.errors import InputError
 from graphrt.harness._checks import usable
 from graphrt.harness._scalars import each
 from graphrt.harness.agent.happenings import EventSink
-from graphrt.harness.agent.middleware import LAYER, Middleware
+from graphrt.harness.agent.middleware import HOOKS, LAYER, Middleware
 from graphrt.harness.protocol import ChatModel
 from graphrt.limits import RetryPolicy
 
@@ -130,4 +131,26 @@ def checked_layers(given: Any) -> tuple[Middleware, ...]:
                 fix="Derive from Middleware, override what you need, and give an instance.",
                 value=layer,
             )
+        _check_parameters(layer)
     return layers
+
+
+def _check_parameters(layer: Any) -> None:
+    """Refuse a layer whose methods cannot be called as an agent calls them, before a model call is paid."""
+    for name in HOOKS:
+        own: Any = getattr(layer, name, None)
+        told = [one for one in signature(getattr(Middleware, name)).parameters if one != "self"]
+        try:
+            shape = signature(own) if callable(own) else None
+        except (TypeError, ValueError):
+            continue  # written in C, and it does not say
+        try:
+            if shape is not None:
+                shape.bind(*told)
+        except TypeError as error:
+            raise InputError(
+                f"Middleware {type(layer).__name__}.{name}{shape} cannot be called with ({', '.join(told)}): {error}.",
+                code="bad-middleware",
+                fix=f"Write `async def {name}(self, {', '.join(told)})`.",
+                value=layer,
+            ) from None

@@ -26,7 +26,7 @@ from graphrt.harness.agent.happenings import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
-from graphrt.harness.tools.results import to_result
+from graphrt.harness.tools.results import ToolCommandError, to_result
 
 if TYPE_CHECKING:
     from graphrt.harness.tools.registry import ToolRegistry
@@ -36,7 +36,14 @@ __all__ = ["OnBadCall", "Tooling"]
 OnBadCall: TypeAlias = Literal["return", "raise"]
 Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool] | bool]
 _UNCUT: Final = ToolPolicy()
-_PASSING: Final = (StoreError, BudgetExceededError, ReplayDivergedError, LayerError, ModelRequestForbiddenError)
+_PASSING: Final = (
+    StoreError,
+    BudgetExceededError,
+    ReplayDivergedError,
+    LayerError,
+    ModelRequestForbiddenError,
+    ToolCommandError,
+)
 """What no model is told: the run cannot go on with it."""
 
 

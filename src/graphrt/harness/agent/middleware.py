@@ -19,6 +19,8 @@ ModelCall: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 ToolRun: TypeAlias = Callable[[ToolCall, ToolContext], Awaitable[Any]]
 LAYER: Final = ("before_run", "after_run", "wrap_model", "wrap_tool")
 """What an agent calls of a layer."""
+HOOKS: Final = (*LAYER, "before_model", "after_model", "before_tool", "after_tool")
+"""Those, and what a Middleware calls of itself."""
 _MESSAGES: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 

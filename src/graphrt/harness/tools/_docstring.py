@@ -6,9 +6,10 @@ The only file that touches griffe (extra `graphrt[tools]`); without it the first
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 _QUIET: dict[str, dict[str, Any]] = {
     "google": {"warnings": False},
@@ -17,6 +18,11 @@ _QUIET: dict[str, dict[str, Any]] = {
 }
 """The types stand in the signature, so that their absence is nothing to warn of."""
 
+_PARAMETERS: Final = re.compile(
+    r"^(?:(?:Args|Arguments|Params|Parameters|Other Parameters):?[ ]*$|:param\b)", re.MULTILINE
+)
+"""Where a description of parameters begins, in any of the styles."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
@@ -24,6 +30,8 @@ class Told:
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
+    unread: bool = False
+    """Whether it seems to describe parameters, and nothing is installed that could read it."""
 
 
 def read_docstring(text: str | None) -> Told:
@@ -34,7 +42,8 @@ def read_docstring(text: str | None) -> Told:
     try:
         griffe: Any = import_module("griffe")
     except ImportError:
-        return Told(description=_one_line(clean.split("\n\n", 1)[0]))
+        unread = _PARAMETERS.search(clean) is not None
+        return Told(description=_one_line(clean.split("\n\n", 1)[0]), unread=unread)
     texts: list[str] = []
     parameters: dict[str, str] = {}
     for section in griffe.Docstring(clean).parse("auto", method="max_sections", per_style_options=_QUIET):

@@ -15,10 +15,21 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import typing_extensions as te
 
+from graphrt.commands import Command
 from graphrt.errors import InputError
 from graphrt.harness.tools.injected import Injected
 from graphrt.harness.tools.protocol import ToolContext
+from graphrt.harness.tools.results import is_of_langgraph
 
+_FOREIGN: Final = (
+    "InjectedState",
+    "InjectedStore",
+    "InjectedToolArg",
+    "InjectedToolCallId",
+    "RunnableConfig",
+    "ToolRuntime",
+)
+"""What LangGraph and LangChain mark a parameter with that the program gives."""
 EMPTY: Final[Any] = inspect.Parameter.empty
 """No default, no annotation."""
 
@@ -80,6 +91,11 @@ def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signatur
             injections.append(injection)
         else:
             parameters.append(Parameter(name=parameter.name, annotation=annotation, default=parameter.default))
+    if _gives_command(found.return_annotation, fn, scope):
+        problems.append(
+            "returns a Command: tools cannot update the state of the graph; return what the model is to read, and let "
+            "the node that runs the agent return the Command"
+        )
     return Signature(parameters=tuple(parameters), injections=tuple(injections), problems=tuple(problems))
 
 
@@ -163,6 +179,21 @@ def _evaluate(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any])
     return te.get_type_hints(holder, module, dict(scope), include_extras=True)["value"]
 
 
+def _gives_command(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any]) -> bool:
+    if annotation is EMPTY:
+        return False
+    try:
+        given = _evaluate(annotation, fn, scope)
+    except Exception:  # noqa: BLE001 - what a function returns need not be readable
+        return False
+    kinds = get_args(given) if get_origin(given) in {Union, types.UnionType} else (given,)
+    return any((get_origin(kind) or kind) is Command or _is_foreign(kind, ("Command",)) for kind in kinds)
+
+
+def _is_foreign(kind: Any, known: tuple[str, ...]) -> bool:
+    return is_of_langgraph(get_origin(kind) or kind, known)
+
+
 def _unreadable(parameter: inspect.Parameter, error: Exception) -> str:
     shown = parameter.annotation if isinstance(parameter.annotation, str) else repr(parameter.annotation)
     if isinstance(error, NameError):
@@ -179,15 +210,26 @@ def _injection(parameter: inspect.Parameter, annotation: Any) -> Injection | Non
     if get_origin(annotation) is Annotated:
         base, *rest = get_args(annotation)
         marks = tuple(mark for mark in rest if isinstance(mark, Injected))
+        if any(_is_foreign(mark if isinstance(mark, type) else type(mark), _FOREIGN) for mark in rest):
+            raise InputError(_instead(parameter.name))
         if Injected in rest:
             raise InputError(f'{parameter.name}: Injected needs its source; write Injected("name in deps")')
     if len(marks) > 1:
         raise InputError(f"{parameter.name}: has {len(marks)} Injected; one value can come from one source only")
     if marks:
         return Injection(name=parameter.name, source=marks[0], default=parameter.default)
+    if _is_foreign(base, _FOREIGN):
+        raise InputError(_instead(parameter.name))
     if _is_context(base):
         return Injection(name=parameter.name, source=None, default=parameter.default)
     return None
+
+
+def _instead(name: str) -> str:
+    return (
+        f"{name}: is marked with a class of LangGraph, which gives tools the state or the runtime of the graph; tools "
+        'of graphrt see neither: write Annotated[..., Injected("name in deps")], or annotate it with ToolContext'
+    )
 
 
 def _is_context(base: Any) -> bool:

@@ -6,6 +6,7 @@ The signature is read in `_signature`, the schema made in `_arguments`, the docs
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
@@ -18,6 +19,7 @@ from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy,
 
 __all__ = ["FunctionTool", "tool"]
 
+_log: Final = logging.getLogger("graphrt.harness")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -72,6 +74,13 @@ class FunctionTool(Generic[P, R]):
                 problems + unmakeable(signature.parameters),
                 where=self.origin,
                 tool=self._name,
+            )
+        if any(one.name == "state" and _has_fields(one.annotation) for one in signature.parameters):
+            _log.warning(
+                "Tool %r: the model makes up the argument 'state', which looks like the state of a graph. Tools do "
+                'not see the state: write Annotated[..., Injected("state")] and pass it in deps, or choose another '
+                "name for what the model is to give.",
+                self._name,
             )
         self._signature: Final[Signature] = signature
         self._arguments: Final = arguments
@@ -180,6 +189,11 @@ def tool(
     return make if fn is None else make(fn)
 
 
+def _has_fields(annotation: Any) -> bool:
+    names = ("__pydantic_fields__", "__dataclass_fields__", "__required_keys__")
+    return isinstance(annotation, type) and any(hasattr(annotation, name) for name in names)
+
+
 def _name_of(fn: Any) -> str:
     while isinstance(fn, functools.partial):
         fn = fn.func  # pyright: ignore[reportUnknownMemberType]
@@ -190,6 +204,12 @@ def _spec(name: str, description: str | None, written: str | None, schema: Mappi
     from graphrt.harness.tools._docstring import read_docstring
 
     told = read_docstring(written)
+    if told.unread:
+        _log.warning(
+            "Tool %r: its docstring describes its parameters, and the model is not told: reading it needs a package "
+            'that is not installed. Fix: pip install "graphrt[tools]"',
+            name,
+        )
     properties = {
         key: {**value, "description": told.parameters[key]}
         if told.parameters.get(key) and "description" not in value

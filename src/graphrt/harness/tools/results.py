@@ -6,9 +6,10 @@ Only values are turned into texts here; no tool is called.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from graphrt.commands import Command, Interrupt, Send
 from graphrt.errors import ToolError
 from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 
@@ -16,6 +17,14 @@ __all__ = ["to_result"]
 
 _DEEPEST: Final = 40
 _ALWAYS: Final = ToolPolicy()
+_OF_GRAPHS: Final = ("Command", "Send")
+"""Names of LangGraph's classes for what a node may return."""
+
+
+class ToolCommandError(ToolError):
+    """A tool returned what only a node may return. It is a mistake of the program: the model is never told of it."""
+
+    default_code = "tool-command"
 
 
 def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolResult:
@@ -28,8 +37,10 @@ def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolRes
         policy: Says how much of the text the model is shown.
 
     Raises:
+        ToolCommandError: It is a Command, a Send or an Interrupt, or a list with one.
         ToolError: Something in *value* cannot become JSON; the text names its path.
     """
+    _check_no_command(value, tool)
     if isinstance(value, ToolResult):
         _check_text(value.text, tool)
         text = _cut(value.text, policy)
@@ -50,6 +61,23 @@ def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolRes
             path=path,
         ) from None
     return ToolResult(text=_cut(text, policy), value=value)
+
+
+def _check_no_command(value: Any, tool: str) -> None:
+    held: Any = value.value if isinstance(value, ToolResult) else value
+    several: Any = held if type(held) in (list, tuple) else (held,)
+    for one in several:
+        if isinstance(one, (Command, Send, Interrupt)) or is_of_langgraph(type(one), _OF_GRAPHS):
+            kind: str = type(one).__name__  # pyright: ignore[reportUnknownArgumentType]  # a Command of anything
+            raise ToolCommandError(
+                f"Tool {tool!r} returned a value of type {kind}. Tools cannot update the state of the graph, "
+                "route it or ask for it.",
+                fix="Return what the model is to read. The node that ran the agent then returns the update or the "
+                "Command, made of reply.output or of the tool calls in reply.new_messages; to ask a person first, "
+                "write @tool(approval=True).",
+                tool=tool,
+                value=one,
+            )
 
 
 def _json(value: Any) -> str:
@@ -76,6 +104,12 @@ def _cut(text: str, policy: ToolPolicy) -> str:
     if most is None or len(text) <= most:
         return text
     return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"
+
+
+def is_of_langgraph(kind: Any, known: Collection[str]) -> bool:
+    """Whether *kind* is one of the classes of LangGraph and LangChain that have one of the *known* names."""
+    module = str(getattr(kind, "__module__", ""))
+    return module.partition(".")[0] in ("langgraph", "langchain", "langchain_core") and kind.__name__ in known
 
 
 def _culprit(value: Any, path: str, depth: int) -> tuple[str, Any]:
