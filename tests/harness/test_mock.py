@@ -193,7 +193,7 @@ def test_exception_on_its_way_out_of_the_block_is_not_covered_up() -> None:
 # ---------------------------------------------------------------------------------------------- tools and records
 
 
-@pytest.mark.parametrize("script", [3, None, [42], ["fine", None]])
+@pytest.mark.parametrize("script", [3, None, [int], ["fine", None]])
 def test_script_that_cannot_be_followed_is_refused_where_it_is_written(script: Any) -> None:
     with pytest.raises(InputError):
         MockHarness(script)

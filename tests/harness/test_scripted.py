@@ -190,8 +190,10 @@ def test_what_the_function_raises_is_raised() -> None:
 
 
 def test_function_that_returns_no_reply_is_refused() -> None:
-    with pytest.raises(InputError, match="int"):
-        ask(FunctionModel(lambda request: 42), "a")  # type: ignore[arg-type,return-value]
+    with pytest.raises(ScriptError, match="a value of type int: the call has no output="):
+        ask(FunctionModel(lambda request: 42), "a")
+    with pytest.raises(InputError, match="was to reply with None"):
+        ask(FunctionModel(lambda request: None), "a")  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize("fn", ["text", None, echo("x" and req("x")), dict])

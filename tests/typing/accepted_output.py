@@ -151,7 +151,10 @@ assert_type(AgentReply[Point](text="x", output=Point(1)).output, Point)
 broader: AgentReply[Person] = AgentReply[Child](output=Child(name="x", age=3))
 response: ModelResponse = typed
 item: StreamItem = typed
-doubles = MockHarness([plain, typed, "x"])
+doubles = MockHarness(
+    [plain, typed, "x", Person(name="x"), Point(1), {"name": "x"}, ["a"], 3, lambda request: Point(2)]
+)
+models = ScriptedModel({"x": Point(1), "y": [Person(name="y"), "z"]})
 
 
 class Untyped:

@@ -17,9 +17,9 @@ from graphrt.harness.protocol import AgentReply, ChatModel
 from graphrt.harness.request import ModelRequest, OutputSpec
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["OutputForm", "form_of", "in_words", "misfit", "with_output"]
+__all__ = ["OutputForm", "form_of", "in_words", "misfit", "with_output", "written"]
 
 _FENCED: Final = re.compile(r"^\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 _TOLD: Final = "Answer with JSON alone, without any other text, that fits this JSON schema: "
@@ -69,6 +69,7 @@ class OutputForm:
             schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
         strict = strict_form(schema)
         self.spec = OutputSpec(name=name, schema=schema if strict is None else strict, strict=strict is not None)
+        self.spec._made(self)
 
     def asked_of(self, model: ChatModel, request: ModelRequest) -> ModelRequest:
         """*request*, which asks *model* for this form: by its schema, or in words where that cannot be."""
@@ -93,10 +94,35 @@ class OutputForm:
         try:
             return self._adapter.validate_python(value)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}" for one in found[:_PROBLEMS]]
-            more = f" (and {len(found) - _PROBLEMS} more)" if len(found) > _PROBLEMS else ""
-            raise ValueError(f"{'; '.join(told)}{more}") from None
+            raise ValueError(_told(error)) from None
+
+
+def written(value: Any, spec: OutputSpec) -> str:
+    """The answer that a model would have written for *value*, where it was asked for the form *spec*.
+
+    Raises:
+        ValueError: The value does not have that form, or another one is read back.
+    """
+    from pydantic import ValidationError
+    from pydantic_core import PydanticSerializationError, to_json
+
+    form: OutputForm | None = spec._made_by
+    adapter = None if form is None else form._adapter
+    try:
+        if form is None or adapter is None:
+            return to_json(value).decode()
+        checked = adapter.validate_python(value)
+        data = adapter.dump_python(checked, mode="json", by_alias=True)
+        text = to_json({"value": data} if form._wrapped else data).decode()
+    except ValidationError as error:
+        raise ValueError(_told(error)) from None
+    except PydanticSerializationError as error:
+        raise ValueError(str(error)) from None
+    back = form.read(text)
+    compares: Any = type(checked).__eq__
+    if back != checked and compares is not object.__eq__:
+        raise ValueError(f"what a model writes for it, {text[:80]}, is read as another value")
+    return text
 
 
 def form_of(wanted: Any) -> OutputForm | None:
@@ -195,6 +221,13 @@ def _parsed(text: str) -> Any:
         return from_json(fenced[1] if fenced else text.strip())
     except ValueError as error:
         raise ValueError(f"it is no JSON: {error}") from None
+
+
+def _told(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}" for one in found[:_PROBLEMS]]
+    more = f" (and {len(found) - _PROBLEMS} more)" if len(found) > _PROBLEMS else ""
+    return f"{'; '.join(told)}{more}"
 
 
 def _check_type(wanted: object) -> None:

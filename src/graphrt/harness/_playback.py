@@ -19,7 +19,17 @@ from graphrt.harness._pieces import count_words
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest
-from graphrt.harness.script import Answer, Expectation, Pattern, clip, matches, show_item, show_pattern
+from graphrt.harness.script import (
+    REPLIES,
+    Answer,
+    Expectation,
+    Pattern,
+    clip,
+    kind_of,
+    matches,
+    show_item,
+    show_pattern,
+)
 
 
 @dataclass(slots=True)
@@ -88,7 +98,7 @@ class Recorder:
             given = given(request)
             if inspect.isawaitable(given):
                 given = await given
-        reply = self._reply(given)
+        reply = self._reply(given, request, number)
         self._check(reply, request, number)
         usage = count_words(request, reply) if self._usage == "words" else self._usage
         return replace(
@@ -100,7 +110,7 @@ class Recorder:
     def _check(self, reply: AgentReply, request: ModelRequest, number: int) -> None:
         """Look at what call *number* is about to get. A model may write what it likes, also names of no tool."""
 
-    def _reply(self, answer: Any) -> AgentReply:
+    def _reply(self, answer: Any, request: ModelRequest, number: int) -> AgentReply:
         if issubclass(type(answer), AgentReply):
             reply: AgentReply = answer
             return reply
@@ -113,12 +123,38 @@ class Recorder:
                 return AgentReply(text=answer)
             case ToolCall():
                 return AgentReply(tool_calls=(answer,))
-            case _:
+            case _ if answer is None or issubclass(type(answer), type):
                 raise InputError(
-                    f"The {self._name} was to reply with a value of type {type(answer).__name__}.",
-                    known="a reply is a text, a ToolCall, an AgentReply, an exception or a function that makes one",
+                    f"The {self._name} was to reply with {kind_of(answer)}.",
+                    known=REPLIES,
                     value=answer,
                 )
+            case _:
+                return AgentReply(text=self._written(answer, request, number))
+
+    def _written(self, value: Any, request: ModelRequest, number: int) -> str:
+        """The text that stands for *value* where the call asks for its form."""
+        if request.output is None:
+            problem, fix = "the call has no output=", "reply with a text, or ask with output=, by its schema"
+        else:
+            from graphrt.harness._output import written  # only who scripts values needs pydantic
+
+            try:
+                return written(value, request.output)
+            except ValueError as error:
+                problem = f"the call has output={request.output.name}: {error}"
+                fix = "correct the value in the script, or the output= of the call"
+        failure = ScriptError(
+            f"The {self._name} cannot reply to call {number} with {kind_of(value)}: {problem}.",
+            known=clip(repr(value), 200),
+            fix=fix,
+            code="script-output",
+            expected=None if request.output is None else request.output.name,
+            got=type(value).__name__,
+        )
+        with self._lock:
+            self._book.failures.append(failure)
+        raise failure
 
     @property
     def _name(self) -> str:
@@ -154,11 +190,12 @@ class ScriptPlayer(Recorder):
             )
         items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is looked at below
         for place, item in enumerate(items, 1):
-            if not (isinstance(item, (str, ToolCall, AgentReply, BaseException, Expectation)) or callable(item)):
+            a_class: bool = isinstance(item, type)
+            if item is None or (a_class and not issubclass(item, BaseException)):
                 raise InputError(
-                    f"The {self._name} cannot reply with a value of type {type(item).__name__}: {item!r}.",
+                    f"The {self._name} cannot reply with {kind_of(item)}.",
                     where=f"item {place} of its script",
-                    known="a reply is a text, a ToolCall, an AgentReply, an exception or a function that makes one",
+                    known=REPLIES,
                     value=item,
                 )
         return items

@@ -28,8 +28,14 @@ ReasoningEffort: TypeAlias = Literal["none", "low", "medium", "high"]
 """How much a model that can reason should, before it answers."""
 
 
+class _Made:
+    """What a spec does not say and doubles have to know: a slot, and no field, so that no digest and no text has it."""
+
+    __slots__ = ("_form",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputSpec:
+class OutputSpec(_Made):
     """The form that the answer's text has to have: JSON of this schema."""
 
     name: str
@@ -38,6 +44,14 @@ class OutputSpec:
     """JSON schema of the answer."""
     strict: bool = True
     """Whether the provider is to hold the model to it, where it can."""
+
+    @property
+    def _made_by(self) -> Any:
+        """The OutputForm that made it of a type; None if a user wrote it."""
+        return getattr(self, "_form", None)
+
+    def _made(self, form: Any) -> None:
+        object.__setattr__(self, "_form", form)
 
 
 class AllButOutput(TypedDict, total=False):

@@ -7,23 +7,41 @@ The words of a script and how they are shown live here. Who follows a script, an
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest
 
-__all__ = ["Answer", "Expectation", "Pattern", "Reply", "expect"]
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["Answer", "Expectation", "Pattern", "Reply", "Value", "expect"]
+
+REPLIES: Final = (
+    "a reply is a text, a ToolCall, an AgentReply, an exception, a value of the type that the call's output= asks for, "
+    "or a function that makes one of these"
+)
+
+
+class _Dataclass(Protocol):
+    """An instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
 
 Pattern: TypeAlias = str | re.Pattern[str] | Callable[[ModelRequest], bool]
 """Which calls are meant: by a part of the last message's text, a search in it, or a look at the whole request."""
 
-Reply: TypeAlias = str | ToolCall | AgentReply | BaseException | type[BaseException]
-"""What a call gets: a text, one tool call, a whole reply, or an exception that is raised."""
+Value: TypeAlias = "BaseModel | _Dataclass | Mapping[str, Any] | Sequence[Any] | bool | int | float"
+"""What an answer with `output=` stands for: an instance of a class, or data; it is written as a model would write it."""
 
-Answer: TypeAlias = Reply | Callable[[ModelRequest], Reply | Awaitable[Reply]]
+Reply: TypeAlias = "str | ToolCall | AgentReply | BaseException | type[BaseException] | Value"
+"""What a call gets: a text, one tool call, a whole reply, an exception that is raised, or the value of its `output=`."""
+
+Answer: TypeAlias = "Reply | Callable[[ModelRequest], Reply | Awaitable[Reply]]"
 """A reply, or a pure function, sync or async, that makes it from the request."""
 
 
@@ -63,6 +81,15 @@ def show_item(item: Answer | Expectation) -> str:
     if isinstance(item, Expectation):
         return f"expect {show_pattern(item.pattern)}"
     return f"reply {clip(item if isinstance(item, str) else repr(item), 80)!r}"
+
+
+def kind_of(value: object) -> str:
+    """What *value* is, for an error."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}, where an instance belongs"
+    return f"a value of type {type(value).__name__}"
 
 
 def clip(text: str, most: int) -> str:
