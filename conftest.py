@@ -25,6 +25,10 @@ SHOWN = re.compile(r"^[ \t]*#> ?(.*)$", re.MULTILINE)
 WRONG = re.compile(r"^# wrong(?:: ([a-z-]+))?\s*$", re.MULTILINE)
 execute = PythonEvaluator()
 
+# Under pytest states are compared unless someone says otherwise: tests, and programs of the documentation, run as users'
+# programs do.
+os.environ.setdefault("GRAPHRT_CHECK_STATE", "0")
+
 
 def evaluate(example: Example) -> None:
     """Run one block; see docs/README.md for `#>` lines and `# wrong` blocks."""

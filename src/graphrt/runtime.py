@@ -33,6 +33,7 @@ from graphrt._runs.arguments import (
     new_id,
     opened_store,
 )
+from graphrt._runs.checking import checks_state
 from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.flight import system_clock
 from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
@@ -101,7 +102,8 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         seed: Makes `ctx.random` the same in every run; by default each run draws its own.
         models: Models by the names of agents: in a run each agent of such a name uses that model in the place of its own.
         worker_threads: At most so many worker threads run sync nodes under `arun` and its kin, for all runs together.
-        check_state: Compare the state before and after each superstep, to find a node that changes it in place.
+        check_state: Compare the state before and after each superstep, to find every change in place; None does so
+            under pytest, with a MockHarness, and where the environment has `GRAPHRT_CHECK_STATE=1`.
 
     Raises:
         InputError: A limit, the store, a sink, a model or the sleep is not what it must be.
@@ -127,7 +129,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         seed: int | None = None,
         models: Mapping[str, ChatModel | str] | None = None,
         worker_threads: int = 40,
-        check_state: bool = False,
+        check_state: bool | None = None,
     ) -> None:
         if not hasattr(graph, "__graphrt_plan__"):
             raise InputError(
@@ -156,7 +158,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self._replacing: NamedModels | None = checked_models(models)
         self.models: Mapping[str, ChatModel] = {} if self._replacing is None else self._replacing.models
         self.worker_threads: int = checked_workers(worker_threads)
-        self.check_state = check_state
+        self._check_state = check_state
         self._active: dict[str, Control] = {}
         self._forks = None if self.store is None else Emptied(self._active)  # the child of a fork drives none of them
         self._loop: LoopThread | None = None
@@ -231,6 +233,11 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
     async def aretry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on; see `retry`."""
         return await adrive(await opened(self.store, lambda: opening.retried(self, thread)))
+
+    @property
+    def check_state(self) -> bool:
+        """Whether a run that begins now compares the state before and after each superstep."""
+        return checks_state(given=self._check_state, harness=self.harness)
 
     # -- the runtime itself --------------------------------------------------------------------------------------
 

@@ -173,7 +173,7 @@ def test_a_state_that_was_changed_in_place_is_left_to_the_general_path() -> None
 
     run.report(call, 1, None)
     with pytest.raises(GraphrtError, match="changed a value of the state in place"):
-        run.commit()
+        drive(run)
     assert run.values["log"] == [1]
 
 

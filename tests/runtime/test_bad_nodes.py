@@ -156,6 +156,7 @@ def test_a_value_whose_repr_raises_does_not_hide_the_error(face: Face) -> None:
     assert "'node'" in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:Field '.' of graph:UserWarning")
 def test_a_value_that_cannot_be_compared_is_no_trouble(face: Face) -> None:
     class Array:
         def __eq__(self, other: object) -> Any:
@@ -196,16 +197,23 @@ def test_a_reducer_that_returns_none_is_taken_at_its_word(face: Face) -> None:
     assert face.run(sequence(("a", lambda s: {"v": 1}), state=state), {"v": 5}).state.v is None
 
 
-def test_a_router_that_changes_the_state_does_not_change_the_run(face: Face) -> None:
+@pytest.mark.parametrize("at", ["a", START])
+def test_a_router_that_assigns_to_the_state_is_told(face: Face, at: Any) -> None:
     def router(state: Any) -> str:
         state["x"] = "changed"
         return "b"
 
     g: Any = GraphBuilder(general())
-    g.add_node("a", note("a")).add_node("b", lambda s: {"y": s.get("x")}).add_edge(START, "a").add_edge("b", END)
-    g.add_conditional_edges("a", router, ["b"])
+    g.add_node("a", note("a")).add_node("b", lambda s: {"y": s.get("x")}).add_edge("b", END)
+    if at == "a":
+        g.add_edge(START, "a")
+    else:
+        g.add_edge("a", END)
+    g.add_conditional_edges(at, router, ["b"])
 
-    assert get(face.run(g.compile(), {"x": "right"}).state, "x") == "right"
+    with pytest.raises(GraphrtError, match="assigned to the state it was given: 'x'") as caught:
+        face.run(g.compile(allow=["unreachable-node"]), {"x": "right"})
+    assert (caught.value.code, caught.value.field) == ("mutated-state", "x")
 
 
 def test_an_async_router_is_found_by_compile() -> None:

@@ -102,23 +102,6 @@ def test_check_state_finds_changes_that_keep_the_length(face: Face, made: Any, k
     assert (caught.value.code, caught.value.node) == ("mutated-state", "node")
 
 
-def test_setting_an_attribute_of_the_state_changes_nothing(face: Face, made: Any) -> None:
-    for kind in ("pydantic", "dataclass"):
-
-        def node(state: Any) -> Any:
-            state.x = "changed"
-
-        result = face.run(sequence(("node", made(node)), ("next", note("n")), state=general(kind)), {"x": "right"})
-        assert result.state.x == "right"
-
-
-def test_a_key_set_on_a_typeddict_state_changes_nothing(face: Face, made: Any) -> None:
-    def node(state: Any) -> Any:
-        state["x"] = "changed"
-
-    assert face.run(sequence(("node", made(node)), ("next", note("n"))), {"x": "right"}).state["x"] == "right"
-
-
 def test_a_list_that_a_node_returned_and_keeps_is_not_the_states(face: Face, kind: str) -> None:
     kept: list[Any] = []
 

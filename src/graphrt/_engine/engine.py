@@ -28,7 +28,7 @@ from graphrt.events import Usage
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
-    from graphrt._codec import Codec
+    from graphrt._codec import Codec, NotStorable
 
 _NO_LIMIT: Final = 1 << 62
 _NO_VIEW: Final = object()
@@ -41,9 +41,9 @@ class Engine:
     # fmt: off
     __slots__ = (
         "aliases", "asked", "batches", "call", "check_state", "codec", "depth", "dirty", "due", "entering", "ephemeral", "fast",
-        "fields", "granted", "guard", "joins", "limits", "log", "make_view", "max_steps", "opened", "path", "plan", "quick",
-        "run_id", "settled", "sizes", "staging", "steps", "superstep", "tape", "tasks", "thread", "told", "trail",
-        "trail_last", "usage", "values", "view", "visit_limits", "visits", "waiting", "watched", "writable",
+        "fields", "granted", "guard", "joins", "keeps", "limits", "log", "looks", "make_view", "max_steps", "opened", "path", "plan", "quick",
+        "run_id", "settled", "sizes", "spoilt", "staging", "steps", "superstep", "tape", "tasks", "thread", "told", "trail",
+        "trail_last", "unstorable", "usage", "values", "view", "visit_limits", "visits", "waiting", "watched", "writable",
     )
     # fmt: on
 
@@ -73,7 +73,15 @@ class Engine:
         """Length of every container among the values, to find a node that changed one."""
         self.view: Any = _NO_VIEW
         """The snapshot of the open superstep, once one was made."""
-        self.guard: Values | None = None
+        self.keeps: int = plan.state.keeps
+        self.looks: bool = True
+        """Whether each report looks at once for what its task changed, or the commit does for all of them."""
+        self.guard: dict[str, bytes] = {}
+        """With `check_state`: the stored form of the values."""
+        self.unstorable: dict[str, NotStorable] = {}
+        """Fields of which such a form was wanted, and why there is none."""
+        self.spoilt: set[str] = set()
+        """Fields that a node changed in place, and that could not be put back."""
         self.superstep: int = 0
         """Number of the open or last superstep; counts per thread."""
         self.steps: int = 0
@@ -163,7 +171,7 @@ class Engine:
 
     def start(self, values: Values) -> None:
         """Begin a run on *values*, which become the engine's own. START's router is asked when it is driven."""
-        self.values = values
+        self.values, self.guard = values, {}
         self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
         self.view = self.make_view(values)
         self.steps = 0
@@ -198,10 +206,11 @@ class Engine:
             RouteError: The entry router failed; the next call asks it again.
         """
         if self.tasks:
-            return True
+            return untouched.prepare(self)
         if self.entering:
             view = self.view = self.take_view()
             self.due = self.router().ask(self.plan.start, view).due()
+            untouched.check_routers(self, (), view, self.values)
             check_sends(self, self.due)
             self.entering = False
             log.routed(self, "entry")
@@ -212,13 +221,11 @@ class Engine:
             return False
         bounds.check_limits(self, due)
         self.open()
-        if self.check_state:
-            self.guard = self.plan.state.own_all(self.values)
-        return True
+        return untouched.prepare(self)
 
     def open(self) -> list[Task]:
         """Open the superstep of what is due: count it and make its tasks. No limit is asked."""
-        due, view = self.due, self.take_view()
+        due, view, make, values = self.due, self.take_view(), self.make_view, self.values
         self.due, self.opened = [], due
         self.superstep += 1
         self.steps += 1
@@ -229,7 +236,7 @@ class Engine:
             if node.index not in seen:
                 seen.add(node.index)
                 self.visits[node.index] += 1
-            task = Task(node, index, superstep, arg, view, self)
+            task = Task(node, index, superstep, arg, make(values) if index else view, self)  # each its own
             if error is not None:
                 task.more().handles = error
             tasks.append(task)
@@ -262,12 +269,8 @@ class Engine:
         """
         tasks = self.tasks
         asked, self.asked = self.asked, None
-        if self.check_state:
-            untouched.check_views(self, tasks)
-        for task in tasks:
-            task.state = None
         self.view = _NO_VIEW
-        untouched.check_untouched(self, tasks)
+        untouched.check_all(self, tasks)
         try:
             folded = fold(
                 self.fields,
@@ -284,6 +287,7 @@ class Engine:
         view = self.make_view(values)
         try:
             routed = self.router().follow(tasks, view, asked)
+            untouched.check_routers(self, tasks, view, values)
             check_sends(self, routed.sends)
         except Exception:
             for name, length in grown.items():  # what looked at the longer list keeps it; the state goes back
@@ -297,7 +301,6 @@ class Engine:
         self.due = merged(self.waiting, routed) if self.waiting else routed.due()
         self.waiting = []
         self.tasks = []
-        self.guard = None
         self.dirty.clear()
         if self.log is not None:
             log.committed(self, tasks, folded, moved)
@@ -317,6 +320,7 @@ class Engine:
         """Take *values* as the committed ones; *written* are the fields that changed."""
         self.values = values
         for name in written:
+            self.guard.pop(name, None)
             value: Any = values.get(name)
             if value.__class__ in CONTAINERS:
                 self.sizes[name] = len(value)
@@ -375,9 +379,7 @@ class Engine:
     def snapshot_for(self, task: Task) -> Any:
         """The state that *task* sees; made again for a re-execution."""
         if task.state is None:
-            if self.view is _NO_VIEW:
-                self.view = self.make_view(self.values)
-            task.state = self.view
+            task.state = self.take_view()
         return task.state
 
     # -- words for errors ----------------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ def folded(engine: Engine) -> dict[str, str]:
     found: dict[str, str] = {}
     if engine.thread is not None and not engine.path:
         for name in engine.plan.custom:
-            if name in engine.values:
+            if name in engine.values and name not in engine.spoilt:
                 with contextlib.suppress(NotStorable):
                     found[name] = f"{crc32(engine.plan.codec.dump(engine.values[name])):08x}"
     return found

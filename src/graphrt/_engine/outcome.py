@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt import _retrying as retry
 from graphrt._codec import NotStorable
-from graphrt._engine import pausing
+from graphrt._engine import pausing, untouched
 from graphrt._engine.failures import mark
 from graphrt._engine.route import Due
 from graphrt._engine.spending import spending
@@ -53,6 +53,8 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     if engine.staging:
         engine.dirty[task] = None
     kind = reply.__class__
+    if engine.looks and kind is not Spent and kind is not Stopped and untouched.is_changed(engine, task, reply):
+        return True  # what it came to does not count: it ran on, or made, values that nobody knows
     if kind is dict:
         fields = engine.writable
         checked: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple, final
 
 from graphrt._engine.task import HANDLED, Handled, Task
-from graphrt._plan.fields import own
+from graphrt._plan.owning import SCALARS, own
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import END, EndType, Send, StartType, node_name
@@ -161,7 +161,8 @@ class Router:
                 if one.__class__ is Send and one.node.__class__ is str and one.node in known:
                     target = known[one.node]
                     if target.wants_context:
-                        sends.append(_make(Due, (target, one.arg, None, True)))
+                        arg = one.arg  # its task's alone (R15): others, the caller, the state may hold the same object
+                        sends.append(_make(Due, (target, arg if arg.__class__ in SCALARS else own(arg), None, True)))
                         continue
                 self._one(node, branch, one, said, result)
         else:
@@ -267,7 +268,7 @@ class Router:
                 node=self._node(node),
                 target=plan.name,
             )
-        due: Due = _make(Due, (plan, send.arg, None, True))
+        due: Due = _make(Due, (plan, own(send.arg), None, True))
         return due
 
     def _emitter(self, branch: BranchPlan | None, node: NodePlan) -> str:

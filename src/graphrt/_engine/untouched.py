@@ -1,105 +1,213 @@
-"""Ownership of the state (rule R15): finding a node that changed a value in place, and putting back what is known."""
+"""Ownership of the state (rule R15): finding a node that changed the state in place, and putting back what is known.
+
+Always found, when a node returns: what it assigned to its view, which is its task's own, and a container whose length
+changed. With `check_state` the stored form of every value is compared as well, once all tasks that ran have returned:
+that finds every change of a value that can be stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphrt._codec import NotStorable
 from graphrt._engine import outcome
-from graphrt._engine.task import Task
-from graphrt._plan.fields import ABSENT, own
+from graphrt._engine.task import DUE, RUNNING, Failed, Task
+from graphrt._plan.owning import SCALARS
 from graphrt._plan.quoting import HIDDEN, short
-from graphrt.errors import UpdateError, names
+from graphrt._plan.views import HAS_MAPPING, Values
+from graphrt.errors import RouteError, UpdateError, names
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 
-def check_untouched(engine: Engine, tasks: Sequence[Task]) -> None:
-    values = engine.values
-    changed = [name for name, size in engine.sizes.items() if len(values[name]) != size]
-    if not changed and engine.guard is not None:
-        changed = [name for name, value in engine.guard.items() if not _same(values.get(name, ABSENT), value)]
-    if not changed:
-        return
-    nodes = tuple(dict.fromkeys(task.node.name for task in tasks))
-    one = f"Node {nodes[0]!r} changed" if len(nodes) == 1 else f"One of the nodes {names(nodes)} changed"
+def prepare(engine: Engine) -> bool:
+    """Before the tasks of the open superstep run: with `check_state`, note the stored form of every value. True."""
+    engine.looks = engine.staging or engine.check_state or len(engine.tasks) == 1
+    if not engine.check_state:
+        return True
+    known, dump = engine.guard, engine.plan.checking.dump
+    for name, value in engine.values.items():
+        if name not in known and value.__class__ not in SCALARS:
+            try:
+                known[name] = dump(value)
+            except NotStorable as error:
+                if name not in engine.plan.state.untracked:
+                    engine.unstorable.setdefault(name, error)
+    return True
+
+
+def is_changed(engine: Engine, task: Task, reply: Any) -> bool:
+    """Whether *task*, which ended with *reply*, changed the state; then it has failed, before anything is staged.
+
+    Of several tasks that share a container, any may have changed its length: the error names those that still ran.
+    Where nothing is staged, several tasks are looked at in one go instead, by `check_all`: see `Engine.looks`.
+    """
+    tasks = engine.tasks
+    changed = _other_lengths(engine)
+    if changed:
+        beside = [other for other in tasks if other is task or other.status == RUNNING]
+        _fail(engine, (task,), beside, reply, changed)
+        return True
+    if _is_assigned(engine, task.state, engine.values):
+        _fail_assigned(engine, task, reply)
+        return True
+    if engine.check_state and not any(other.status in _RUNS for other in tasks if other is not task):
+        dump = engine.plan.checking.dump
+        changed = [name for name, line in engine.guard.items() if _dumped(dump, engine.values[name]) != line]
+        if changed:
+            _fail(engine, tasks, tasks, reply, changed)
+            return True
+    return False
+
+
+_RUNS = frozenset({DUE, RUNNING})
+
+
+def check_all(engine: Engine, tasks: Sequence[Task]) -> None:
+    """Find what the ended *tasks* changed, and let go of their views.
+
+    A node that was abandoned after its timeout may still run: so those that were looked at are looked at again.
+
+    Raises:
+        UpdateError: Something was changed.
+    """
+    values, keeps = engine.values, engine.keeps
+    for task in tasks:
+        view = task.state
+        try:
+            odd = view is not None and (keeps or view != values)
+        except Exception:  # noqa: BLE001 - values that refuse to be compared
+            odd = True
+        if odd and _is_assigned(engine, view, values):
+            raise _fail_assigned(engine, task, None)
+        task.state = None
+    changed = _other_lengths(engine)
+    if changed:
+        raise _fail(engine, tasks, tasks, None, changed)
+
+
+def check_routers(engine: Engine, tasks: Sequence[Task], view: Any, values: Values) -> None:
+    """Find what a router assigned to the *view* of *values*, which the next task would be told of.
+
+    Args:
+        tasks: Those whose routers were asked; none for START's.
+
+    Raises:
+        RouteError: It did.
+    """
+    if _is_assigned(engine, view, values):
+        wrong = engine.plan.state.assigned(view, values)
+        asked = names(dict.fromkeys(task.node.name for task in tasks if task.node.branches)) or "START"
+        raise RouteError(
+            f"A router after {asked} assigned to the state it was given: {names(wrong)}.",
+            code="mutated-state",
+            where=engine.where(),
+            known="; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in wrong),
+            fix="Let routers read the state only; a node returns what changes.",
+            field=wrong[0],
+        )
+
+
+def _other_lengths(engine: Engine) -> list[str]:
+    values, sizes = engine.values, engine.sizes
+    return [name for name in sizes if len(values[name]) != sizes[name]]
+
+
+def _is_assigned(engine: Engine, view: Any, values: Values) -> bool:
+    keeps = engine.keeps
+    try:
+        same = view == values if not keeps else keeps == HAS_MAPPING and view.__dict__ == values
+    except Exception:  # noqa: BLE001 - values that refuse to be compared; or the view has lost its own
+        same = False
+    return not same and view is not None and bool(engine.plan.state.assigned(view, values))
+
+
+def _dumped(dump: Any, value: Any) -> bytes | None:
+    try:
+        line: bytes = dump(value)
+    except NotStorable:  # what it was could be stored
+        return None
+    return line
+
+
+def _fail(engine: Engine, failing: Sequence[Task], who: Sequence[Task], reply: Any, changed: list[str]) -> UpdateError:
+    how = ", ".join(_how(engine, name) for name in changed)
+    error = _error(engine, who, changed, "changed a value of the state in place", reply, how)
+    _restore(engine, changed)
+    _give_up(failing, error)
+    return error
+
+
+def _fail_assigned(engine: Engine, task: Task, reply: Any) -> UpdateError:
+    values, view = engine.values, task.state
+    wrong = engine.plan.state.assigned(view, values)
+    error = _error(
+        engine,
+        (task,),
+        wrong,
+        "assigned to the state it was given",
+        reply,
+        "; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in wrong),
+    )
+    _give_up((task,), error)
+    return error
+
+
+def _error(engine: Engine, who: Sequence[Task], wrong: list[str], did: str, reply: Any, known: str) -> UpdateError:
+    nodes = tuple(dict.fromkeys(task.node.name for task in who))
+    failed = reply.error if reply.__class__ is Failed else None
     error = UpdateError(
-        f"{one} a value of the state in place: {names(changed)}. States belong to everyone who sees them.",
+        f"{f'Node {nodes[0]!r}' if len(nodes) == 1 else f'One of the nodes {names(nodes)}'} {did}: {names(wrong)}."
+        + (f" It then raised {type(failed).__name__}, which is chained." if failed is not None else ""),
         code="mutated-state",
-        where=engine.where(),
-        known=", ".join(_how(engine, name) for name in changed),
-        fix="Build a new value and return it in the update.",
-        field=changed[0],
+        where=engine.where(who[0] if len(who) == 1 else None),
+        known=known,
+        fix="Leave the state as it is, and return the new value in the update. If the node does that already, "
+        "look in the router before it: routers get the same state.",
+        field=wrong[0],
         nodes=nodes,
         node=nodes[0],
     )
-    _restore(engine, changed)
+    error.__cause__ = failed
+    return error
+
+
+def _give_up(tasks: Sequence[Task], error: UpdateError) -> None:
     outcome.fail_all(tasks, error)
-    raise error
+    for task in tasks:
+        task.state = None  # a retry sees a view that nobody changed
 
 
-def check_views(engine: Engine, tasks: Sequence[Task]) -> None:
-    """Find a node that assigned to a field of the state it was given, which would have no effect.
-
-    Raises:
-        UpdateError: It did.
-    """
-    values = engine.values
-    for view in {id(task.state): task.state for task in tasks if task.state is not None}.values():
-        if engine.plan.state.kind == "typeddict":
-            seen: Mapping[str, Any] = view
-        else:
-            seen = {name: getattr(view, name, ABSENT) for name in engine.fields}
-        wrong = [name for name in engine.fields if seen.get(name, ABSENT) is not values.get(name, ABSENT)]
-        if wrong:
-            nodes = tuple(dict.fromkeys(task.node.name for task in tasks))
-            who = f"Node {nodes[0]!r}" if len(nodes) == 1 else f"One of the nodes {names(nodes)}"
-            error = UpdateError(
-                f"{who} assigned to the state it was given: {names(wrong)}.",
-                code="mutated-state",
-                where=engine.where(),
-                known="; ".join(_change(engine, n, values.get(n), seen.get(n)) for n in wrong),
-                fix="Leave the state as it is, and return the new value in the update.",
-                field=wrong[0],
-                nodes=nodes,
-                node=nodes[0],
-            )
-            outcome.fail_all(tasks, error)
-            for task in tasks:
-                task.state = None
-            raise error
+def _seen(view: Any, name: str) -> Any:
+    return view.get(name) if isinstance(view, dict) else getattr(view, name, None)
 
 
 def _how(engine: Engine, name: str) -> str:
-    now = engine.values.get(name, ABSENT)
+    now = engine.values[name]
     before = engine.sizes.get(name)
     if before is not None and len(now) != before:
         return f"{name} had {before} items, now {len(now)}"
-    was = engine.guard[name] if engine.guard is not None else "?"
-    return _change(engine, name, was, now)
+    return _change(engine, name, engine.plan.checking.load(engine.guard[name]), now)
 
 
 def _change(engine: Engine, name: str, was: Any, now: Any) -> str:
-    if engine.fields[name].untracked:
+    field = engine.fields.get(name)
+    if field is not None and field.untracked:
         return f"{name} {HIDDEN}"
     return f"{name} was {short(was)}, is {short(now)}"
 
 
 def _restore(engine: Engine, changed: Sequence[str]) -> None:
-    """Put back what is known of values that a node changed: all of it, or the items that are still there."""
+    """Put back what is known: all of a value whose stored form is there, the items that a list had before others."""
     for name in changed:
-        value = engine.values[name]
-        if engine.guard is not None:
-            engine.values[name] = own(engine.guard[name])
-        elif value.__class__ is list:
-            engine.values[name] = value[: engine.sizes[name]]
-        if name in engine.sizes:
+        value, size = engine.values[name], engine.sizes.get(name)
+        if name in engine.guard:
+            engine.values[name] = engine.plan.checking.load(engine.guard[name])
+        elif value.__class__ is list and size is not None and len(value) > size:
+            del value[size:]  # in place: the tasks beside it see it too
+        else:
+            engine.spoilt.add(name)
+        if size is not None:
             engine.sizes[name] = len(engine.values[name])
-
-
-def _same(one: Any, two: Any) -> bool:
-    try:
-        return bool(one == two)
-    except Exception:  # noqa: BLE001 - values that refuse to be compared are taken as unchanged
-        return True

@@ -74,7 +74,7 @@ def child_of(task: Task) -> Engine:
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: Engine = task.engine
     engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
-    engine.run_id = parent.run_id
+    engine.run_id, engine.unstorable = parent.run_id, parent.unstorable
     engine.depth = parent.depth + 1
     return engine
 

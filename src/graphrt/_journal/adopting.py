@@ -72,6 +72,8 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
         engine.sizes = {}
         engine.take(values, fields)
         engine.forget_view()
+        for task in engine.tasks:  # they run on what the migration made
+            task.state = None
     why = verdict.migration.name if verdict.migration is not None else f"compatible: {'; '.join(verdict.reasons)}"
     untracked = engine.plan.state.untracked
     kept = None if values is None else {name: value for name, value in values.items() if name not in untracked}

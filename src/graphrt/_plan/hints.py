@@ -16,6 +16,9 @@ from typing import Any, Final, ForwardRef, Literal, Union
 
 import typing_extensions as te
 
+if typing.TYPE_CHECKING:
+    from pydantic.fields import FieldInfo  # loads a good part of pydantic that nothing here needs
+
 UNRESOLVED: Final = object()
 """The annotation is missing, or names what cannot be found."""
 
@@ -219,6 +222,23 @@ def metadata_inside(hint: Any, depth: int = 0) -> Iterator[Any]:
 def _flat(arg: Any) -> tuple[Any, ...]:
     """The hints in an argument: the parameters of a Callable stand in a list."""
     return tuple(arg) if issubclass(type(arg), list) else (arg,)
+
+
+def aliases_of(info: FieldInfo) -> list[str]:
+    """What an input may call the field of a pydantic model beside its name."""
+    return [name for alias in (info.alias, info.validation_alias) for name in _alias_names(alias)]
+
+
+def _alias_names(alias: Any) -> list[str]:
+    if alias is None:
+        return []
+    if isinstance(alias, str):
+        return [alias]
+    choices = getattr(alias, "choices", None)
+    if choices is not None:
+        return [name for choice in choices for name in _alias_names(choice)]
+    path = getattr(alias, "path", None)
+    return [path[0]] if path else []
 
 
 def substituted(hint: Any, given: Mapping[Any, Any]) -> Any:

@@ -21,7 +21,7 @@ from graphrt._plan import hints
 from graphrt._plan.checks import Checks, is_marker
 from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, own, read_marks
 from graphrt._plan.quoting import explain, quoted, short
-from graphrt._plan.views import EXTRA, Values, dataclass_view, pydantic_view
+from graphrt._plan.views import EXTRA, Values, dataclass_view, finder, keeping, pydantic_view
 from graphrt.errors import InputError, Place, Problem, closest, names
 from graphrt.reducers import ReducedBy
 
@@ -35,7 +35,19 @@ __all__ = ["EXTRA", "StateSchema", "Values", "explain", "field_hint", "short"]
 class StateSchema:
     """The fields of a state class, and what is done with all of them at once."""
 
-    __slots__ = ("_also", "_hidden", "cls", "fields", "has_ephemeral", "kind", "problems", "untracked", "view")
+    __slots__ = (
+        "_also",
+        "_hidden",
+        "assigned",
+        "cls",
+        "fields",
+        "has_ephemeral",
+        "keeps",
+        "kind",
+        "problems",
+        "untracked",
+        "view",
+    )
 
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None = None) -> None:
         self.cls: Any = typing.get_origin(cls) or cls
@@ -63,12 +75,16 @@ class StateSchema:
                 )
         for field in self.fields.values():
             self._require_default(field)
+        self.keeps: int = keeping(self.kind, self.cls, tuple(self.fields))
+        """Where views keep their values; see `views`."""
+        self.assigned: Callable[[Any, Values], list[str]] = finder(self.kind, self.cls, tuple(self.fields), self.view)
+        """What a node assigned to the view of the values that it was given: names, none for most."""
         self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
         self._hidden: frozenset[str] = self.untracked
         """What an input may call the untracked fields: no message quotes what stands there."""
         if self.untracked and self.kind == "pydantic":
-            self._hidden |= {a for n in self.untracked for a in _aliases(self.cls.__pydantic_fields__[n])}
+            self._hidden |= {a for n in self.untracked for a in hints.aliases_of(self.cls.__pydantic_fields__[n])}
 
     # -- reading the class ---------------------------------------------------------------------------------------
 
@@ -106,7 +122,7 @@ class StateSchema:
             self.problems.append(unresolved(cls, error, "bad-state"))
             return
         self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems, "bad-state"))
-        self._also = frozenset(alias for info in cls.__pydantic_fields__.values() for alias in _aliases(info))
+        self._also = frozenset(alias for info in cls.__pydantic_fields__.values() for alias in hints.aliases_of(info))
         self.view = pydantic_view(cls, tuple(self.fields))
 
     def _read_infos(self, infos: Mapping[str, FieldInfo], checks: Checks) -> None:
@@ -367,20 +383,3 @@ def _kind(cls: Any) -> str:
     if isinstance(cls, type) and dataclasses.is_dataclass(cls):
         return "dataclass"
     return "unknown"
-
-
-def _aliases(info: FieldInfo) -> list[str]:
-    """What an input may call the field beside its name."""
-    return [name for alias in (info.alias, info.validation_alias) for name in _alias_names(alias)]
-
-
-def _alias_names(alias: Any) -> list[str]:
-    if alias is None:
-        return []
-    if isinstance(alias, str):
-        return [alias]
-    choices = getattr(alias, "choices", None)
-    if choices is not None:
-        return [name for choice in choices for name in _alias_names(choice)]
-    path = getattr(alias, "path", None)
-    return [path[0]] if path else []

@@ -13,6 +13,7 @@ from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeS
 from graphrt._plan.state import StateSchema, Values
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
+from graphrt.errors import InputError
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class Plan:
     """A whole graph, frozen: what the engine, the drivers and the renderers read."""
 
     __slots__ = (
+        "_checking",
         "_codec",
         "_custom",
         "_ends",
@@ -172,6 +174,7 @@ class Plan:
         self._ends: set[int] = set()
         self._visit_limits: tuple[int, list[int]] | None = None
         self._codec: Codec | None = None
+        self._checking: Codec | None = None
         self._custom: tuple[str, ...] | None = None
         self.shown: dict[str, Any] | None = None
         """The topology that journals keep; made at first need, and changed by nobody."""
@@ -268,6 +271,18 @@ class Plan:
 
             self._codec = Codec(self._types())
         return self._codec
+
+    @property
+    def checking(self) -> Codec:
+        """Compares values of this graph alone, also where those of nested graphs cannot be told apart in a store."""
+        if self._checking is None:
+            from graphrt._codec import Codec
+
+            try:
+                self._checking = self.codec
+            except InputError:  # two classes of one name
+                self._checking = Codec([cls for cls in (self.state.cls, self.update.cls) if cls is not None])
+        return self._checking
 
     def _types(self) -> list[Any]:
         types: list[Any] = [self.state.cls, self.update.cls, self.spec.input, self.spec.output]

@@ -47,7 +47,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     seed: int | None
     models: Mapping[str, ChatModel | str] | None
     worker_threads: int
-    check_state: bool
+    check_state: bool | None
 
 
 def new_id() -> str:

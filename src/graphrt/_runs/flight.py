@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -55,12 +56,14 @@ class Owner(Protocol):
     sleep: Callable[[float], Any] | None
     ids: Callable[[], str]
     seed: int | None
-    check_state: bool
     _active: dict[str, Control]
     _replacing: NamedModels | None
     _loop_source: Callable[[], LoopThread] | None
 
     def _the_pool(self) -> ThreadPool: ...
+
+    @property
+    def check_state(self) -> bool: ...
 
 
 @final
@@ -185,9 +188,21 @@ class Run:
         scope = self.scope
         if scope.models is not None and status == "completed":  # before the end an agent may still come
             scope.warnings += scope.models.unmet()
+        if self.engine.unstorable and self.runtime.store is None:
+            self._warn_of_values()
         result: RunResult[Any] = RunResult(self, status)
         self.close()
         return result
+
+    def _warn_of_values(self) -> None:
+        """Tell of fields that a run on a thread would have refused (rule R7)."""
+        for name, error in self.engine.unstorable.items():
+            text = (
+                f"Field {name!r} of graph {self.engine.plan.name!r} has a value that no store takes"
+                f"{f', at {error.path}' if error.path else ''}: it {error.why}. {error.fix}."
+            )
+            self.scope.warnings.append(text)
+            warnings.warn(text, UserWarning, stacklevel=2)
 
     def broke(self, error: BaseException) -> None:
         """Close the run, which failed or was cancelled: *error* is on its way to the caller."""

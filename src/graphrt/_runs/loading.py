@@ -28,8 +28,10 @@ class Reads(Protocol):
     graph: CompiledGraph[Any, Any]
     limits: Limits
     store: Store | None
-    check_state: bool
     migrations: tuple[Migration, ...]
+
+    @property
+    def check_state(self) -> bool: ...
 
 
 def the_store(runtime: Reads) -> Store:
