@@ -220,7 +220,7 @@ def _retry_on_problems(on: Any) -> Iterator[str]:
     kinds: Any = on if several else (on,) if isinstance(on, type) else ()
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            yield f"retry_on has {kind!r}, which is no type of Exception"
+            yield f"retry_on has {kind!r}, which is not a type of Exception"
 
 
 def _names_of(on: Any) -> Any:

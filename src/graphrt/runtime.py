@@ -40,7 +40,7 @@ from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot
 from graphrt._runs.verbs import ThreadVerbs
 from graphrt._runs.watching import WatchVerbs
 from graphrt.commands import UNSET
-from graphrt.errors import InputError
+from graphrt.errors import InputError, a_type
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -133,7 +133,7 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
     ) -> None:
         if not hasattr(graph, "__graphrt_plan__"):
             raise InputError(
-                f"A Runtime drives a compiled graph, not a {type(graph).__name__}.",
+                f"A Runtime drives a compiled graph, not {a_type(graph)}.",
                 code="not-compiled",
                 fix="Call compile() first: Runtime(builder.compile()).",
             )

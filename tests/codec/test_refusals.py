@@ -116,7 +116,7 @@ def generator() -> Any:
         (dt.datetime(2024, 1, 1, tzinfo=HouseZone()), "time zone of the class HouseZone"),
         (10**4300, "more than 4,300 digits"),
         (-(10**4300), "more than 4,300 digits"),
-        (Send(3, 1), "names no node"),  # type: ignore[arg-type]
+        (Send(3, 1), "not the name of a node"),  # type: ignore[arg-type]
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -321,7 +321,7 @@ def test_dataclass_with_a_stray_attribute_is_refused() -> None:
     note = shapes.Note("a")
     note.other = 1  # type: ignore[attr-defined]
 
-    assert "with the attribute 'other', which is no field of it" in refusal([note]).why
+    assert "with the attribute 'other', which is not a field of it" in refusal([note]).why
 
 
 def test_dataclass_without_a_value_for_a_field_is_refused() -> None:

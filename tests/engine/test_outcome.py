@@ -39,11 +39,11 @@ class Later:
 @pytest.mark.parametrize(
     ("reply", "what", "how"),
     [
-        (Later(), "a coroutine that nobody awaited", "async def"),
+        (Later(), "a coroutine that was never awaited", "async def"),
         (Send("a"), "a Send", "goto=[Send"),
         ([Send("a")], "a list", "goto=[Send"),
         ([], "a list", "Return a mapping"),
-        (7, "a int", "Return a mapping"),
+        (7, "an int", "Return a mapping"),
         (Model(), "a Model", "Return only what changes"),
     ],
     ids=["awaitable", "send", "sends", "list", "number", "state"],
@@ -110,7 +110,7 @@ def test_the_error_of_a_task_says_where_and_what_to_do() -> None:
 
     with pytest.raises(NodeError) as caught:
         drive(run)
-    assert re.search(r"graph 'test', node 'a' added at .+?:\d+, task 1.0:a, thread 't', run r\n", str(caught.value))
+    assert re.search(r"graph 'test', node 'a' at .+?:\d+, task 1.0:a, thread 't', run r\n", str(caught.value))
     assert "retry('t')" in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
 

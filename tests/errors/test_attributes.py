@@ -135,7 +135,7 @@ def test_an_error_about_a_task_has_its_place_as_attributes(code: str) -> None:
     assert error.declared_at.startswith("test_attributes.py:")
     assert error.run_id
     assert error.seq
-    where = f"graph 'g', node '{error.node}' added at {error.declared_at}, task {error.task_id}, thread 't'"
+    where = f"graph 'g', node '{error.node}' at {error.declared_at}, task {error.task_id}, thread 't'"
     assert error.where == f"{where}, run {error.run_id}, entry {error.seq}"
     assert f"\n  Where: {error.where}\n" in str(error)
 
@@ -178,7 +178,7 @@ def test_an_exceeded_budget_has_its_place_as_attributes() -> None:
 
     assert (error.graph, error.node, error.task_id, error.superstep) == ("g", "spends", "1.0:spends", 1)
     assert error.thread == "t"
-    assert error.where.startswith("budget of run, graph 'g', node 'spends' added at ")
+    assert error.where.startswith("budget of run, graph 'g', node 'spends' at ")
 
 
 def test_a_limit_in_a_nested_graph_says_where_that_is_nested() -> None:

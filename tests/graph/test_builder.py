@@ -159,7 +159,7 @@ def test_a_narrower_input_and_output_are_checked_and_given() -> None:
     graph = g.add_node("a", note("a")).set_entry("a").compile()
 
     assert graph.run({"question": "?"}).output == Notes(notes=["a"])
-    with pytest.raises(Exception, match="no field of the graph input"):
+    with pytest.raises(Exception, match="not a field of the graph input"):
         graph.run({"calls": 1})
 
 

@@ -164,7 +164,7 @@ def test_error_of_a_recording_that_is_no_error_of_a_model_is_refused(path: Path)
     begin, end = text.index('  "reply"'), text.index("\n}\n")
     for kind in ("KeyError", "ScriptError", "InputError", "GraphrtError", "names", "Any"):
         path.write_text(f'{text[:begin]}  "failure": {{"kind": "{kind}", "what": "x", "code": "x"}}{text[end:]}')
-        assert f"{kind!r} is no error of a model" in str(refused(path))
+        assert f"{kind!r} is not an error of a model" in str(refused(path))
 
 
 def test_bytes_that_are_no_text_are_refused_with_their_line(path: Path) -> None:

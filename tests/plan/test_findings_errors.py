@@ -60,7 +60,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "bad-name",
         lambda: a().add_node(3, work),
-        "3 cannot be the name of a node: it is no string but of type int. (HERE)",
+        "3 cannot be the name of a node: it is not a string but of type int. (HERE)",
         NAME,
     ),
     (
@@ -126,7 +126,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "bad-update-type",
         lambda: g().add_node("a", work, writes=["txt"]).set_entry("a"),
-        "writes= of node 'a' names 'txt', which is no field of the state. (HERE)",
+        "writes= of node 'a' names 'txt', which is not a field of the state. (HERE)",
         "Did you mean 'text'?",
     ),
     (
@@ -259,7 +259,7 @@ def test_bad_limits_of_the_graph(limits: Limits, message: str) -> None:
 @pytest.mark.parametrize("code", ["unreachable", "no-entry", ""])
 def test_bad_allow(code: str) -> None:
     assert texts(a(), allow=[code]) == [
-        f"[bad-allow] allow= names {code!r}, which is no judgement that could be accepted.\n      Fix: Known: {JUDGED}."
+        f"[bad-allow] allow= names {code!r}, which is not a judgement that could be accepted.\n      Fix: Known: {JUDGED}."
     ]
 
 
@@ -278,4 +278,4 @@ def test_a_long_name_is_cut_in_the_message() -> None:
 def test_odd_writes_are_told(writes: Any) -> None:
     (problem,) = found(g().add_node("a", work, writes=writes).set_entry("a"))
 
-    assert problem.message == f"writes= of node 'a' names {writes[0]!r}, which is no field of the state."
+    assert problem.message == f"writes= of node 'a' names {writes[0]!r}, which is not a field of the state."

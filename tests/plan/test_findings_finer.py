@@ -84,7 +84,7 @@ def label_that_cannot_be():
     "[bad-limit] Node 'a': timeout_s must be a number of seconds, not 'long'.\n      Fix: Correct the value.",
     "[bad-limit] Node 'a': retry: attempts must be at least 1, not 0.\n      Fix: Correct the value.",
     "[bad-limit] Node 'a': retry: growth must be at least 1, not 0.5.\n      Fix: Correct the value.",
-    "[bad-limit] Node 'a': retry: retry_on has <class 'int'>, which is no type of Exception.\n"
+    "[bad-limit] Node 'a': retry: retry_on has <class 'int'>, which is not a type of Exception.\n"
     "      Fix: Correct the value.",
     "[bad-limit] Node 'a': cache must be at least 1, not -1.\n      Fix: Correct the value.",
     "[bad-limit] The join ['a', 'b'] -> 'b' has when=3.\n      Fix: Use 'all', 'any' or a whole number from 1 to 2.",

@@ -55,7 +55,7 @@ def test_right_limits_have_no_problems() -> None:
 def test_what_is_no_limits_is_a_problem() -> None:
     (text,) = texts(builder("a").set_entry("a"), limits={"max_steps": 3})
 
-    assert text.startswith("[bad-limit] limits= is {'max_steps': 3}, which is no Limits.\n")
+    assert text.startswith("[bad-limit] limits= is {'max_steps': 3}, which is not a Limits object.\n")
     assert text.endswith("Fix: Pass Limits(max_steps=...), or leave it out.")
 
 
@@ -93,11 +93,11 @@ def test_limits_are_values() -> None:
         (RetryPolicy(jitter=1), "jitter must be True or False, not 1"),  # type: ignore[arg-type]
         (RetryPolicy(retry_on=()), "retry_on is empty: nothing would be retried"),
         (RetryPolicy(retry_on="often"), "retry_on must be exception types or a predicate, not 'often'"),  # type: ignore[arg-type]
-        (RetryPolicy(retry_on=int), "retry_on has <class 'int'>, which is no type of Exception"),  # type: ignore[arg-type]
-        (RetryPolicy(retry_on=(ValueError, "x")), "retry_on has 'x', which is no type of Exception"),  # type: ignore[arg-type]
+        (RetryPolicy(retry_on=int), "retry_on has <class 'int'>, which is not a type of Exception"),  # type: ignore[arg-type]
+        (RetryPolicy(retry_on=(ValueError, "x")), "retry_on has 'x', which is not a type of Exception"),  # type: ignore[arg-type]
         (
             RetryPolicy(retry_on=KeyboardInterrupt),  # type: ignore[arg-type]
-            "retry_on has <class 'KeyboardInterrupt'>, which is no type of Exception",
+            "retry_on has <class 'KeyboardInterrupt'>, which is not a type of Exception",
         ),
     ],
 )

@@ -38,7 +38,7 @@ def test_an_input_takes_aliases_and_names_and_an_update_takes_names() -> None:
     assert run(Aliased, {"uno": 1, "deux": 2}).one == 1
     assert run(Aliased, {"one": 1, "two": 2}).two == 2
     assert run(Aliased, {}, {"one": 3}).one == 3
-    with pytest.raises(UpdateError, match="'uno', which is no field"):
+    with pytest.raises(UpdateError, match="'uno', which is not a field"):
         run(Aliased, {}, {"uno": 3})
 
 
@@ -63,12 +63,12 @@ def test_extra_input_is_kept_and_extra_updates_are_refused() -> None:
     last = run(Extra, {"count": 1, "more": [1]}, lambda state: {"count": len(state.more) + 5})
 
     assert (last.count, last.more) == (6, [1])
-    with pytest.raises(UpdateError, match="'more', which is no field"):
+    with pytest.raises(UpdateError, match="'more', which is not a field"):
         run(Extra, {"more": 1}, {"more": 2})
 
 
 def test_extra_input_is_refused_elsewhere() -> None:
-    with pytest.raises(InputError, match="no field of the state: 'cuont'"):
+    with pytest.raises(InputError, match="not a field of the state: 'cuont'"):
         run(Frozen, {"cuont": 1})
 
 
@@ -275,7 +275,7 @@ class DataUpdate:
 
 def test_a_typed_dict_update_names_what_may_be_written() -> None:
     assert run(State, {}, {"text": "a", "notes": ["n"]}, update=TypedUpdate).notes == ["n"]
-    with pytest.raises(UpdateError, match="'count', which is no field of the update"):
+    with pytest.raises(UpdateError, match="'count', which is not a field of the update"):
         run(State, {}, {"count": 1}, update=TypedUpdate)
 
 

@@ -20,7 +20,7 @@ from .support import note, sequence
         (TokenTracker(), ("a TokenTracker", "stands alone", "sinks=[tracker]")),
         (TokenTracker, ("the class TokenTracker", "sinks=[TokenTracker()]")),
         ([TokenTracker], ("the class TokenTracker", "sinks=[TokenTracker()]")),
-        ([print, 5], ("a int", "cannot be called")),
+        ([print, 5], ("an int", "cannot be called")),
         (print, ("stands alone",)),
         ("entries", ("a str", "cannot be called")),
     ],

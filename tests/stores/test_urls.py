@@ -50,7 +50,7 @@ def test_sqlite_url_takes_known_options(tmp_path):
         ("sqlite:runs.db", "sqlite:///runs.db"),
         ("sqlite://runs.db", "sqlite:///runs.db"),
         ("sqlite:///x.db?mode=ro", "no option 'mode'"),
-        ("sqlite:///x.db?busy_timeout_s=soon", "is no number"),
+        ("sqlite:///x.db?busy_timeout_s=soon", "is not a number"),
         ("memory:named", "no name"),
         ("sqlit:///x.db", "Did you mean 'sqlite'"),
         ("redis://localhost", "'redis'"),
@@ -110,6 +110,6 @@ def test_third_party_scheme_is_named_among_the_known(tmp_path, monkeypatch):
 def test_third_party_object_that_is_no_store_is_refused(tmp_path, monkeypatch):
     _install(tmp_path, monkeypatch, "open_nothing")
 
-    with pytest.raises(InputError, match="is no store") as caught:
+    with pytest.raises(InputError, match="is not a store") as caught:
         open_store("planet://mars")
     assert caught.value.code == "unknown-store"

@@ -69,7 +69,7 @@ def describe(annotation: Any, tables: Tables, depth: int = 0) -> Any:
         raise NotStorable(f"is nested more than {MAX_DEPTH} levels deep")
     annotation = _plain(annotation)
     if not _is_hashable(annotation):
-        raise NotStorable(f"is {annotation!r}, which is no type")
+        raise NotStorable(f"is {annotation!r}, which is not a type")
     name = _TYPES.get(annotation)
     if name is not None:
         return name
@@ -162,7 +162,7 @@ def _annotation(plain: Any, tables: Tables, depth: int) -> Any:
         raise DamagedError(f"it is nested more than {MAX_DEPTH} levels deep")
     if type(plain) is str:
         if plain not in _NAMES:
-            raise DamagedError(f"{plain!r} is no name of an answer type")
+            raise DamagedError(f"{plain!r} is not a name of an answer type")
         return _NAMES[plain]
     kind, inner = _item(plain)
     return _collection(kind, inner, tables, depth)
@@ -171,13 +171,13 @@ def _annotation(plain: Any, tables: Tables, depth: int) -> Any:
 def _item(plain: Any) -> tuple[Any, Any]:
     items = list(_mapping(plain).items())
     if len(items) != 1:
-        raise DamagedError("it is no answer type")
+        raise DamagedError("it is not an answer type")
     return items[0]
 
 
 def _mapping(plain: Any) -> dict[Any, Any]:
     if not _is_dict(plain):
-        raise DamagedError("it is no answer type")
+        raise DamagedError("it is not an answer type")
     return plain
 
 
@@ -228,7 +228,7 @@ def _compound(kind: Any, parts: tuple[Any, ...]) -> Any:
         return _TUPLE[parts]
     if kind == "union":
         return _UNION[_some(kind, parts)]
-    raise DamagedError(f"{kind!r} is no kind of answer type")
+    raise DamagedError(f"{kind!r} is not a kind of answer type")
 
 
 def _some(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
@@ -250,8 +250,8 @@ def _literal(value: Any, classes: Mapping[str, Any]) -> Any:
         tag, name = _listed(_item(value)[1])
         cls = _class(tag, classes)
         if not issubclass(cls, Enum):
-            raise DamagedError(f"{tag!r} is no enum")
+            raise DamagedError(f"{tag!r} is not an enum")
         return cls.__members__[name]
     if type(value) not in (str, int, bool, type(None)):
-        raise DamagedError(f"{value!r} is no literal")
+        raise DamagedError(f"{value!r} is not a literal")
     return value

@@ -131,7 +131,7 @@ class Codec:
         fields: dict[str, Any] = dict(values)
         strange = next((name for name in fields if type(name) is not str), None)
         if strange is not None:
-            raise NotStorable(f"has a field named {strange!r}, which is no text")
+            raise NotStorable(f"has a field named {strange!r}, which is not text")
         if blobs is None:
             return self._encoded(fields, "", 0)
         pieces: list[bytes] = []

@@ -95,7 +95,7 @@ def _decode_overwrite(reader: Reader, node: dict[str, Any], depth: int) -> Repla
 def _encode_send(writer: Writer, value: Send, depth: int) -> dict[str, Any]:
     writer.enter(depth, 20)
     if value.node.__class__ is not str:
-        raise NotStorable(f"is a Send to {value.node!r}, which names no node")
+        raise NotStorable(f"is a Send to {value.node!r}, which is not the name of a node")
     return {
         TAG: "send",
         "v": [writer.at(".node", value.node, depth + 1), writer.at(".arg", value.arg, depth + 1)],

@@ -67,7 +67,7 @@ def strangers(cls: Any, attributes: Iterable[str]) -> str:
     if not found:
         return ""
     return (
-        f"is a {cls.__qualname__} with the attribute {found[0]!r}, which is no field of it: "
+        f"is a {cls.__qualname__} with the attribute {found[0]!r}, which is not a field of it: "
         f"declare the field, or give graphrt.stores.register_type({cls.__qualname__}) encode= and decode="
     )
 

@@ -128,7 +128,7 @@ def from_record(record: Any) -> BaseException:
     cls = table.get(_text(record["name"]))
     args, state = record["args"], record["state"]
     if cls is None or type(args) is not tuple or type(state) is not dict:
-        raise DamagedError("it is no record of an exception")
+        raise DamagedError("it is not a record of an exception")
     if kind == "graphrt":
         error = cls.__new__(cls, *args)
         error.__dict__.update(state)

@@ -77,7 +77,7 @@ class _Shape:
         strange = given.difference(known)
         if strange:
             raise NotStorable(
-                f"is a {self.cls.__qualname__} in which {min(strange)!r} was set, which is no field of it"
+                f"is a {self.cls.__qualname__} in which {min(strange)!r} was set, which is not a field of it"
             )
         return writer.items([name for name in known if name in given], depth)
 

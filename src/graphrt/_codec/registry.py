@@ -83,7 +83,7 @@ def register(
     _check_class(cls)
     name: Any = cls.__qualname__ if tag is None else tag
     if type(name) is not str or not name:
-        raise InputError(f"The tag {name!r} of {cls.__qualname__} is no text.", code="bad-registration", value=name)
+        raise InputError(f"The tag {name!r} of {cls.__qualname__} is not text.", code="bad-registration", value=name)
     entry = _entry(cls, name, encode, decode)
     others = {old: was for old, was in _registered.items() if old is not cls and not _is_older(old, cls)}
     taken = next((old for old, was in others.items() if was.tag == name), None)
@@ -121,7 +121,7 @@ def is_secret(cls: Any) -> bool:
 
 def _check_class(cls: Any) -> None:
     if not _is_class(cls):
-        raise InputError(f"{cls!r} is no class.", code="bad-registration", fix="register the class of the values")
+        raise InputError(f"{cls!r} is not a class.", code="bad-registration", fix="register the class of the values")
     if is_secret(cls):
         raise InputError(
             f"{cls.__qualname__} holds a secret, and secrets are never stored.",

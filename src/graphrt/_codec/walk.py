@@ -34,7 +34,7 @@ _STR: Final = frozenset({str})
 _FREE: Final = frozenset({bool, type(None)})
 _TOO_DEEP: Final = f"is nested more than {MAX_DEPTH} levels deep"
 _SURROGATE: Final = (
-    "is text with a lone surrogate, which is no Unicode character: decode it with errors='replace' first"
+    "is text with a lone surrogate, which is not a Unicode character: decode it with errors='replace' first"
 )
 
 

@@ -258,7 +258,7 @@ def _being_cancelled() -> bool:
 
 
 def _odd_cancel(error: BaseException) -> Failed:
-    odd = RuntimeError("the node raised CancelledError, and nobody had cancelled it")
+    odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
     odd.__cause__ = error
     return Failed(odd)
 

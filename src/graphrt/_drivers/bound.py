@@ -149,7 +149,7 @@ class BoundHarness(Generic[OutputT_co]):
             raise InputError(
                 f"Node {host.node!r} has ended, and its harness was asked after that.",
                 code="call-after-end",
-                known="nobody would count what the call takes",
+                known="what the call takes would not be counted",
                 fix="Await what the node starts, and do not keep ctx: call the agent or the model itself elsewhere.",
             )
         return await host.beside(partial(self._run, prompt, options, show))

@@ -9,12 +9,11 @@ from typing import Any, final
 from graphrt import _retrying as retry
 from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.scope import Scope, monotonic
-from graphrt._engine.log import said
 from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
 from graphrt._node import NODE
-from graphrt.errors import GraphrtError, LimitError, NodeError, StoreError
+from graphrt.errors import GraphrtError, LimitError, NodeError, StoreError, said
 
 
 @final
@@ -160,7 +159,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
-        odd = RuntimeError("the node raised CancelledError, and nobody had cancelled it")
+        odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
         odd.__cause__ = error
         return Failed(odd)
     except TimeoutError as error:

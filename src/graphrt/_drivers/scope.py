@@ -172,9 +172,7 @@ class Scope:
             try:
                 self.stage(staged, now=now)
             except StoreError as error:
-                error.__dict__["boundary"] = (
-                    True  # the run's own store: no failure of the node that was about to use it
-                )
+                error.__dict__["boundary"] = True  # the run's own store: no failure of the node that used it
                 raise
 
     def ledger_for(self, task: Task) -> Ledger | None:

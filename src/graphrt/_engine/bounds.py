@@ -10,7 +10,7 @@ from graphrt._engine.route import Due, Routed
 from graphrt._engine.stored import told_state
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import EndType
-from graphrt.errors import LimitError, NodeFatigueError, StepLimitError, names
+from graphrt.errors import LimitError, NodeFatigueError, StepLimitError, count, names
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -23,7 +23,7 @@ def check_limits(engine: Engine, due: Sequence[Due]) -> None:
     nodes = names(dict.fromkeys(item.node.name for item in due))
     if engine.steps >= engine.max_steps:
         raise StepLimitError(
-            f"The run made {engine.steps} supersteps, and more work remains: {nodes}.",
+            f"The run made {count(engine.steps, 'superstep')}, and more work remains: {nodes}.",
             where=engine.where(),
             known=f"max_steps={engine.max_steps}",
             fix="If the loop is meant to run longer, raise Limits(max_steps=...); else correct its way out.",
@@ -31,7 +31,7 @@ def check_limits(engine: Engine, due: Sequence[Due]) -> None:
             **_data(engine),
         )
     raise LimitError(
-        f"{len(due)} tasks are due in one superstep: {nodes}.",
+        f"{count(len(due), 'task')} {'is' if len(due) == 1 else 'are'} due in one superstep: {nodes}.",
         code="task-limit",
         where=engine.where(),
         known=f"max_tasks={engine.limits.max_tasks}",
@@ -79,7 +79,7 @@ def rest(engine: Engine) -> None:
 def _fatigue(engine: Engine, node: NodePlan) -> NodeFatigueError:
     limit = engine.visit_limits[node.index]
     return NodeFatigueError(
-        f"Node {node.name!r} is due again after {engine.visits[node.index]} visits in this run.",
+        f"Node {node.name!r} is due again after {count(engine.visits[node.index], 'visit')} in this run.",
         where=engine.where(),
         known=f"max_visits={limit}",
         fix="Correct the loop, raise max_visits, or give the node an on_fatigue= route.",

@@ -9,11 +9,10 @@ import inspect
 from typing import TYPE_CHECKING
 
 from graphrt import _retrying as retry
-from graphrt._engine import log
 from graphrt._engine.task import Task
 from graphrt._plan.quoting import tells
 from graphrt._plan.tables import NodePlan
-from graphrt.errors import GraphrtError, NodeError, Place
+from graphrt.errors import GraphrtError, NodeError, Place, said, told
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -66,10 +65,10 @@ def failure(engine: Engine, task: Task) -> BaseException:
         return error
     node: NodePlan = task.node
     tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
-    text = log.said(error)
+    text = said(error)
     known, code, fix = "", "node-failed", extra.advice
     if isinstance(error, GraphrtError):
-        text, known, fix = error.what, error.known, fix or error.fix
+        known, fix = error.known, fix or error.fix
     elif isinstance(error, TimeoutError) and text.startswith("no result within"):
         code = "node-timeout"
         fix = "Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself."
@@ -78,13 +77,13 @@ def failure(engine: Engine, task: Task) -> BaseException:
         fix = f"The node uses a coroutine as if it were its result: {how}."
     too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
     if too_long is not None:
-        text, fix = f"{text} ({too_long})", "Retry the thread after that time, or raise wait_max_s of the retry= policy"
+        fix = "Retry the thread after that time, or raise wait_max_s of the retry= policy"
     fix = fix or "Correct the node. What it raised is this error's __cause__, which a traceback shows above it."
     if engine.thread is not None:
         fix = f"{fix.rstrip('.')}. Then retry({engine.thread!r}): finished tasks do not run again."
-    what = text.replace("\n", "\n    ")
+    what = told(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
     raised = NodeError(
-        f"Node {node.name!r} failed{tried}: {log.error_name(error)}: {what}",
+        f"Node {node.name!r} failed{tried}: {what}",
         code=code,
         where=place(engine, task),
         known=known,

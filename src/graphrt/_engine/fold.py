@@ -12,7 +12,7 @@ from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, APPEND, LAST, Field
 from graphrt._plan.state import Values, short
 from graphrt.commands import DELETE, Replacement
-from graphrt.errors import ConcurrentUpdateError, Place, UpdateError
+from graphrt.errors import ConcurrentUpdateError, Place, UpdateError, told
 
 CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
 """Types whose length is watched, and which a reducer gets as a copy."""
@@ -156,7 +156,7 @@ def _reduced(
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
     except Exception as error:  # noqa: BLE001 - user code: it is told as the field allows
         wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
-        said = f"{type(error).__name__}: {error}"
+        said = told(error)
         known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"
         if field.untracked:  # what the reducer says may quote a value, and so may the exception itself (rule R16)
             said = type(error).__name__

@@ -17,6 +17,7 @@ from graphrt._engine.stored import tracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, OpenInterrupt, Task
 from graphrt._engine.trace import goto_names
 from graphrt._plan.tables import NodePlan
+from graphrt.errors import said
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -259,14 +260,3 @@ def error_name(error: BaseException | None) -> str:
 def first_line(error: BaseException | None) -> str:
     """The first line of the error's text: what happened, without where and what to do."""
     return said(error).split("\n", 1)[0] if error is not None else ""
-
-
-def said(error: BaseException) -> str:
-    """The error's text, also of one whose `__str__` is broken."""
-    recorded: str | None = getattr(error, "message", None) if hasattr(error, "type_name") else None
-    if recorded is not None:
-        return recorded
-    try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001 - user code, while another error is being told
-        return f"<no text: its str() raised {type(broken).__name__}>"

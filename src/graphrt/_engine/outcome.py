@@ -35,7 +35,7 @@ from graphrt._engine.task import (
 from graphrt._plan.fields import own
 from graphrt._plan.quoting import quoted
 from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
-from graphrt.errors import GraphrtError, InputError, UpdateError
+from graphrt.errors import GraphrtError, InputError, UpdateError, a_type
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def answer_type(engine: Engine, task: Task, annotation: Any) -> Any:
             code="bad-answer-type",
             where=engine.where(task),
             fix="Use plain types, Literal, unions and containers of them, or a class that the state declares or that "
-            "graphrt.stores.register_type() was told.",
+            "was registered with graphrt.stores.register_type().",
             node=task.node.name,
             boundary=True,
         ) from error
@@ -187,7 +187,8 @@ def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
     entries = update.entries(returned)
     if entries is None:
         raise UpdateError(
-            f"Node {node!r} returned {_what(returned)}, which is no update: {quoted(returned, engine.plan.state.untracked)}.",
+            f"Node {node!r} returned {_what(returned)}, {quoted(returned, engine.plan.state.untracked)}; "
+            "expected an update (a mapping of fields).",
             code="bad-update",
             where=engine.where(task),
             known=f"fields {', '.join(map(repr, engine.fields))}",
@@ -199,8 +200,8 @@ def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
 
 def _what(returned: Any) -> str:
     if inspect.isawaitable(returned):
-        return "a coroutine that nobody awaited"
-    return f"a {type(returned).__name__}"
+        return "a coroutine that was never awaited"
+    return a_type(returned)
 
 
 def _how(engine: Engine, returned: Any) -> str:

@@ -14,7 +14,7 @@ from graphrt._plan.owning import SCALARS, own
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import END, EndType, Send, StartType, node_name
-from graphrt.errors import Place, RouteError, TaskFailure, closest, names
+from graphrt.errors import Place, RouteError, TaskFailure, closest, names, told
 
 
 class Due(NamedTuple):
@@ -141,10 +141,11 @@ class Router:
     def router_error(self, node: NodePlan, branch: BranchPlan, error: BaseException) -> RouteError:
         """The error of a router that raised."""
         return RouteError(
-            f"Router {branch.router_name}() after {self._name(node)} raised {type(error).__name__}: {error}",
+            f"Router {branch.router_name}() after {self._name(node)} raised {told(error)}",
             code="router-failed",
             where=self.where(),
             fix="Correct the router; retry asks only the router again, the nodes before it do not run again.",
+            declared_at=branch.where or None,
             node=self._node(node),
         )
 
@@ -175,11 +176,12 @@ class Router:
         if not isinstance(label, (str, int, Enum)):
             hint = "Return [] to end the branch." if label is None else "Return a label, a list of labels or of Sends."
             raise RouteError(
-                f"Router {branch.router_name}() after {self._name(node)} returned {self._quoted(said)}, which is no route.",
+                f"Router {branch.router_name}() after {self._name(node)} returned {self._quoted(said)}; expected a label, a list of labels or a list of Sends.",
                 code="bad-route",
                 where=self.where(),
                 known=f"routes {names(_labels(branch))}",
                 fix=hint,
+                declared_at=branch.where or None,
                 node=self._node(node),
                 value=self._told(said),
             )
@@ -194,6 +196,7 @@ class Router:
                 where=self.where(),
                 known=f"routes {names(_labels(branch))}",
                 fix=f"Did you mean {guess!r}?" if guess else "Add a route for it, or a default=.",
+                declared_at=branch.where or None,
                 node=self._node(node),
                 value=self._told(label),
             )

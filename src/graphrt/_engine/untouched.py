@@ -16,7 +16,7 @@ from graphrt._engine.task import DUE, RUNNING, Failed, Task
 from graphrt._plan.owning import SCALARS
 from graphrt._plan.quoting import HIDDEN, short
 from graphrt._plan.views import HAS_MAPPING, Values
-from graphrt.errors import RouteError, UpdateError, names
+from graphrt.errors import RouteError, UpdateError, count, names
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -188,7 +188,7 @@ def _how(engine: Engine, name: str) -> str:
     now = engine.values[name]
     before = engine.sizes.get(name)
     if before is not None and len(now) != before:
-        return f"{name} had {before} items, now {len(now)}"
+        return f"{name} had {count(before, 'item')}, now {len(now)}"
     return _change(engine, name, engine.plan.checking.load(engine.guard[name]), now)
 
 

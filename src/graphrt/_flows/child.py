@@ -17,7 +17,7 @@ from graphrt._flows.run import CANCELLED, INTERRUPTED, Watch, run
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
-from graphrt.errors import DeadlineError, GraphrtError, InputError, LimitError, StoreError
+from graphrt.errors import DeadlineError, GraphrtError, InputError, LimitError, StoreError, count, told
 from graphrt.limits import Limits
 
 
@@ -102,7 +102,7 @@ def _limits(plan: Plan, task: Task) -> Limits:
 def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
     if parent.depth + 1 > parent.limits.max_depth:
         raise LimitError(
-            f"Node {task.node.name!r} nests graph {plan.name!r} {parent.depth + 1} levels deep.",
+            f"Node {task.node.name!r} nests graph {plan.name!r} {count(parent.depth + 1, 'level')} deep.",
             code="depth-limit",
             where=parent.where(task),
             known=f"max_depth={parent.limits.max_depth}",
@@ -141,7 +141,7 @@ def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
         if not is_mapping(made):
             raise InputError(
                 f"input= of nested graph {task.node.name!r} returned {quoted(made, parent.plan.state.untracked)}, "
-                "which is no mapping.",
+                "which is not a mapping.",
                 code="bad-input",
                 where=parent.where(task),
                 fix="Return a mapping of the nested graph's fields.",
@@ -153,7 +153,7 @@ def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
     if is_mapping(task.arg):
         return {**given, **task.arg}
     raise InputError(
-        f"A Send to nested graph {task.node.name!r} has the argument {short(task.arg)}, which is no mapping.",
+        f"A Send to nested graph {task.node.name!r} has the argument {short(task.arg)}, which is not a mapping.",
         code="bad-input",
         where=parent.where(task),
         fix="Send a mapping of the nested graph's fields.",
@@ -202,7 +202,7 @@ def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent:
         return fn(state)
     except Exception as error:
         raise InputError(
-            f"{option}= of nested graph {task.node.name!r} raised {type(error).__name__}: {error}",
+            f"{option}= of nested graph {task.node.name!r} raised {told(error)}",
             code="bad-mapping",
             where=parent.where(task),
             fix="Correct the mapping function.",

@@ -31,7 +31,7 @@ from graphrt._flows.effects import (
 )
 from graphrt._plan.owning import own
 from graphrt.commands import Interrupt
-from graphrt.errors import DeadlineError, StoreError
+from graphrt.errors import DeadlineError, StoreError, count
 
 COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "cancelled", "failed"
 
@@ -354,7 +354,7 @@ def _deadline(engine: Engine) -> DeadlineError:
     return DeadlineError(
         f"The run took longer than {engine.limits.deadline_s:g} s; open: {', '.join(map(repr, engine.pending()))}.",
         where=engine.where(),
-        known=f"deadline_s={engine.limits.deadline_s:g}, {engine.steps} supersteps made",
+        known=f"deadline_s={engine.limits.deadline_s:g}, {count(engine.steps, 'superstep')} made",
         fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s."
         + ("" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again."),
         limit=engine.limits.deadline_s,

@@ -15,7 +15,7 @@ from graphrt._journal.reader import Fold
 from graphrt._journal.verdict import Verdict
 from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
 from graphrt._plan.quoting import quoted
-from graphrt.errors import GraphrtError, InputError
+from graphrt.errors import GraphrtError, InputError, told
 from graphrt.migrations import Migration
 
 
@@ -88,7 +88,7 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
         made = migration.values(own(values))
     except Exception as error:
         raise InputError(
-            f"The migration from {migration.source[:12]} raised {type(error).__name__}: {error}",
+            f"The migration from {migration.source[:12]} raised {told(error)}",
             code="migration-failed",
             where=where,
             known="the thread is as it was",
@@ -96,7 +96,7 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
         ) from error
     if not is_mapping(made):
         raise InputError(
-            f"The migration from {migration.source[:12]} returned {quoted(made, engine.plan.state.untracked)}, which is no mapping.",
+            f"The migration from {migration.source[:12]} returned {quoted(made, engine.plan.state.untracked)}, which is not a mapping.",
             code="migration-failed",
             where=where,
             known="the thread is as it was",
@@ -106,7 +106,7 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
         return engine.plan.state.initial(dict(made), where=where)
     except GraphrtError as error:
         raise InputError(
-            f"The migration from {migration.source[:12]} returned values that are no state: {error.what}",
+            f"The migration from {migration.source[:12]} returned values that are not a valid state: {error.what}",
             code="migration-failed",
             where=where,
             known="the thread is as it was",

@@ -88,9 +88,11 @@ def _nodes(
     for name in dict.fromkeys(waiting):
         there = new.get(renamed.get(name, name))
         if there is None:
-            blocking.append(f"node {name!r} is pending, and the graph has it no more")
+            blocking.append(f"node {name!r} is pending, but no longer exists in this graph")
         elif name in old and (there["kind"] != old[name]["kind"] or there.get("graph") != old[name].get("graph")):
-            blocking.append(f"node {name!r} is pending, and what it is has changed (function or nested graph)")
+            blocking.append(
+                f"node {name!r} is pending, and was changed from a function to a nested graph, from a nested graph to a function, or to another nested graph"
+            )
         elif name in old and there.get("version") != old[name].get("version"):
             changes.append(f"node {name!r} is pending and has another version")
     if old and not {renamed.get(name, name) for name in old} & new.keys():

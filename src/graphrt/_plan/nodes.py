@@ -19,7 +19,7 @@ MAX_NAME: Final = 500
 def name_problem(name: object) -> str | None:
     """Why *name* cannot be the name of a node, or None."""
     if not isinstance(name, str):
-        return f"it is no string but of type {type(name).__name__}"
+        return f"it is not a string but of type {type(name).__name__}"
     if not name.strip():
         return "it is empty"
     if len(name) > MAX_NAME:
@@ -69,7 +69,7 @@ def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
             guess = closest(name, state.fields)
             yield Problem(
                 code="bad-update-type",
-                message=f"writes= of node {node.name!r} names {short(name)}, which is no field of the state.",
+                message=f"writes= of node {node.name!r} names {short(name)}, which is not a field of the state.",
                 node=node.name,
                 hint=f"Did you mean {guess!r}?" if guess else f"Known: {names(state.fields)}.",
                 where=node.where,

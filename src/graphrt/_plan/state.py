@@ -290,7 +290,7 @@ class StateSchema:
         if unknown:
             guess = closest(unknown[0], [str(name) for name in allowed])
             raise InputError(
-                f"The input has {'keys that are' if len(unknown) > 1 else 'a key that is'} no field of the "
+                f"The input has {'keys that are not fields' if len(unknown) > 1 else 'a key that is not a field'} of the "
                 f"{'graph input' if only is not None else 'state'}: {names(unknown)}.",
                 code="unknown-key",
                 where=where,

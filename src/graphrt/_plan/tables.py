@@ -109,10 +109,15 @@ class NodePlan:
 class BranchPlan:
     """One conditional edge: a router, and where each label leads (None is END)."""
 
-    __slots__ = ("default", "hint", "router", "router_name", "table")
+    __slots__ = ("default", "hint", "router", "router_name", "table", "where")
 
     def __init__(
-        self, router: Callable[[Any], Any], table: Mapping[Any, NodePlan | None], default: Any, hint: Any = None
+        self,
+        router: Callable[[Any], Any],
+        table: Mapping[Any, NodePlan | None],
+        default: Any,
+        hint: Any = None,
+        where: str = "",
     ) -> None:
         self.router: Callable[[Any], Any] = router
         self.router_name: str = str(getattr(router, "__name__", None) or type(router).__name__)
@@ -120,6 +125,8 @@ class BranchPlan:
         self.default: Any = default
         self.hint: Any = hint
         """The router's return annotation, resolved where it could be."""
+        self.where: str = where
+        """`file:line` where it was added."""
 
 
 @final
@@ -242,7 +249,7 @@ class Plan:
         default: Any = NO_DEFAULT
         if branch.default is not None:
             default = None if isinstance(branch.default, EndType) else self._node(branch.default)
-        return BranchPlan(branch.router, table, default, branch.hint)
+        return BranchPlan(branch.router, table, default, branch.hint, branch.where)
 
     def visit_limits(self, general: int, unlimited: int) -> list[int]:
         """How often each node may be visited; *general* where it has no limit of its own."""

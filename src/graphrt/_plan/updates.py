@@ -199,6 +199,7 @@ class UpdateSchema:
         """
         result: Values = {}
         wrong: dict[str, str] = {}
+        wanted: list[str] = []
         for name, value in returned.items():
             field = self.state.fields.get(name) if isinstance(name, str) else None
             if field is None or name not in self.names:
@@ -209,13 +210,14 @@ class UpdateSchema:
                 result[name] = self._check_one(field, value, node, where)
             except ValueError as error:
                 wrong[name] = explain(error, name, self.state.untracked)
+                wanted.append(_wanted(field, value))
         if wrong:
             raise UpdateError(
                 f"Node {node!r} returned an update of a wrong type: {'; '.join(wrong.values())}.",
                 code="wrong-type",
                 where=where,
                 known=", ".join(f"{name}: {describe(self.state.fields[name].annotation)}" for name in returned),
-                fix="Return values of the declared types.",
+                fix=f"Return {'; '.join(wanted)}.",
                 node=node,
                 field=next(iter(wrong)),
                 path=next(iter(wrong.values())).split(":")[0],
@@ -257,7 +259,7 @@ class UpdateSchema:
     def _unknown(self, name: Any, node: str, where: str | Place) -> UpdateError:
         guess = closest(name, [n for n in self.state.fields if n in self.names])
         return UpdateError(
-            f"Node {node!r} wrote {short(name)}, which is no field of the update.",
+            f"Node {node!r} wrote {short(name)}, which is not a field of the update.",
             code="unknown-key",
             where=where,
             known=f"fields {names(n for n in self.state.fields if n in self.names)}",
@@ -265,6 +267,14 @@ class UpdateSchema:
             node=node,
             field=str(name),
         )
+
+
+def _wanted(field: Field, value: Any) -> str:
+    kind = describe(field.annotation)
+    text = f"{field.name!r} as {kind}"
+    if kind.startswith("list[") and not isinstance(value, list | tuple | set | frozenset):
+        text += f", for one item as a list of one: {{{field.name!r}: [...]}}"
+    return text
 
 
 def _both(first: Check, second: Check) -> Check:

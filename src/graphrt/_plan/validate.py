@@ -72,7 +72,7 @@ class _Checks:
         if not isinstance(given, Limits):
             yield Problem(
                 code="bad-limit",
-                message=f"limits= is {short(given)}, which is no Limits.",
+                message=f"limits= is {short(given)}, which is not a Limits object.",
                 hint="Pass Limits(max_steps=...), or leave it out.",
             )
             return

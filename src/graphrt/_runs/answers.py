@@ -61,7 +61,7 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
                 code="no-answer",
                 where=where,
                 known=known,
-                fix="Pass answers.",
+                fix=how(ids),
                 interrupts=ids,
             )
         if len(questions) != 1:
@@ -70,7 +70,7 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
                 code="ambiguous-answer",
                 where=where,
                 known=known,
-                fix="Pass a mapping of interrupt id to answer.",
+                fix=how(ids),
                 interrupts=ids,
             )
         return {questions[0].id: single}
@@ -90,10 +90,16 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
             code="no-answer",
             where=where,
             known=known,
-            fix="Pass one.",
+            fix=how(ids),
             interrupts=ids,
         )
     return dict(answers)
+
+
+def how(ids: tuple[str, ...]) -> str:
+    """How the open interrupts *ids* are answered."""
+    mapping = f"resume(thread, {{{ids[0]!r}: ...{', ...' if len(ids) > 1 else ''}}})"
+    return f"Answer by id: {mapping}." if len(ids) > 1 else f"Write resume(thread, answer=...), or by id: {mapping}."
 
 
 def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callable[[], float]) -> Any:

@@ -9,7 +9,7 @@ import typing_extensions as te
 
 from graphrt._journal.batch import no_time
 from graphrt._journal.durability import DURABILITIES, Durability
-from graphrt.errors import InputError, names
+from graphrt.errors import InputError, a_type, names
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -67,9 +67,9 @@ def opened_store(store: Any) -> Store | None:
     missing = [name for name in METHODS if not hasattr(store, name)]
     if missing or a_class:
         raise InputError(
-            f"store= must be a store or a URL, not {f'the class {store.__name__}' if a_class else f'a {type(store).__name__}'}.",
+            f"store= must be a store or a URL, not {f'the class {store.__name__}' if a_class else a_type(store)}.",
             code="unknown-store",
-            known="a class is no store: its instances are" if a_class else f"it has no {names(missing, most=3)}",
+            known="a class is not a store: its instances are" if a_class else f"it has no {names(missing, most=3)}",
             fix='Use store="sqlite:///runs.db", store="memory:", or open_store(...).',
         )
     opened: Store | None = store
@@ -179,9 +179,9 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
     wrong = refused[0]
     a_class = isinstance(wrong, type)
     raise InputError(
-        f"sinks= must be a list of what takes an entry, not {f'the class {wrong.__name__}' if a_class else f'a {type(wrong).__name__}'}.",
+        f"sinks= must be a list of what takes an entry, not {f'the class {wrong.__name__}' if a_class else a_type(wrong)}.",
         code="bad-sink",
-        known="a class is no sink: its instances may be"
+        known="a class is not a sink: its instances may be"
         if a_class
         else "it stands alone, not in a list"
         if alone

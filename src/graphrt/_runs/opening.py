@@ -255,7 +255,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     unknown = [key for key in entries if key not in plan.state.fields]
     if unknown:
         raise InputError(
-            f"{what} has a key that is no field of the state: {names(unknown)}.",
+            f"{what} has a key that is not a field of the state: {names(unknown)}.",
             code="unknown-key",
             where=engine.where(),
             known=f"fields {names(plan.state.fields)}",

@@ -34,10 +34,11 @@ Control flow that is not an error (a node that pauses) is a private `BaseExcepti
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from graphrt.errors import _words
+from graphrt.errors._values import Problem as Problem
+from graphrt.errors._values import TaskFailure as TaskFailure
 from graphrt.errors._words import Place as Place
 from graphrt.errors._words import a as a
 from graphrt.errors._words import a_type as a_type
@@ -45,6 +46,7 @@ from graphrt.errors._words import brief as brief
 from graphrt.errors._words import closest as closest
 from graphrt.errors._words import count as count
 from graphrt.errors._words import names as names
+from graphrt.errors._words import said as said
 
 __all__ = [
     "AgentLimitError",
@@ -155,38 +157,10 @@ _DATA = frozenset(
 """Names of data attributes: what an error may know about where it happened."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """One finding of compile()."""
-
-    code: str
-    """Stable slug, for instance `unknown-node`."""
-    message: str
-    """What is wrong, with the names."""
-    node: str | None = None
-    """The node it is about, None if it is about the graph."""
-    hint: str = ""
-    """What to do."""
-    where: str = ""
-    """`file:line` of the call that declared it, empty if unknown."""
-
-    def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        hint = f"\n      Fix: {self.hint}" if self.hint else ""
-        return f"[{self.code}] {self.message}{place}{hint}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFailure:
-    """A task that failed, for the `on_error` node that handles it: one of `ctx.failures`."""
-
-    error: BaseException
-    """What the node raised; after a restart what the journal kept of it."""
-    node: str
-    """Name of the node."""
-    task_id: str
-    arg: Any = None
-    """The argument of the Send that started the task; None if none did."""
+def told(error: BaseException) -> str:
+    """*error* in the middle of another message: its class and what happened, without Where, Fix and See of its own."""
+    name = getattr(error, "type_name", None) or type(error).__name__  # of one that a journal kept
+    return f"{name}: {error.what if isinstance(error, GraphrtError) else said(error)}"
 
 
 class DefinitionError(GraphrtError):

@@ -39,9 +39,11 @@ def parts(known: Mapping[str, Any]) -> list[str]:
     if (graph := known.get("graph")) is not None:
         found.append(f"graph {graph!r}")
     path = known.get("path") if "graph" in known else None
+    declared = known.get("declared_at")
     if (node := known.get("node")) is not None and not ("task_id" not in known and path and path.endswith(f":{node}")):
-        declared = known.get("declared_at")
-        found.append(f"node {node!r} added at {declared}" if declared else f"node {node!r}")
+        found.append(f"node {node!r} at {declared}" if declared else f"node {node!r}")
+    elif declared:
+        found.append(f"at {declared}")
     if (task := known.get("task_id")) is not None:
         found.append(f"task {task}")
     else:
@@ -82,10 +84,10 @@ def brief(value: object, most: int = MOST_ARGUMENT) -> str:
 
 
 def a(noun: str) -> str:
-    """*noun* with its article: `a str`, `an int`."""
-    return (
-        f"{'an' if noun[:1].lower() in 'aeiou' and not noun.lower().startswith(('uni', 'use', 'one')) else 'a'} {noun}"
-    )
+    """*noun* with its article: `a str`, `an int`, `a UUID`."""
+    word = noun.lower()
+    vowel = word.startswith(tuple("aeiou")) and not word.startswith(("uni", "use", "uu", "ur", "ut", "one", "eu"))
+    return f"{'an' if vowel else 'a'} {noun}"
 
 
 def a_type(value: object) -> str:
@@ -114,3 +116,14 @@ def closest(name: object, known: Iterable[str]) -> str:
         return ""
     found = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return found[0] if found else ""
+
+
+def said(error: BaseException) -> str:
+    """The error's text, also of one whose `__str__` is broken."""
+    recorded: str | None = getattr(error, "message", None) if hasattr(error, "type_name") else None
+    if recorded is not None:
+        return recorded
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - user code, while another error is being told
+        return f"<no text: its str() raised {type(broken).__name__}>"

@@ -345,7 +345,7 @@ class GraphBuilder(Generic[S, U]):
             found.append(
                 Problem(
                     code="bad-allow",
-                    message=f"allow= names {code!r}, which is no judgement that could be accepted.",
+                    message=f"allow= names {code!r}, which is not a judgement that could be accepted.",
                     hint=f"Known: {names(JUDGEMENTS)}.",
                 )
             )

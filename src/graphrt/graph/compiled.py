@@ -127,7 +127,7 @@ class CompiledGraph(Generic[S, U]):
         else:
             guess = closest(name, plan.by_name)
             raise InputError(
-                f"route() was asked about {name!r}, which is no node.",
+                f"route() was asked about {name!r}, which is not a node.",
                 code="unknown-node",
                 where=plan.place(),
                 known=f"nodes {names(plan.by_name)}",
@@ -159,7 +159,7 @@ class CompiledGraph(Generic[S, U]):
         problems = [
             Problem(
                 code="unknown-node",
-                message=f"with_nodes() names {name!r}, which is no node.",
+                message=f"with_nodes() names {name!r}, which is not a node.",
                 hint=f"Known: {names(plan.by_name)}.",
             )
             for name in given

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Final
 
-from graphrt.errors import InputError
+from graphrt.errors import InputError, a_type
 from graphrt.events import Usage
 
 _COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls")
@@ -20,7 +20,7 @@ def kind(value: Any) -> str:
     """What *value* is, for a message."""
     if isinstance(value, str):
         return repr(value)
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+    return f"the class {value.__name__}" if isinstance(value, type) else a_type(value)
 
 
 def lack(value: Any, method: str) -> str:
@@ -73,8 +73,8 @@ def usage_problem(usage: Any) -> str | None:
     for name in _COUNTS:
         count: Any = getattr(usage, name)
         if type(count) is not int or count < 0:
-            return f"a usage with {name}={count!r}, which is no count"
+            return f"a usage with {name}={count!r}, which is not a count"
     cost: Any = usage.cost_usd
     if cost is not None and (type(cost) not in (int, float) or not isfinite(cost) or cost < 0):
-        return f"a usage with cost_usd={cost!r}, which is no price"
+        return f"a usage with cost_usd={cost!r}, which is not a price"
     return None

@@ -141,7 +141,7 @@ def _redirect(redirected: RedirectedError, error: Exception, model: str) -> BadR
         f"The provider's address answered with status {redirected.status}, a redirect{target}. It was not followed.",
         where=f"model {model!r}",
         fix="set api_base to the final address, if you trust it: redirects are never followed, because the "
-        "prompt would be sent to an address that nobody chose",
+        "prompt would be sent to an address that you did not choose",
         code="redirected",
         status_code=redirected.status,
         model=model,

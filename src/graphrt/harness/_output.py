@@ -248,4 +248,4 @@ def _check_type(wanted: object) -> None:
         what, fix = f"the function {name!r}", "Give the type that the answer has to be, not what makes one."
     else:
         return
-    raise InputError(f"output= is {what}, which is no type.", code="bad-output-type", fix=fix, value=wanted)
+    raise InputError(f"output= is {what}, which is not a type.", code="bad-output-type", fix=fix, value=wanted)

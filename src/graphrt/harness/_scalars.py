@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphrt.errors import InputError
+from graphrt.errors import InputError, a_type
 from graphrt.limits import limit_problem
 
 
@@ -58,7 +58,7 @@ def check_mapping(name: str, value: Any) -> None:
     """
     if value is not None and not isinstance(value, Mapping):
         raise InputError(
-            f"{name} must be a mapping from names to values, not a {type(value).__name__}.",
+            f"{name} must be a mapping from names to values, not {a_type(value)}.",
             fix=f'Give for instance {name}={{"user": "u-1"}}.',
             value=value,
         )

@@ -355,7 +355,7 @@ class Ledger:
             scale = MICRO if at == 1 else 1
             name, limit = UNITS[at], (ledger._limits[at] or 0) / scale
             spent, held = ledger._spent[at] / scale, ledger._held[at] / scale
-            what = f"it may take {want[at] / scale:g} {name}, and {max(0, limit - spent):g} of {limit:g} are left"
+            what = f"it may take {want[at] / scale:g} {name[:-1] if name == 'calls' and want[at] == 1 else name}, and {max(0, limit - spent):g} of {limit:g} are left"
             known = f"{name}: limit {limit:g}, spent {spent:g}, held by other calls {held:g}"
             if inside:
                 what += f", of which calls in flight hold {held:g}: it is part of one, and cannot wait for that to end"

@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from graphrt.errors import HarnessError, InputError, MissingExtraError, names
+from graphrt.errors import HarnessError, InputError, MissingExtraError, a_type, names
 from graphrt.events import Usage
 from graphrt.harness import _failures, _litellm, _secrets, _tables, _thinking, _wire, real_requests
 from graphrt.harness._exchange import Exchange, Kind
@@ -310,7 +310,7 @@ def _check_arguments(model: Any, api_base: Any, api_key: Any, profile: Any) -> N
     check_text("model", model)
     check_text("api_base", api_base)
     if api_key is not None and not isinstance(api_key, str):  # a credential is not shown
-        raise InputError(f"api_key must be a text, not a {type(api_key).__name__}.", fix="Give the key itself.")
+        raise InputError(f"api_key must be a str, not {a_type(api_key)}.", fix="Give the key itself.")
     if profile is not None and not isinstance(profile, ModelProfile):
         raise InputError(
             f"profile must be a ModelProfile, not {profile!r}.", fix='Give ModelProfile(name="...").', value=profile

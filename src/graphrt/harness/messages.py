@@ -106,7 +106,7 @@ class ToolCall:
         """
         if self.error is not None:
             raise BadResponseError(
-                f"The model called tool {self.name!r} with arguments that are no JSON object: {self.error}.",
+                f"The model called tool {self.name!r} with arguments that are not a JSON object: {self.error}.",
                 known=f"call {self.id!r}, text {self.arguments_text!r}",
                 fix="answer the call with a ToolMessage that shows the model this error",
                 code="bad-tool-arguments",
@@ -120,7 +120,7 @@ def _arguments_text(call: ToolCall) -> str:
         return json.dumps(call.arguments, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"The arguments of the call of tool {call.name!r} are no JSON: {error}.",
+            f"The arguments of the call of tool {call.name!r} are not JSON: {error}.",
             known=repr(call.arguments),
             fix="give strings, numbers, booleans, None, lists and mappings",
             value=call.arguments,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
-from graphrt.errors import InputError, closest, names
+from graphrt.errors import InputError, a_type, closest, names
 from graphrt.harness._scalars import check_amount, check_mapping, check_text, check_whole, each
 from graphrt.harness.messages import (
     AssistantMessage,
@@ -143,7 +143,7 @@ class ModelRequest:
         system: Any = merged.get("system")
         if system is not None and not isinstance(system, str):
             raise InputError(
-                f"system must be a text, not a {type(system).__name__}.",
+                f"system must be a str, not {a_type(system)}.",
                 fix="Render a Template first: template.render(state).",
                 value=system,
             )
@@ -198,7 +198,7 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     given: Any = prompt
     if not hasattr(given, "__iter__"):
         raise InputError(
-            f"A prompt is a text or a list of messages, not a {type(given).__name__}.",
+            f"A prompt is a str or a list of messages, not {a_type(given)}.",
             fix="Render a Template first: template.render(state)."
             if hasattr(given, "render")
             else "give a text, or a list of messages",
@@ -208,7 +208,7 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     for message in messages:
         if not _is_a(message, _KINDS):
             raise InputError(
-                f"The prompt contains a value of type {type(message).__name__}, which is no message: {message!r}.",
+                f"The prompt contains a value of type {type(message).__name__}, which is not a message: {message!r}.",
                 known=names(kind.__name__ for kind in _KINDS),
                 fix='give a text, or a list of messages such as UserMessage(text="...")',
                 value=message,
@@ -272,7 +272,7 @@ def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> str:
     check_text("tool_choice", choice)
     if choice not in ("auto", "none", "required") and choice not in known:
         raise InputError(
-            f"tool_choice is {choice!r}, which is no tool of the call.",
+            f"tool_choice is {choice!r}, which is not a tool of the call.",
             known=names(known) or "no tools",
             fix='use "auto", "none", "required" or the name of a tool',
             value=choice,

@@ -122,7 +122,7 @@ class Template:
 def _no_field(mistakes: tuple[Mistake, ...]) -> InputError:
     first, *rest = mistakes
     return InputError(
-        f"The template has {first.group!r}, which is no field: {first.why}.",
+        f"The template has {first.group!r}, which is not a field: {first.why}.",
         where=f"line {first.line}, column {first.column}",
         known="; ".join(f"also {one.group!r} in line {one.line}: {one.why}" for one in rest[:11]),
         fix="write {name} and give the value under that name; what is to stay as it is can be such a value too",
@@ -164,7 +164,7 @@ def _read(state: Any, name: str) -> Any:
 def _no_state(value: Any, what: str) -> InputError:
     shown = value.__name__ if isinstance(value, type) else f"a value of type {type(value).__name__}"
     return InputError(
-        f"{what} {shown}, which is no state.",
+        f"{what} {shown}, which is not a state.",
         known="states are pydantic models, dataclasses and TypedDicts; render takes any mapping too",
         fix="give the state, or its class to check()",
         code="template-state",

@@ -54,7 +54,7 @@ def read(url: str) -> Address:
     # What is not encoded moves the borders, and a part of a password would be shown as a host or a database.
     if scheme not in {"postgresql", "postgres"} or not slashes or "@" in login + database or not _HOSTS(hosts):
         raise InputError(
-            "This is no URL of a PostgreSQL store.",
+            "This is not the URL of a PostgreSQL store.",
             code="unknown-store",
             known=_EXAMPLE,
             fix="Write it like that; percent-encode whatever is special in a name or a password.",

@@ -116,7 +116,7 @@ def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check f
         if type(body) is not bytes:
             raise _not_bytes(thread, f"staged {key!r}", body)
         if not encodes(key):
-            raise _bad(thread, f"the staged key {key!a} is no text that can be stored")
+            raise _bad(thread, f"the staged key {key!a} is not text that can be stored")
     if commit.snapshot is not None and type(commit.snapshot.body) is not bytes:
         raise _not_bytes(thread, "the snapshot", commit.snapshot.body)
     if commit.blobs:
@@ -124,11 +124,11 @@ def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check f
             if type(body) is not bytes:
                 raise _not_bytes(thread, f"blob {name!r}", body)
             if not encodes(name):
-                raise _bad(thread, f"the name {name!a} of a blob is no text that can be stored")
+                raise _bad(thread, f"the name {name!a} of a blob is not text that can be stored")
     if commit.meta is not None and type(commit.meta) is not bytes:
         raise _not_bytes(thread, "the meta", commit.meta)
     if commit.graph is not None and not encodes(commit.graph):
-        raise _bad(thread, f"the name {commit.graph!a} of its graph is no text that can be stored")
+        raise _bad(thread, f"the name {commit.graph!a} of its graph is not text that can be stored")
 
 
 def encodes(text: str) -> bool:

@@ -61,7 +61,7 @@ def resolve(path: Any) -> str:
         )
     if text == ":memory:":
         raise InputError(
-            "A SQLite store keeps threads in a file; ':memory:' is none.",
+            "A SQLite store keeps threads in a file; ':memory:' is not one.",
             code="bad-path",
             fix='Use the store "memory:" to keep threads in this process.',
         )

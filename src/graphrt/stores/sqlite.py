@@ -381,7 +381,7 @@ class SqliteStore(StoreVerbs):
     def _holder(self, row: Row) -> str:
         holder = Holder.load(row.owner) if row.owner else None
         if holder is None or row.lease is None:
-            return f"its newest claim is number {row.epoch}, and nobody holds it now"
+            return f"its newest claim is number {row.epoch}, which is not held now"
         return f"its newest claim is number {row.epoch}, {holder.describe(row.lease, me=self._file.owner)}"
 
     def _unheld(self, row: Row | None, thread: str) -> None:

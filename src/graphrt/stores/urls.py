@@ -39,7 +39,7 @@ def open_store(url: str) -> Store:
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
         meant = "memory:" if url.strip(":").lower() == "memory" else f"sqlite:///{url[:80]}"
-        raise _unknown(f"{url[:80]!r} is no store's URL: it has no scheme.", fix=f"Did you mean {meant!r}?")
+        raise _unknown(f"{url[:80]!r} is not a store URL: it has no scheme.", fix=f"Did you mean {meant!r}?")
     match scheme.lower():
         case "memory":
             if rest.strip("/"):
@@ -76,7 +76,7 @@ def _sqlite(rest: str) -> Store:
         try:
             options[name] = read(text)
         except ValueError:
-            raise _unknown(f"The option {name}={text[:80]!r} is no number.") from None
+            raise _unknown(f"The option {name}={text[:80]!r} is not a number.") from None
     return SqliteStore(unquote(path[3:]), **options)
 
 
@@ -96,7 +96,7 @@ def _third_party(scheme: str, url: str) -> Store:
     missing = [name for name in METHODS if not callable(getattr(store, name, None))]
     if missing:
         raise _unknown(
-            f"What is installed for the scheme {scheme[:80]!r} is no store: {type(store).__name__} lacks {names(missing)}."
+            f"What is installed for the scheme {scheme[:80]!r} is not a store: {type(store).__name__} lacks {names(missing)}."
         )
     return store  # type: ignore[no-any-return]  # a third party's, just checked to have a store's methods
 

@@ -200,7 +200,7 @@ def test_an_exceeded_budget_takes_the_error_edge() -> None:
     result = Runtime(g.compile(), harness=agent(calls), budget=Budget(tokens=150)).run({})
 
     (said,) = result.state.said
-    assert said.startswith("budget-exceeded budget of run, graph 'route', node 'ask' added at test_runs.py:")
+    assert said.startswith("budget-exceeded budget of run, graph 'route', node 'ask' at test_runs.py:")
     assert said.endswith(", task 1.0:ask")
     assert result.usage.total_tokens == 90
 

@@ -78,7 +78,7 @@ def test_one_thing_is_no_list_of_tools(given: Any) -> None:
 
 @pytest.mark.parametrize("given", [3, None, FunctionTool], ids=["number", "none", "class"])
 def test_what_is_no_tool_is_refused(given: Any) -> None:
-    with pytest.raises(InputError, match="is no tool"):
+    with pytest.raises(InputError, match="is not a tool"):
         ToolRegistry([given])
 
 

@@ -91,7 +91,7 @@ def plain(value: Any, path: str) -> Any:
 
 def _no_data(value: Any, path: str) -> InputError:
     return InputError(
-        f"A Cassette cannot write down {path}: it is of type {type(value).__name__}, which is no data.",
+        f"A Cassette cannot write down {path}: it is of type {type(value).__name__}, which is not data.",
         fix="give such objects to the model or harness when it is made, not to the single call",
         code="cassette-unstorable",
         path=path,

@@ -133,7 +133,7 @@ class Deck:
         if left:
             shown = [f"{clip(_asks(one.request), 80)!r} (line {one.line})" for one in left[:12]]
             raise ScriptError(
-                f"The cassette was not used up: nobody asked for {len(left)} of {len(self._places)} recordings.",
+                f"The cassette was not used up: {len(left)} of {len(self._places)} recordings were never asked for.",
                 where=str(self._tape.path),
                 known=", ".join(shown) + (f" and {len(left) - 12} more" if len(left) > 12 else ""),
                 fix="find out why the calls were not made; or remove the recordings, or record anew with "

@@ -114,7 +114,7 @@ def _told(recording: Recording, output: TypeAdapter[Any] | None) -> AgentReply:
     if reply.output is None or (output is None and not recording.output_type):
         return reply
     if output is None:
-        raise _no_output(f"it is a {recording.output_type}, and the cassette was not told that type")
+        raise _no_output(f"it is a {recording.output_type}, a type that was not given to the cassette")
     try:
         return replace(reply, output=output.validate_python(reply.output))
     except ValidationError as error:

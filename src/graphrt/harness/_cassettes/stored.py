@@ -252,7 +252,7 @@ def _reply(form: _ReplyForm) -> AgentReply:
 
 def _failure(form: _FailureForm) -> Failure:
     if recordable_kind(form.kind) is None:
-        raise ValueError(f"failure.kind: {form.kind!r} is no error of a model")
+        raise ValueError(f"failure.kind: {form.kind!r} is not an error of a model")
     return Failure(
         kind=form.kind,
         what=form.what,

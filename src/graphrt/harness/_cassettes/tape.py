@@ -61,7 +61,7 @@ class Tape:
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise self._damaged(data[: error.start].count(b"\n") + 1, "it is no UTF-8 text") from None
+            raise self._damaged(data[: error.start].count(b"\n") + 1, "it is not UTF-8 text") from None
         return [self._load(found, line) for found, line in self._objects(text.replace("\r\n", "\n").split("\n"))]
 
     def write(self, texts: Iterable[str]) -> None:
@@ -75,7 +75,7 @@ class Tape:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._now() != self._stamp:
                 raise ScriptError(
-                    "The cassette was changed by somebody else while it was being recorded.",
+                    "The cassette was changed by another program while it was being recorded.",
                     where=str(self.path),
                     fix="record one cassette from one Cassette at a time; give parallel processes one each",
                     code="cassette-changed",
@@ -108,7 +108,7 @@ class Tape:
             raise self._unwritable("the file is read-only")
         folder = next(folder for folder in self.path.parents if folder.exists())
         if not folder.is_dir():
-            raise self._unwritable(f"{folder} is no folder")
+            raise self._unwritable(f"{folder} is not a directory")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise self._unwritable(f"the folder {folder} is read-only")
 
@@ -141,7 +141,7 @@ class Tape:
             header = None
         version = header.get(_NAME) if is_mapping(header) else None
         if type(version) is not int or version < 1:
-            raise self._damaged(1, f'the first line is not {{"{_NAME}": {VERSION}}}: this is no cassette')
+            raise self._damaged(1, f'the first line is not {{"{_NAME}": {VERSION}}}: this is not a cassette')
         if version > VERSION:
             raise ScriptError(
                 f"The cassette is of version {version}, and this graphrt reads up to version {VERSION}.",

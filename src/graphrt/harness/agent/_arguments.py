@@ -42,7 +42,7 @@ def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
             if a_class
             else f"{of} is {type(given).__name__}, which has no {', '.join(missing)}.",
             code="no-model",
-            known="a class is no model: its instances are" if a_class else "",
+            known="a class is not a model: its instances are" if a_class else "",
             fix="That is a harness: give a ScriptedModel where you would give a MockHarness."
             if usable(given, "run") and not a_class
             else 'Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
@@ -123,9 +123,9 @@ def checked_layers(given: Any) -> tuple[Middleware, ...]:
                 f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
             )
             raise InputError(
-                f"middleware has {what}, which is no layer.",
+                f"middleware has {what}, which is not a layer.",
                 code="bad-middleware",
-                known="a class is no layer: its instances are"
+                known="a class is not a layer: its instances are"
                 if isinstance(layer, type)
                 else f"it has no {', '.join(missing)}",
                 fix="Derive from Middleware, override what you need, and give an instance.",

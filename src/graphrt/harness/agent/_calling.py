@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retrying
-from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
+from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.events import Usage
 from graphrt.harness._checks import check_real, usage_problem
 from graphrt.harness._output import in_words
@@ -170,16 +170,16 @@ class Caller:
 def _problem(response: Any) -> str | None:
     """What is wrong with a response, or None: models are written by hand too."""
     if not isinstance(response, AgentReply):
-        return f"a {type(response).__name__}"
+        return a_type(response)
     text: Any = response.text
     if not isinstance(text, str):
         return f"a text of type {type(text).__name__}"
     calls: Any = response.tool_calls
     if not issubclass(type(calls), tuple) or any(type(call) is not ToolCall for call in calls):
-        return "a response whose tool calls are no tuple of ToolCalls"
+        return "a response whose tool calls are not a tuple of ToolCalls"
     blocks: Any = response.thinking_blocks
     if not issubclass(type(blocks), tuple) or any(type(block) is not ThinkingBlock for block in blocks):
-        return "a response whose thinking blocks are no tuple of ThinkingBlocks"
+        return "a response whose thinking blocks are not a tuple of ThinkingBlocks"
     return usage_problem(response.usage)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt.errors import AgentLimitError, BadResponseError
+from graphrt.errors import AgentLimitError, BadResponseError, count
 from graphrt.events import Usage
 from graphrt.harness._output import OutputForm, misfit
 from graphrt.harness.agent.limits import AgentLimits
@@ -132,7 +132,7 @@ class Loop:
             raise AgentLimitError(
                 f"Agent {self._name!r} reached its limit {limit}={bound}.",
                 where=f"agent {self._name!r}",
-                known=f"{self._models} model calls, {self._tools} tool calls, {len(self.said)} messages",
+                known=f"{count(self._models, 'model call')}, {count(self._tools, 'tool call')}, {count(len(self.said), 'message')}",
                 fix=f'Raise AgentLimits({limit}=...), or use on_limit="stop" to go on with what there is.',
                 limit=bound,
                 messages=self.said,
@@ -152,7 +152,7 @@ class Loop:
         """Answers to the calls that have none: no provider goes on with a conversation that lacks them."""
         answered = {said.tool_call_id for said in self.said if isinstance(said, ToolMessage)}
         asked = [call for said in self.said if isinstance(said, AssistantMessage) for call in said.tool_calls]
-        text = f"Nobody waited for this call: the limit {limit}={bound} was reached."
+        text = f"This call was given up: the limit {limit}={bound} was reached."
         return [ToolMessage(tool_call_id=call.id, text=text, error=True) for call in asked if call.id not in answered]
 
     def _unique(self, response: ModelResponse) -> ModelResponse:

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
 
 from graphrt._node import REPLACED
-from graphrt.errors import InputError, closest, names
+from graphrt.errors import InputError, a_type, closest, names
 from graphrt.harness.agent._arguments import checked_model
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class NamedModels:
         given: Any = models  # callers without a type checker get here too
         if not isinstance(given, Mapping):
             raise InputError(
-                f"models= must be a mapping from names of agents to models, not a {type(given).__name__}.",
+                f"models= must be a mapping from names of agents to models, not {a_type(given)}.",
                 code="bad-models",
                 fix='Pass models={"writer": ScriptedModel([...])}, where an agent is named Agent(..., name="writer").',
                 value=models,

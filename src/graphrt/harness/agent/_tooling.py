@@ -17,6 +17,7 @@ from graphrt.errors import (
     ToolError,
     closest,
     names,
+    told,
 )
 from graphrt.harness._plain import usage_from, usage_to
 from graphrt.harness.agent._approval import Done, Ready, allowed, answered, needs_approval, refused
@@ -272,7 +273,7 @@ class Tooling:
         if isinstance(error, ToolError):
             raise error
         raise ToolError(
-            f"Tool {one.call.name!r} failed: {type(error).__name__}: {error}",
+            f"Tool {one.call.name!r} failed: {told(error)}",
             fix='Repair the tool, or let the model see what it raises: on_error="return".',
             tool=one.call.name,
         ) from error

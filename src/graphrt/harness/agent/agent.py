@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
 from graphrt._node import ABOVE, NODE
-from graphrt.errors import AgentLimitError, InputError
+from graphrt.errors import AgentLimitError, InputError, count
 from graphrt.harness._output import form_of
 from graphrt.harness.agent._arguments import (
     checked_call,
@@ -348,7 +348,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             most = min(run_by.most_depth, most)
         if inside is not None and depth > inside.most_depth:
             raise AgentLimitError(
-                f"Agent {self.name!r} is called {depth} levels deep.",
+                f"Agent {self.name!r} is called {count(depth, 'level')} deep.",
                 where=" > ".join((*inside.names, self.name)),
                 known=f"depth={inside.most_depth}",
                 fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from graphrt._node import ABOVE, NODE, Above
-from graphrt.errors import AgentLimitError, InputError, ToolArgumentsError, ToolError
+from graphrt.errors import AgentLimitError, InputError, ToolArgumentsError, ToolError, count
 from graphrt.harness.agent._host import HERE, Place
 from graphrt.harness.agent.happenings import SubAgentItem
 from graphrt.harness.messages import Prompt, ToolSpec
@@ -208,7 +208,7 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
         return
     if here.depth + 1 > here.most_depth:
         raise AgentLimitError(
-            f"Graph {graph!r} is run {here.depth + 1} levels deep.",
+            f"Graph {graph!r} is run {count(here.depth + 1, 'level')} deep.",
             where=" > ".join((*here.names, graph)),
             known=f"depth={here.most_depth}",
             fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",

@@ -68,7 +68,7 @@ class ModelTool(Generic[M]):
             why = (str(error).splitlines() or [type(error).__name__])[0]
             raise self._refuse([f"no JSON schema can be made of {model.__name__}: {why}"]) from error
         if schema.get("type") != "object":
-            raise self._refuse([f"{model.__name__} is no object in JSON; take a model or a dataclass with fields"])
+            raise self._refuse([f"{model.__name__} is not an object in JSON; take a model or a dataclass with fields"])
         self._closed: Final = _closes(model)
         self._known: Final = tuple(schema["properties"])
         self._injections: Final = self._read(scope or {})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphrt.errors import InputError, names
+from graphrt.errors import InputError, a_type, names
 from graphrt.harness.tools.protocol import ToolContext
 
 __all__ = ["Injected"]
@@ -57,6 +57,6 @@ class Injected:
         missing = object()
         found = getattr(deps, self.source, missing)
         if found is missing:
-            what = "nothing was passed as deps" if deps is None else f"deps is a {type(deps).__name__}"
+            what = "nothing was passed as deps" if deps is None else f"deps is {a_type(deps)}"
             raise LookupError(f"deps has no {self.source!r}: {what}")
         return found

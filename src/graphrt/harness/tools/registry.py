@@ -120,7 +120,7 @@ def _as_tool(given: Any) -> Tool:
     if callable(given) and not isinstance(given, type):
         return FunctionTool(given)
     raise InputError(
-        f"{given!r} is no tool.",
+        f"{given!r} is not a tool.",
         known="a tool has spec, policy, check and call",
         fix="give a function, or what tool(), tool_from_model() or McpServer.tools() made",
         code="bad-tool",

@@ -192,7 +192,7 @@ def a_staged_body_that_is_no_pair_leaves_nothing(w: World) -> None:
     stage: Any = [("x", b"1"), ("y",)]
     claim = _full(w)
     before = _everything(w)
-    refused(Exception, lambda: w.store.commit(claim, _other(stage=stage)), "a staged item that is no pair")
+    refused(Exception, lambda: w.store.commit(claim, _other(stage=stage)), "a staged item that is not a pair")
     same(_everything(w), before, "the thread after a failed commit")
 
 
