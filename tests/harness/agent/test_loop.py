@@ -9,7 +9,7 @@ import pytest
 
 from graphrt.errors import AgentLimitError, BadRequestError, InputError, ToolError
 from graphrt.events import Usage
-from graphrt.harness import Agent, AgentLimits, ToolMessage, tool
+from graphrt.harness import Agent, AgentLimits, ToolCall, ToolMessage, tool
 
 from .fakes import AT_ONCE, USED, Model, call, counting, heard, run, says, told
 
@@ -319,3 +319,39 @@ def test_what_is_no_model_is_refused():
     half: Any = Half()
     with pytest.raises(InputError, match="no stream, profile"):
         Agent(half)
+
+
+# -- answers that were cut off ---------------------------------------------------------------------------------------
+
+
+def test_answer_that_was_cut_off_is_returned_with_a_warning(caplog):
+    reply = run(Agent(Model(says("Dear Madam, we", finish_reason="length")), name="writer", max_tokens=3))
+
+    assert (reply.text, reply.finish_reason) == ("Dear Madam, we", "length")
+    assert [record.name for record in caplog.records] == ["graphrt.harness"]
+    assert "'writer' was cut off at max_tokens=3" in caplog.text
+
+
+@pytest.mark.parametrize("output", [None, int])
+def test_answer_that_was_cut_off_is_an_error_where_the_limits_say_so(output: Any):
+    model = Model(call("note", x=1), says('{"value": 12', finish_reason="length"))
+    agent = Agent(model, tools=[counting([])], limits=AgentLimits(on_length="raise"), output=output)
+
+    with pytest.raises(AgentLimitError) as caught:
+        run(agent)
+
+    assert caught.value.code == "answer-cut-off"
+    assert caught.value.messages[-1].text == '{"value": 12'
+    assert len(model.asked) == 2
+
+
+def test_tool_calls_that_were_cut_off_are_told_to_the_model():
+    cut = ToolCall(id="1", name="note", arguments_text='{"x": ')
+    model = Model(says(cut, finish_reason="length"), "done")
+
+    assert run(Agent(model, tools=[counting([])], limits=AgentLimits(on_length="raise"))).text == "done"
+
+
+def test_on_length_is_checked():
+    with pytest.raises(InputError, match="on_length must be 'raise' or 'return', not 'stop'"):
+        AgentLimits(on_length="stop")  # type: ignore[arg-type]

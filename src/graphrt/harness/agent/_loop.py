@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt.errors import AgentLimitError, BadResponseError, count
 from graphrt.events import Usage
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from graphrt.harness.agent._tooling import Tooling
 
 __all__ = ["Loop"]
+
+_log: Final = logging.getLogger("graphrt.harness")
 
 
 @final
@@ -67,7 +70,7 @@ class Loop:
         """Go round until there is an answer.
 
         Raises:
-            AgentLimitError: A limit was reached.
+            AgentLimitError: A limit was reached, or the answer was cut off and the limits say so.
             BadResponseError: The answer did not have its form, even after the model was told.
             HarnessError: A call failed.
         """
@@ -86,6 +89,8 @@ class Loop:
                 self._tools += len(response.tool_calls)
                 self._said.add(*await self._tooling.turn(response.tool_calls))
                 continue
+            if response.finish_reason == "length":
+                self._cut_off()
             if self._form is None:
                 return self._reply(response)
             try:
@@ -147,6 +152,26 @@ class Loop:
             stopped=limit,
             prompt_messages=len(self._request.messages),
         )
+
+    def _cut_off(self) -> None:
+        """Tell of an answer that is not whole.
+
+        Raises:
+            AgentLimitError: The limits say so.
+        """
+        most = self._request.max_tokens
+        bound = "the bound of its model" if most is None else f"max_tokens={most}"
+        what = f"The answer of agent {self._name!r} was cut off at {bound}."
+        if self._limits.on_length == "raise":
+            raise AgentLimitError(
+                what,
+                code="answer-cut-off",
+                where=f"agent {self._name!r}",
+                fix='Raise max_tokens, or ask for less; on_length="return" returns what there is.',
+                limit=most,
+                messages=self.said,
+            )
+        _log.warning("%s AgentLimits(on_length='raise') makes it an error.", what)
 
     def _unanswered(self, bound: Any, limit: str) -> list[ToolMessage]:
         """Answers to the calls that have none: no provider goes on with a conversation that lacks them."""

@@ -12,6 +12,7 @@ from graphrt.limits import limit_problem
 __all__ = ["AgentLimits"]
 
 OnLimit: TypeAlias = Literal["raise", "stop"]
+OnLength: TypeAlias = Literal["raise", "return"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,9 @@ class AgentLimits:
         seconds: Of wall time. None: as long as it takes.
         on_limit: "raise" raises AgentLimitError; "stop" ends with what there is and names the limit in
             `AgentReply.stopped`.
+        on_length: What becomes of an answer that `max_tokens` cut off: "return" returns it, logs a warning (logger
+            `graphrt.harness`), and `AgentReply.finish_reason` is "length"; "raise" raises AgentLimitError
+            (`answer-cut-off`).
 
     Raises:
         InputError: A limit is no number, or too small.
@@ -35,6 +39,7 @@ class AgentLimits:
     depth: int = 8
     seconds: float | None = None
     on_limit: OnLimit = "raise"
+    on_length: OnLength = "return"
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -56,3 +61,6 @@ class AgentLimits:
         on_limit: Any = self.on_limit
         if on_limit not in ("raise", "stop"):
             yield f"on_limit must be 'raise' or 'stop', not {on_limit!r}"
+        on_length: Any = self.on_length
+        if on_length not in ("raise", "return"):
+            yield f"on_length must be 'raise' or 'return', not {on_length!r}"
