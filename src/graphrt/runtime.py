@@ -14,7 +14,7 @@ from graphrt._forks import Emptied, FreshLock
 from graphrt._journal.durability import Durability
 from graphrt._journal.verdict import Verdict
 from graphrt._later import Later
-from graphrt._runs import opening
+from graphrt._runs import continuing, opening
 from graphrt._runs.arguments import (
     MODES,
     Mode,
@@ -170,13 +170,20 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
     # -- one run -------------------------------------------------------------------------------------------------
 
     def run(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, only_if_new: bool = False
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        thread: str | None = None,
+        abandon: bool = False,
+        only_if_new: bool = False,
     ) -> RunResult[S]:
         """Run the graph to its end, in the caller.
 
         Args:
             input: On a new thread the initial state; on a finished one an update.
             thread: The thread to run on; needs a store. With a store and no name, one is made.
+            abandon: Give up what the thread left undone: the open superstep, its questions and outcomes. The journal
+                tells of them (`SuperstepAbandoned`); the input folds as an update, and START begins.
             only_if_new: On a thread that exists run nothing and return its present result, so that a request that
                 comes twice runs once; *input* is not looked at then. Where its last run has no result, since it
                 failed or its owner died, an InputError names the verb that goes on.
@@ -189,50 +196,62 @@ class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
             ConflictError: A living owner drives the thread.
         """
         if only_if_new:
-            return once.run(self, input, thread)
-        return drive(opening.begin(self, input, thread, listen=False, watch=None))
+            return once.run(self, input, thread, abandon=abandon)
+        return drive(opening.begin(self, input, thread, listen=False, watch=None, abandon=abandon))
 
     async def arun(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, only_if_new: bool = False
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        thread: str | None = None,
+        abandon: bool = False,
+        only_if_new: bool = False,
     ) -> RunResult[S]:
         """Run the graph to its end on the running loop; see `run`."""
         if only_if_new:
-            return await once.arun(self, input, thread)
+            return await once.arun(self, input, thread, abandon=abandon)
         if self.store is None:
             return await adrive(opening.begin(self, input, thread, listen=False, watch=None))
         return await adrive(
-            await opened(self.store, lambda: opening.begin(self, input, thread, listen=False, watch=None))
+            await opened(
+                self.store,
+                lambda: opening.begin(self, input, thread, listen=False, watch=None, abandon=abandon),
+            )
         )
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and drive it on.
 
+        On a thread that failed in a task that had been answered, the answer replaces the one that was given, unless the
+        task recorded an effect after it.
+
         Args:
-            thread: The paused thread, or one whose owner died while it ran: that takes no answers.
+            thread: The paused or failed thread, or one whose owner died while it ran: that takes no answers.
             answers: A mapping is always one of interrupt id to answer; anything else answers the only open interrupt.
             answer: The answer to the only open interrupt, whatever it is.
 
         Raises:
             InputError: An id that is not open (the open ones are listed), no answer, one of a wrong type or too late,
-                or another verb is right. Nothing was changed.
+                an effect rests on the answer that would be replaced, or another verb is right. Nothing was changed.
             ConflictError: Another run has the thread.
         """
-        return drive(opening.resumed(self, thread, answers, answer))
+        return drive(continuing.resumed(self, thread, answers, answer))
 
     async def aresume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and drive it on; see `resume`."""
-        return await adrive(await opened(self.store, lambda: opening.resumed(self, thread, answers, answer)))
+        return await adrive(await opened(self.store, lambda: continuing.resumed(self, thread, answers, answer)))
 
     def retry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on, or one whose owner died: what finished does not run again.
 
-        An interrupted thread can be retried once one of its interrupts has expired: the node asks again.
+        An interrupted thread can be retried where a question is stale, since the state was edited, or has expired: its
+        node runs again and asks anew. So do the nodes of a cancelled thread that was paused.
         """
-        return drive(opening.retried(self, thread))
+        return drive(continuing.retried(self, thread))
 
     async def aretry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on; see `retry`."""
-        return await adrive(await opened(self.store, lambda: opening.retried(self, thread)))
+        return await adrive(await opened(self.store, lambda: continuing.retried(self, thread)))
 
     @property
     def check_state(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -60,6 +61,8 @@ handled = st.dictionaries(
 DUE = {"next": targets, "sends": by_place, "errors": failed, "joins": joins}
 TASK = {"task": st.none(), "node": names}
 """The task's id is made by `instance`: it begins with the path of the entry, and ends with the node."""
+places = st.lists(st.tuples(numbers, numbers, names), max_size=3)
+"""Superstep, index and node of tasks; `instances` makes ids or outcomes of them."""
 STATE: dict[str, st.SearchStrategy[Any]] = {
     "values": fields,
     "superstep": numbers,
@@ -77,6 +80,8 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "digests": digests,
     "granted": st.none() | st.tuples(numbers, numbers, numbers),
     "handled": handled,
+    "held": places,
+    "after": places,
 }
 
 FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
@@ -89,8 +94,20 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "fresh": st.booleans(),
     },
     events.RunResumed: {"verb": text, "thread": st.none() | text},
-    events.InterruptAnswered: {"id": text, "answer": values},
+    events.InterruptAnswered: {"id": text, "answer": values, "nth": numbers},
     events.InterruptExpired: {"id": text},
+    events.InterruptWithdrawn: {"id": text, "reason": text},
+    events.AnswerUsed: {"id": text, "reworded": st.booleans(), "payload": values},
+    events.AnswerDiscarded: {"id": text, "reason": text},
+    events.SuperstepAbandoned: {
+        "superstep": numbers,
+        "tasks": places,
+        "finished": places,
+        "interrupts": st.lists(text, max_size=2).map(tuple),
+        "effects": st.lists(text, max_size=2).map(tuple),
+        "next": targets,
+        "usage": usage,
+    },
     events.InterruptRaised: {
         "id": text,
         **TASK,
@@ -99,6 +116,8 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "answer_type": st.none() | st.sampled_from(["int", {"list": "str"}, {"union": ["int", "none"]}]),
         "expires_at": st.none() | seconds,
         "usage": usage,
+        "kind": text,
+        "version": numbers,
     },
     events.TaskRetried: {
         **TASK,
@@ -108,8 +127,8 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "message": text,
         "usage": usage,
     },
-    events.EffectStarted: {**TASK, "key": text, "starts": st.integers(1, 9)},
-    events.EffectRecorded: {**TASK, "key": text, "result": values},
+    events.EffectStarted: {**TASK, "key": text, "starts": st.integers(1, 9), "answers": st.none() | numbers},
+    events.EffectRecorded: {**TASK, "key": text, "result": values, "answers": st.none() | numbers},
     events.TaskSucceeded: {
         **TASK,
         "updates": st.lists(fields, max_size=3).map(tuple),
@@ -127,7 +146,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     },
     events.OutcomeDropped: TASK,
     events.NodeFatigued: {"node": names, "visits": numbers, "route": names},
-    events.SuperstepCommitted: {"superstep": numbers, "wrote": targets, **DUE, "handled": handled},
+    events.SuperstepCommitted: {"superstep": numbers, "wrote": targets, **DUE, "handled": handled, "after": places},
     events.TasksRouted: {"reason": text, **DUE, "handled": handled},
     events.ThreadUpdated: {
         "values": fields,
@@ -138,6 +157,8 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "joins": joins,
         "open": st.booleans(),
         "handled": handled,
+        "goto": st.none() | targets,
+        "fresh": st.booleans(),
     },
     events.StateSaved: STATE,
     events.ThreadForked: {"source": text, "at": numbers, "state": st.none()},
@@ -167,6 +188,15 @@ def instances(draw: Any, kind: Any, path: str = "") -> Any:
             )
             for at, tasks in made["handled"].items()
         }
+    for name in ("after", "tasks", "finished", "held"):
+        if name in made:
+            made[name] = tuple(f"{path}{superstep}.{index}:{node}" for superstep, index, node in made[name])
+    if "held" in made:
+        kinds = (events.TaskSucceeded, events.TaskFailed)
+        made["held"] = tuple(
+            replace(draw(instances(kinds[at % 2], path)), task=task, node=task[len(path) :].partition(":")[2])
+            for at, task in enumerate(made["held"])
+        )
     if "state" in made:
         made["state"] = draw(instances(events.StateSaved, path))
     if "task" in made:

@@ -49,6 +49,10 @@ VERSION_1 = {
     21: "error message node folded",
     22: "reason folded",
     23: "id",
+    24: "id reason",
+    25: "id reworded payload",
+    26: "id reason",
+    27: "superstep tasks finished interrupts effects next usage",
 }
 """Fields by code, as they were when version 1 was given out: more may follow, and none of these may change."""
 

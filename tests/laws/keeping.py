@@ -14,7 +14,7 @@ from unittest import mock
 
 from graphrt._codec import Codec
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import saved
+from graphrt._engine.saving import saved
 from graphrt._engine.trace import goto_names
 from graphrt._journal import writer
 from graphrt._journal.reader import Fold

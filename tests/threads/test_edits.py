@@ -238,7 +238,6 @@ def test_edits_that_do_not_fit_are_refused_and_change_nothing(world):
     refused("bad-input", lambda: runtime.update("t", [1, 2]), "update()", "list", error=InputError)
     refused("unknown-node", lambda: runtime.update("t", {}, as_node="nod"), "'nod'", "'node'", error=InputError)
     refused("unknown-node", lambda: runtime.update("t", {}, as_node=3), "3", error=InputError)
-    refused("unknown-thread", lambda: runtime.update("u", {"count": 1}), "'u'", error=InputError)
     assert list(runtime.entries("t")) == before
     assert runtime.update("t", {"count": 3}, as_node="node").values.count == 3
 

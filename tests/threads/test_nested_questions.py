@@ -55,9 +55,11 @@ def test_a_nested_graph_can_be_a_node_with_questions_around_it(world, policy, as
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("order", [*itertools.permutations(range(4))], ids=lambda order: "".join(map(str, order)))
 def test_questions_of_a_nested_graph_can_be_answered_in_any_order(lite, order, depth):
-    """Before a node, after one, inline and returned: what is left is there for whoever opens the thread next."""
+    """Before a node, inline, by key and returned: what is left is there for whoever opens the thread next.
+
+    The question after a node is asked once all of them ended, and before the join is."""
     graph = beside(
-        ("a", note("a")), ("b", note("b")), ("c", ask("c")), ("d", ask_once("d")), a=AFTER, b=BEFORE
+        ("a", note("a")), ("b", note("b")), ("c", ask("c")), ("d", ask_once("d")), ("e", ask("e", key="e")), a=AFTER, b=BEFORE
     )  # fmt: skip
     for level in range(depth):
         graph = line(("in", graph), name=f"outer{level}")
@@ -68,11 +70,14 @@ def test_questions_of_a_nested_graph_can_be_answered_in_any_order(lite, order, d
     for at in order:
         left.discard(ids[at])
         result = lite.runtime(graph).resume("t", {ids[at]: "yes"})
-        assert {question.id for question in result.interrupts} == left
-        assert {question.id for question in lite.runtime(graph).state("t").interrupts} == left
+        if left:
+            assert {question.id for question in result.interrupts} == left
+            assert {question.id for question in lite.runtime(graph).state("t").interrupts} == left
+    assert [question.kind for question in result.interrupts] == ["after"]
+    result = lite.runtime(graph).resume("t", True)
 
     assert result.status == "completed"
-    assert result.state["notes"] == ["a", "b", "c=yes", "d=yes"]
+    assert result.state["notes"] == ["a", "b", "c=yes", "d=yes", "e=yes"]
     lite.runtime(graph).replay("t")
 
 

@@ -14,12 +14,13 @@ import typing_extensions as te
 from graphrt._drivers.once import EffectKind, perform
 from graphrt._drivers.scope import Scope
 from graphrt._engine.outcome import answer_type as described_answer
+from graphrt._engine.questions import ask, returned_answer
 from graphrt._engine.stored import check_storable
-from graphrt._engine.task import RUNNING, OpenInterrupt, Task
+from graphrt._engine.task import RUNNING, Task
 from graphrt._node import NODE
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry, check_key
-from graphrt.errors import InputError, NodeError, ReplayDivergedError, TaskFailure
+from graphrt.errors import InputError, NodeError, TaskFailure
 
 if TYPE_CHECKING:
     import random
@@ -124,10 +125,7 @@ class Context(Generic[D]):
     def answer(self) -> Any:
         """After a returned Interrupt was answered: the answer; None before."""
         extra = self._task.extra
-        if extra is None:
-            return None
-        found = [q.answer for q in extra.interrupts if q.answered and q.key.startswith("returned")]
-        return own(found[-1]) if found else None
+        return None if extra is None else returned_answer(extra)
 
     @property
     def cancelled(self) -> bool:
@@ -279,44 +277,44 @@ class Context(Generic[D]):
         The node runs again from its start when it is resumed, and gets the answer here. A plain call, in sync and
         async nodes.
 
+        Where the code asks something else when it runs again, after a release or an edit of the state, no answer goes
+        to another question (rule R10): see the table in `docs/how-to/ask-a-person.md`.
+
         Args:
             payload: What is asked.
-            key: Names the question where the order of calls may change; by default their ordinal does.
+            key: Names the question: its answer counts whatever the payload is by then. By default the ordinal of the call
+                and the payload tell which question it is, and one with another payload is asked anew.
             answer_type: What the answer must be, for instance `bool`, `Literal["yes", "no"]` or a pydantic model;
                 an answer that does not fit is refused by `resume`. None takes anything.
             expires_s: Seconds after which no answer is taken any more: `retry` lets the node ask anew then.
 
         Raises:
-            ReplayDivergedError: The same question has another payload than before.
+            UpdateError: The payload cannot be stored.
         """
         name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))
-        return self._ask(name, payload, answer_type, check_expiry(expires_s))
+        return self._ask(name, payload, answer_type, check_expiry(expires_s), keyed=key is not None)
 
-    def _ask(self, name: str, payload: Any, answer_type: Any = None, expires_s: float | None = None) -> Any:
+    def _ask(
+        self,
+        name: str,
+        payload: Any,
+        answer_type: Any = None,
+        expires_s: float | None = None,
+        *,
+        keyed: bool = True,
+        kind: str = "question",
+    ) -> Any:
         task = self._task
-        engine, extra = task.engine, task.more()
-        for question in extra.interrupts:
-            if question.key == name and not question.static:
-                if question.payload != payload:
-                    raise ReplayDivergedError(
-                        f"Node {self.node!r} asked {payload!r} where it asked {question.payload!r} before.",
-                        where=engine.where(task),
-                        known=f"interrupt {question.id}",
-                        fix="Ask the same on every execution, or name each question with key=.",
-                        node=self.node,
-                        boundary=True,
-                    )
-                if question.answered:
-                    return own(question.answer)
-                break
-        else:
-            if engine.thread is not None:
-                check_storable(engine, task, payload, "asks with a payload")
-                prefix = engine.interrupt_prefix(task)
-                question = OpenInterrupt(f"{prefix}{name}", name, self.node, own(payload))
-                question.answer_type = described_answer(engine, task, answer_type)
-                question.expires_at = None if expires_s is None else self._scope.clock() + expires_s
-                extra.interrupts.append(question)
+        engine = task.engine
+        if engine.thread is not None:
+            check_storable(engine, task, payload, "asks with a payload")
+            described = described_answer(engine, task, answer_type)
+            known = len(task.more().interrupts)
+            question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
+            if question.answered:
+                return own(question.answer)
+            if len(task.more().interrupts) > known and expires_s is not None:
+                question.expires_at = self._scope.clock() + expires_s
         self.suspended = True
         raise Suspended(name, payload)
 

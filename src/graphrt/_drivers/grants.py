@@ -83,9 +83,14 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
     for task, keeper in tasks:
         for asked in task.extra.interrupts if task.extra is not None else ():
             payload = asked.payload
-            if not asked.answered or not issubclass(type(payload), dict) or payload.get("budget") != ledger.of:
+            if (
+                not asked.answered
+                or not asked.current
+                or not issubclass(type(payload), dict)
+                or payload.get("budget") != ledger.of
+            ):
                 continue
-            unit, question = payload.get("short"), asked.key.removeprefix("key=")
+            unit, question = payload.get("short"), asked.base.removeprefix("key=")
             if f"/budget/{ledger.of}/{unit}/" not in question or f"{GRANTED}{question}" in keeper.more().effects:
                 continue
             more, problem = read_answer(asked.answer, unit)

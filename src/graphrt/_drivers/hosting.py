@@ -262,7 +262,9 @@ class TaskHost:
     def was_answered(self, question: str) -> bool:
         """Whether a person has answered the question of that key."""
         extra = self._task.extra
-        return extra is not None and any(one.answered and one.key == f"key={question}" for one in extra.interrupts)
+        return extra is not None and any(
+            one.answered and one.current and one.base == f"key={question}" for one in extra.interrupts
+        )
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """The answers; pauses once for all questions that have none."""
@@ -274,7 +276,8 @@ class TaskHost:
         before = len(known)
         for question in questions:
             try:
-                answers.append(self._context._ask(f"key={question.key}", question.payload, question.answer_type))
+                name, wanted = f"key={question.key}", question.answer_type
+                answers.append(self._context._ask(name, question.payload, wanted, kind=question.kind))
             except Suspended as asked:
                 pause = asked
         if pause is None:
@@ -289,6 +292,15 @@ class TaskHost:
         """Count what all calls of the task took, those of attempts that failed included."""
         extra = self._task.more()
         extra.usage = taken(extra.effects)
+
+
+def of_harness(key: str) -> bool:
+    """Whether an effect of this key is a harness's own: what a model said, what was held, allowed or approved.
+
+    An effect of the user's may begin so, but its key ends with its count, as in `name#0`.
+    """
+    own = key == FAILED or key.startswith((MODEL, HELD, GRANTED)) or key.endswith("/approved")
+    return own and not key.rpartition("#")[2].isdigit()
 
 
 def charged(task: Task, reply: Any) -> Any:

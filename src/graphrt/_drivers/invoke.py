@@ -9,7 +9,8 @@ from typing import Any, final
 from graphrt import _retrying as retry
 from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.scope import Scope, monotonic
-from graphrt._engine.task import STOPPED, Asked, Failed, OpenInterrupt, Task, TimedOut
+from graphrt._engine.questions import OpenInterrupt
+from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
 from graphrt._node import NODE
@@ -248,7 +249,7 @@ def parted(group: BaseExceptionGroup[BaseException]) -> Suspended | Exception:
 def swallowed(task: Task) -> Failed:
     """The reply for a node that caught the pause of its own interrupt and went on."""
     extra = task.more()
-    extra.interrupts = [question for question in extra.interrupts if question.answered]
+    extra.interrupts = [question for question in extra.interrupts if not question.open]
     error = NodeError(
         f"Node {task.node.name!r} caught the pause that ctx.interrupt() raised, and returned.",
         code="swallowed-interrupt",

@@ -105,10 +105,10 @@ def _known(
     starts = extra.intents[key]
     question = f"effect={key}" if starts == 1 else f"effect={key}:{starts}"
     # In a copy of the thread the question stands with the key under which the effect was started: that one counts.
-    payload = next((asked.payload for asked in extra.interrupts if asked.key == question), payload)
+    payload = next((asked.payload for asked in extra.interrupts if asked.base == question), payload)
     # Each start has a question of its own: what was answered about the one before says nothing of this one.
     decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]
-    answer = context._ask(question, payload, decision)
+    answer = context._ask(question, payload, decision, kind="effect")
     if isinstance(answer, Mapping) and "result" in answer:
         _take(task, key, answer["result"])
         return True, own(answer["result"])
@@ -130,13 +130,16 @@ def _unknown(task: Task, key: str) -> NodeError:
 
 
 def _intend(task: Task, key: str) -> None:
-    intents = task.more().intents
-    intents[key] = intents.get(key, 0) + 1
+    extra = task.more()
+    extra.intents[key] = extra.intents.get(key, 0) + 1
+    extra.effect_answers[key] = extra.answers
 
 
 def _take(task: Task, key: str, result: Any) -> None:
     check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
-    task.more().effects[key] = own(result)
+    extra = task.more()
+    extra.effects[key] = own(result)
+    extra.effect_answers[key] = extra.answers
 
 
 def keep_effect(scope: Scope, task: Task, key: str, now: bool = False) -> None:  # noqa: FBT001, FBT002 - passed on by place
@@ -149,7 +152,15 @@ def _keep(scope: Scope, task: Task, key: str, kind: EffectKind) -> None:
     extra, path = task.more(), task.engine.path
     known: list[tuple[str, Event]] = []
     if key in extra.intents:
-        known.append((path, EffectStarted(task=task.id, key=key, starts=extra.intents[key])))
+        known.append(
+            (
+                path,
+                EffectStarted(task=task.id, key=key, starts=extra.intents[key], answers=extra.effect_answers.get(key)),
+            )
+        )
     if key in extra.effects:
-        known.append((path, EffectRecorded(task=task.id, key=key, result=extra.effects[key])))
+        recorded = EffectRecorded(
+            task=task.id, key=key, result=extra.effects[key], answers=extra.effect_answers.get(key)
+        )
+        known.append((path, recorded))
     scope.keep([(f"{task.id}#{key}", known)], now=kind == "once")

@@ -36,20 +36,38 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool) -> Valu
     return applied(dict(engine.values), engine.fields, folded)[0]
 
 
-def edit(engine: Engine, values: Values, as_node: str | None) -> None:
+def edit(engine: Engine, values: Values, as_node: str | None, goto: tuple[Any, ...] | None = None) -> None:
     """Take edited *values*; on an open superstep they become the snapshot of the unfinished tasks.
 
-    Unfinished tasks of *as_node* are taken as finished.
+    Their questions stay open, and are stale: what is answered to them counts, whatever the node asks then.
+
+    Args:
+        as_node: Its unfinished tasks are taken as finished.
+        goto: Where it leads instead of its edges.
     """
     engine.take(values, engine.fields)
     engine.forget_view()
+    mine = unfinished(engine, as_node)
     for task in engine.tasks:
         task.state = None
-        if as_node is not None and task.node.name == as_node and task.status not in (DONE, HANDLED):
-            task.status, task.updates, task.goto = DONE, (), None
-            if task.extra is not None:
-                task.extra.interrupts, task.extra.child, task.extra.failure = [], None, None
-                task.extra.ended = False
+        if task not in mine and task.status not in (DONE, HANDLED) and task.node.child is None and task.extra:
+            for question in task.extra.interrupts:
+                question.stale = question.stale or not question.static
+    for task in mine:
+        task.status, task.updates, task.goto = DONE, (), goto
+        goto = goto and ()  # several tasks of one node lead there once
+        extra = task.more()
+        extra.interrupts, extra.child, extra.failure = [], None, None
+        extra.ended, extra.edited = False, True
+    finished = {task.id for task in mine}
+    engine.after = [question for question in engine.after if question.task_id not in finished]
+
+
+def unfinished(engine: Engine, node: str | None) -> list[Task]:
+    """Tasks of *node* in the open superstep that did not finish, or whose edges were not asked yet."""
+    return [
+        task for task in engine.tasks if task.node.name == node and (engine.held or task.status not in (DONE, HANDLED))
+    ]
 
 
 def status_after(engine: Engine, before: Status) -> Status:

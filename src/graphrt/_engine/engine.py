@@ -6,19 +6,18 @@ simply asks again. The order of a superstep: `begin`, a `report` for each task, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt._engine import bounds, joins, log, outcome, pausing, untouched
+from graphrt._engine import bounds, committing, joins, log, outcome, pausing, untouched
 from graphrt._engine.failures import place
-from graphrt._engine.fold import CONTAINERS, Folded, FoldError, fold
-from graphrt._engine.grow import applied
+from graphrt._engine.fold import CONTAINERS
 from graphrt._engine.joins import JoinState
-from graphrt._engine.route import Due, Routed, Router, merged
-from graphrt._engine.spending import count
+from graphrt._engine.questions import OpenInterrupt
+from graphrt._engine.route import Due, Routed, Router
 from graphrt._engine.stored import check_sends
-from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
 from graphrt._engine.trace import Tape
 from graphrt._plan.fields import Field
 from graphrt._plan.state import Values
@@ -40,10 +39,11 @@ class Engine:
 
     # fmt: off
     __slots__ = (
-        "aliases", "asked", "batches", "call", "check_state", "codec", "depth", "dirty", "due", "entering", "ephemeral", "fast",
-        "fields", "granted", "guard", "joins", "keeps", "limits", "log", "looks", "make_view", "max_steps", "opened", "path", "plan", "quick",
-        "run_id", "settled", "sizes", "spoilt", "staging", "steps", "superstep", "tape", "tasks", "thread", "told", "trail",
-        "trail_last", "unstorable", "usage", "values", "view", "visit_limits", "visits", "waiting", "watched", "writable",
+        "after", "aliases", "asked", "batches", "call", "check_state", "codec", "depth", "dirty", "due", "entering", "ephemeral",
+        "fast", "fields", "granted", "guard", "held", "joins", "keeps", "limits", "log", "looks", "make_view", "max_steps",
+        "opened", "path", "plan", "quick", "run_id", "settled", "sizes", "spoilt", "staging", "steps", "superstep", "tape",
+        "tasks", "thread", "told", "trail", "trail_last", "unstorable", "usage", "values", "view", "visit_limits", "visits",
+        "waiting", "watched", "writable",
     )
     # fmt: on
 
@@ -95,6 +95,10 @@ class Engine:
         """The open superstep."""
         self.opened: list[Due] = []
         """What was due when the open superstep was opened."""
+        self.held: bool = False
+        """The open superstep was folded and committed; its routers and joins wait for the answers to `after`."""
+        self.after: list[OpenInterrupt] = []
+        """Questions of `interrupt_after`, in task order."""
         self.entering: bool = False
         """START's router is still to be asked."""
         self.asked: Any = None
@@ -258,52 +262,28 @@ class Engine:
 
     def open_interrupts(self) -> list[OpenInterrupt]:
         """Questions of the open superstep without an answer, in task order."""
+        if self.held:
+            return [question for question in self.after if question.open]
         return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
 
-    def commit(self) -> None:
-        """Fold the staged updates, ask the routers, make the next tasks due: all of it or nothing.
+    def commit(self, after: Collection[str] | None = None) -> bool:
+        """Fold the staged updates, ask the routers, make the next tasks due; see `committing.commit`."""
+        return committing.commit(self, after)
 
-        Raises:
-            UpdateError: A node changed the state, two tasks wrote one field, a reducer raised.
-            RouteError: A router failed.
-        """
-        tasks = self.tasks
-        asked, self.asked = self.asked, None
-        self.view = _NO_VIEW
-        untouched.check_all(self, tasks)
-        try:
-            folded = fold(
-                self.fields,
-                self.values,
-                tasks,
-                ephemeral=self.ephemeral,
-                record=self.tape is not None,
-                where=self.where,
-            )
-        except FoldError as error:
-            outcome.fail_all(error.tasks, error.error)
-            raise error.error from error.error.__cause__
-        values, grown = applied(self.values, self.fields, folded)
-        view = self.make_view(values)
-        try:
-            routed = self.router().follow(tasks, view, asked)
-            untouched.check_routers(self, tasks, view, values)
-            check_sends(self, routed.sends)
-        except Exception:
-            for name, length in grown.items():  # what looked at the longer list keeps it; the state goes back
-                self.values[name] = self.values[name][:length]
-            raise
-        # Nothing can fail any more: the commit.
-        moved = self.arrive(routed)
-        self._watch_commit(tasks, folded)
-        self.take(values, (*folded.values, *folded.grown))
-        self.view = view
-        self.due = merged(self.waiting, routed) if self.waiting else routed.due()
-        self.waiting = []
-        self.tasks = []
+    def hold(self, after: list[OpenInterrupt]) -> None:
+        """Keep the superstep, which is folded, until the questions *after* it are answered."""
+        self.held, self.after = True, after
         self.dirty.clear()
-        if self.log is not None:
-            log.committed(self, tasks, folded, moved)
+
+    def route(self) -> None:
+        """Ask the routers and joins of a superstep that was held; see `committing.route`."""
+        committing.route(self)
+
+    def close_superstep(self) -> None:
+        """Forget the open superstep."""
+        self.waiting, self.tasks = [], []
+        self.held, self.after = False, []
+        self.dirty.clear()
 
     def arrive(self, routed: Routed) -> list[JoinState]:
         """Count the arrivals of *routed*, and let it lead to the joins that fire; returns the joins that changed."""
@@ -327,18 +307,6 @@ class Engine:
             else:
                 self.sizes.pop(name, None)
 
-    def _watch_commit(self, tasks: Sequence[Task], folded: Folded) -> None:
-        for task in tasks:
-            if task.extra is not None:
-                count(self, task)
-        if self.trail is not None:
-            for task in tasks:
-                for update in task.updates:
-                    self.follow(update)
-        if self.tape is not None:
-            for task, undo in zip(tasks, folded.undo, strict=True):
-                self.tape.record(task, undo)
-
     def quiesce(self) -> bool:
         """Nothing is due: look for joins that still wait. True if some fire with those that arrived.
 
@@ -351,13 +319,13 @@ class Engine:
 
     # -- going on ------------------------------------------------------------------------------------------------
 
-    def answer(self, answers: Mapping[str, Any]) -> None:
-        """Take answers by interrupt id; tasks whose questions are all answered are due again."""
-        pausing.answer(self, answers)
+    def answer(self, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False) -> None:
+        """Take answers by interrupt id; tasks whose questions are all answered are due again. For options see `pausing`."""
+        pausing.answer(self, answers, nth=nth, replace=replace)
 
-    def expire(self, ids: Collection[str]) -> None:
-        """Drop questions that no answer is taken for any more; their tasks run again."""
-        pausing.expire(self, ids)
+    def withdraw(self, ids: Collection[str], reason: str) -> None:
+        """Close open questions: they take no answer any more, and their tasks run again."""
+        pausing.withdraw(self, ids, reason)
 
     def take_answers(self) -> None:
         """Let tasks go on whose questions were answered through the parent graph."""

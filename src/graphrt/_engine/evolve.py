@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from graphrt import events
 from graphrt._engine import outcome
 from graphrt._engine.edit import edit, folded_in
+from graphrt._engine.evolve_questions import FATES, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.log import Logged
 from graphrt._engine.route import Due
 from graphrt._engine.spending import count, spending
-from graphrt._engine.standing import Handles, due_again, due_parts, join_standings, set_joins
+from graphrt._engine.standing import Handles, due_again, set_joins, stand_in
 from graphrt._engine.stored import with_untracked
-from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, OpenInterrupt, Recalled, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values
 from graphrt.commands import END
@@ -28,6 +29,8 @@ from graphrt.commands import END
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
+Routing: TypeAlias = events.TasksRouted | events.StateSaved | events.SuperstepCommitted | events.ThreadUpdated
+"""Events that tell what is due next."""
 Take = Callable[[Any], Any]
 """Makes a value of an entry the engine's own: a copy, where the entry keeps the value itself."""
 
@@ -56,7 +59,7 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, 
             continue
         if isinstance(event, events.TaskSucceeded) and at < end and not engine.tasks and len(engine.due) == 1:
             then, commit = logged[at]
-            if then == path and isinstance(commit, events.SuperstepCommitted):
+            if then == path and isinstance(commit, events.SuperstepCommitted) and not commit.after:
                 _alone(engine, event, commit, take)
                 at += 1
                 continue
@@ -114,7 +117,13 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
 def evolve(engine: Engine, event: events.Event | events.StateSaved, take: Take, *, journalled: bool = True) -> None:
     """Apply one event; see `evolve_all`. One that only tells what happened changes nothing."""
     if isinstance(event, events.InterruptRaised):
-        _raised(engine, event, take, journalled=journalled)
+        if engine.held:
+            raised_after(engine, event, journalled=journalled)
+        else:
+            raised(_task(engine, event.task), event, take, journalled=journalled)
+            _used(_task(engine, event.task), event.usage)
+    elif isinstance(event, FATES):
+        fated(engine, event, take, journalled=journalled)
     else:
         apply = _APPLY.get(event.__class__)
         if apply is not None:
@@ -147,18 +156,13 @@ def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
 def _effect_started(engine: Engine, event: events.EffectStarted, _take: Take) -> None:
     extra = _task(engine, event.task).more()
     extra.intents[event.key] = max(event.starts, extra.intents.get(event.key, 0))
+    extra.effect_answers[event.key] = event.answers
 
 
 def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -> None:
-    _task(engine, event.task).more().effects[event.key] = take(event.result)
-
-
-def _answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> None:
-    engine.answer({local_id(engine, event.id): take(event.answer)})
-
-
-def _expired(engine: Engine, event: events.InterruptExpired, _take: Take) -> None:
-    engine.expire({local_id(engine, event.id)})
+    extra = _task(engine, event.task).more()
+    extra.effects[event.key] = take(event.result)
+    extra.effect_answers[event.key] = event.answers
 
 
 def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
@@ -171,6 +175,8 @@ def _resumed(engine: Engine, _event: events.RunResumed, _take: Take) -> None:
 
 
 def _routed(engine: Engine, event: events.TasksRouted, take: Take) -> None:
+    if engine.held:
+        engine.close_superstep()
     engine.due = _due(engine, event, take)
     engine.entering = False
     set_joins(engine, event.joins)
@@ -188,8 +194,7 @@ def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
 def start(engine: Engine, values: Values) -> None:
     """Begin a run on *values*, untracked fields at their defaults."""
     engine.usage = engine.granted = None
-    engine.tasks = []
-    engine.waiting = []
+    engine.close_superstep()
     engine.start(with_untracked(engine, values))
     engine.forget_view()
 
@@ -206,42 +211,24 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
     set_joins(engine, saved.joins)
+    if saved.held:
+        for event in saved.held:
+            task = _held_task(engine, event.task)
+            engine.tasks.append(task)
+            apply: Any = _APPLY[event.__class__]
+            apply(engine, event, take)
+            task.updates = ()  # they are folded
+            if task.extra is not None:
+                task.extra.usage = None  # and counted
+        hold(engine, saved.after)
 
 
-def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
-    """The engine between two supersteps as plain data; its values are shared, not copied.
-
-    An open superstep is left out: what opened it is due again.
-
-    Args:
-        ended: The call of the fast path has ended, and the next one is not made ready yet; what is due is not known.
-    """
-    due, opened = (engine.opened, 1) if engine.tasks else (engine.due, 0)
-    seen = {task.node.index for task in engine.tasks}
-    if engine.call is not None and not ended:  # the fast path has made its next call ready
-        due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
-    names, sends, errors, handled = due_parts(due)
-    untracked = engine.plan.state.untracked
-    visits = [count - (at in seen) for at, count in enumerate(engine.visits)]
-    return events.StateSaved(
-        values={name: value for name, value in engine.values.items() if name not in untracked},
-        superstep=engine.superstep - opened,
-        steps=engine.steps - opened,
-        visits={node.name: n for node, n in zip(engine.plan.nodes, visits, strict=False) if n},
-        next=names,
-        sends=sends,
-        errors=errors,
-        joins=join_standings(engine, [join for join in engine.joins if join.arrived or join.fired]),
-        entering=engine.entering,
-        usage=engine.usage,
-        granted=engine.granted,
-        handled=handled,
-    )
-
-
-def local_id(engine: Engine, id_: str) -> str:
-    """The id of an interrupt on the engine's own thread: entries of a copied thread name the one they came from."""
-    return f"{engine.thread}/{id_.split('/', 1)[1]}" if "/" in id_ else id_
+def _held_task(engine: Engine, task_id: str) -> Task:
+    """A task that ended: it is only asked where it leads."""
+    place, _, name = task_id[len(engine.path) :].partition(":")
+    superstep, _, index = place.partition(".")
+    node = engine.plan.by_name.get(name) or stand_in(engine, name)
+    return Task(node, int(index), int(superstep), None, None, engine)
 
 
 def _task(engine: Engine, task_id: str) -> Task:
@@ -257,10 +244,8 @@ def _used(task: Task, usage: events.Usage | None) -> None:
         task.more().usage = usage
 
 
-def _due(
-    engine: Engine, event: events.TasksRouted | events.StateSaved | events.SuperstepCommitted, take: Take
-) -> list[Due]:
-    return due_again(engine, event.next, _sent(event.sends, take), event.errors, _handled(event.handled, take))
+def _due(engine: Engine, event: Routing, take: Take) -> list[Due]:
+    return due_again(engine, event.next or (), _sent(event.sends, take), event.errors, _handled(event.handled, take))
 
 
 def _sent(sends: Mapping[int, Any], take: Take) -> Mapping[int, Any]:
@@ -273,7 +258,7 @@ def _handled(handled: Handles, take: Take) -> Handles:
     return {at: tuple(replace(one, arg=take(one.arg)) for one in tasks) for at, tasks in handled.items()}
 
 
-def _goto(engine: Engine, event: events.TaskSucceeded, take: Take) -> tuple[Any, ...] | None:
+def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated, take: Take) -> tuple[Any, ...] | None:
     if event.goto is None:
         return None
     by_name = engine.plan.by_name
@@ -303,44 +288,26 @@ def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> Non
         for update in task.updates if task.status == DONE else ():
             engine.follow(update)
     engine.take(values, (*folded.values, *folded.grown))
+    if event.after:
+        hold(engine, event.after)
+        return
+    engine.close_superstep()
     engine.due = _due(engine, event, take)
-    engine.waiting = []
-    engine.tasks = []
     set_joins(engine, event.joins)
 
 
-def _raised(engine: Engine, event: events.InterruptRaised, take: Take, *, journalled: bool) -> None:
-    task = _task(engine, event.task)
-    extra = task.more()
-    if event.key == "after" and task.status == DONE:
-        extra.ended = True
-    id_ = local_id(engine, event.id)
-    question = next((known for known in extra.interrupts if known.id == id_), None)
-    if question is None:
-        static = event.key in ("before", "after")
-        question = OpenInterrupt(id_, event.key, event.node, take(event.payload), static=static)
-        extra.interrupts.append(question)
-    elif not journalled:
-        # What is staged names all questions of the task in the order in which they were asked; the journal of a fork
-        # has only those that were asked after it, and which one is the last decides what goes on.
-        extra.interrupts.remove(question)
-        extra.interrupts.append(question)
-    question.answer_type, question.expires_at = event.answer_type, event.expires_at
-    if task.node.child is None:
-        question.logged = question.logged or journalled
-    elif journalled:
-        question.told |= {engine.path}
-    if not question.answered:
-        task.status = PAUSED
-    _used(task, event.usage)
-
-
 def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
+    if event.fresh:
+        start(engine, take(dict(event.values)))
+        engine.due = _due(engine, event, take) if event.next is not None else []
+        engine.entering = False
+        set_joins(engine, event.joins)
+        return
     if event.open and not engine.tasks:  # only what is staged beside the journal tells more of it
         engine.open()
-    edit(engine, folded_in(engine, take(dict(event.values)), reset=False), event.as_node)
+    edit(engine, folded_in(engine, take(dict(event.values)), reset=False), event.as_node, _goto(engine, event, take))
     if event.next is not None:
-        due = due_again(engine, event.next, _sent(event.sends, take), event.errors, _handled(event.handled, take))
+        due = _due(engine, event, take)
         if engine.tasks:
             engine.waiting = due
         else:
@@ -352,8 +319,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
 _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
     events.EffectRecorded: _effect_recorded,
     events.EffectStarted: _effect_started,
-    events.InterruptAnswered: _answered,
-    events.InterruptExpired: _expired,
+    events.InterruptAnswered: answered,
     events.RunResumed: _resumed,
     events.RunStarted: _started,
     events.StateSaved: restore,

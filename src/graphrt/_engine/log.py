@@ -11,10 +11,11 @@ from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine.fold import Folded
 from graphrt._engine.joins import JoinState
+from graphrt._engine.questions import USED, OpenInterrupt
 from graphrt._engine.route import Due
 from graphrt._engine.standing import NO_ITEMS, due_parts, join_standings
 from graphrt._engine.stored import tracked
-from graphrt._engine.task import DONE, FAILED, HANDLED, OpenInterrupt, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._engine.trace import goto_names
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import said
@@ -62,6 +63,7 @@ def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequ
             errors=errors,
             joins=join_standings(engine, moved) if moved else (),
             handled=handled,
+            after=tuple(question.task_id for question in engine.after) if engine.held else (),
         ),
     )
 
@@ -119,10 +121,14 @@ def effects(engine: Engine, task: Task) -> None:
             ),
         )
     for key, starts in extra.intents.items():
-        note(engine, events.EffectStarted(task=task_id, key=key, starts=starts))
+        note(
+            engine,
+            events.EffectStarted(task=task_id, key=key, starts=starts, answers=extra.effect_answers.get(key)),
+        )
     order = {key: at for at, key in enumerate(extra.calls)}
     for key in sorted(extra.effects, key=lambda key: order.get(key, -1)):
-        note(engine, events.EffectRecorded(task=task_id, key=key, result=extra.effects[key]))
+        answers = extra.effect_answers.get(key)
+        note(engine, events.EffectRecorded(task=task_id, key=key, result=extra.effects[key], answers=answers))
 
 
 def outcome(engine: Engine, task: Task) -> None:
@@ -131,6 +137,7 @@ def outcome(engine: Engine, task: Task) -> None:
     if extra is not None:
         effects(engine, task)
         extra.retries = []
+        fates(engine, task)
         child = extra.child
         if child is not None and engine.log is not None:
             engine.log.extend(child.settled)
@@ -139,41 +146,77 @@ def outcome(engine: Engine, task: Task) -> None:
     ended(engine, task)
 
 
+def spent(engine: Engine, task: Task) -> None:
+    """The effects of *task*, which is given up, and what its nested graph told."""
+    extra = task.extra
+    if extra is None:
+        return
+    effects(engine, task)
+    child = extra.child
+    if child is not None and engine.log is not None:
+        for one in child.tasks if not child.held else ():
+            spent(child, one)
+        engine.log.extend(child.settled)
+        engine.log.extend(take(child))
+        child.settled = []
+
+
+def fates(engine: Engine, task: Task) -> None:
+    """What became of the questions of *task* and of their answers, as far as the journal does not tell yet."""
+    for question in task.extra.interrupts if task.extra is not None else ():
+        if question.static or question.fate_told:
+            continue
+        if question.closed == "reworded":  # why else it was closed is told where that was decided
+            question.fate_told = True
+            note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
+        if not question.answered:
+            continue
+        if not question.fate and task.status in (DONE, HANDLED):
+            question.fate = "not-asked"
+        if question.fate:
+            question.fate_told = True
+            note(engine, _fate(question))
+
+
+def _fate(question: OpenInterrupt) -> events.Event:
+    if question.fate == USED:
+        return events.AnswerUsed(id=question.id, reworded=question.reworded, payload=question.newest)
+    return events.AnswerDiscarded(id=question.id, reason=question.fate)
+
+
 def ended(engine: Engine, task: Task) -> None:
     """How *task* ended."""
+    note(engine, outcome_of(engine, task))
+
+
+def outcome_of(engine: Engine, task: Task, *, updates: bool = True) -> events.TaskSucceeded | events.TaskFailed:
+    """How *task* ended, as an event; without its *updates* where they are folded."""
     extra = task.extra
     usage = extra.usage if extra else None
     if task.status in (HANDLED, FAILED):
         failure = extra.failure if extra else None
         handler = task.node.on_error
-        note(
-            engine,
-            events.TaskFailed(
-                task=task.id,
-                node=task.node.name,
-                error=error_name(failure),
-                message=first_line(failure),
-                handler=str(handler.name) if handler is not None and task.status == HANDLED else None,
-                exception=failure,
-                usage=usage,
-            ),
+        return events.TaskFailed(
+            task=task.id,
+            node=task.node.name,
+            error=error_name(failure),
+            message=first_line(failure),
+            handler=str(handler.name) if handler is not None and task.status == HANDLED else None,
+            exception=failure,
+            usage=usage,
         )
-        return
     sends = NO_ITEMS
     if task.goto is not None:
         _, sends, _, _ = due_parts([target for target in task.goto if target.__class__ is Due])
         if sends:
             sends = {at: target.arg for at, target in enumerate(task.goto) if target.__class__ is Due}
-    note(
-        engine,
-        events.TaskSucceeded(
-            task=task.id,
-            node=task.node.name,
-            updates=tuple(tracked(engine, update) for update in task.updates),
-            goto=goto_names(task),
-            sends=sends,
-            usage=usage,
-        ),
+    return events.TaskSucceeded(
+        task=task.id,
+        node=task.node.name,
+        updates=tuple(tracked(engine, update) for update in task.updates) if updates else (),
+        goto=goto_names(task),
+        sends=sends,
+        usage=usage,
     )
 
 
@@ -191,7 +234,11 @@ def standing(engine: Engine, task: Task) -> list[Logged]:
         for question in task.extra.interrupts:
             question_raised(engine, task, question)
             if question.answered:
-                note(engine, events.InterruptAnswered(id=question.id, answer=question.answer))
+                note(engine, events.InterruptAnswered(id=question.id, answer=question.answer, nth=question.nth))
+                if question.fate:
+                    note(engine, _fate(question))
+            elif question.closed:
+                note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
     if over and not (task.extra is not None and task.extra.ended):
         ended(engine, task)
     found, engine.log = engine.log, kept
@@ -207,7 +254,9 @@ def failures(engine: Engine) -> None:
 
 
 def raised(engine: Engine, task: Task) -> None:
-    """The questions of *task* that nobody answered yet and that were not logged before."""
+    """The questions of *task* that wait for an answer and were not logged before, and what became of older ones."""
+    if task.node.child is None:
+        fates(engine, task)
     for question in task.open_interrupts():
         # One of a nested graph stands in its entries, which come with its parent's commit; until then here as well.
         if task.node.child is None:
@@ -215,6 +264,15 @@ def raised(engine: Engine, task: Task) -> None:
         else:
             told, question.told = engine.path in question.told, question.told | {engine.path}
         if not told:
+            question_raised(engine, task, question)
+
+
+def raised_after(engine: Engine) -> None:
+    """The questions of `interrupt_after` that were not logged before."""
+    for question in engine.after:
+        if question.open and not question.logged:
+            question.logged = True
+            task = next(task for task in engine.tasks if task.id == question.task_id)
             question_raised(engine, task, question)
 
 
@@ -231,6 +289,8 @@ def question_raised(engine: Engine, task: Task, question: OpenInterrupt) -> None
             answer_type=question.answer_type,
             expires_at=question.expires_at,
             usage=task.extra.usage if task.extra else None,
+            kind=question.kind,
+            version=question.version,
         ),
     )
 

@@ -13,6 +13,7 @@ from graphrt import _retrying as retry
 from graphrt._codec import NotStorable
 from graphrt._engine import pausing, untouched
 from graphrt._engine.failures import mark
+from graphrt._engine.questions import OpenInterrupt
 from graphrt._engine.route import Due
 from graphrt._engine.spending import spending
 from graphrt._engine.stored import check_storable, stamped
@@ -26,7 +27,6 @@ from graphrt._engine.task import (
     Asked,
     Failed,
     Nested,
-    OpenInterrupt,
     Spent,
     Stopped,
     Task,
@@ -72,12 +72,9 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
                 return True
             if engine.codec is None:
                 task.updates = (checked,)
-            if task.node.pauses:
-                _done(engine, task)
-            else:
-                task.status = DONE
+            task.status = DONE
     elif reply is None:
-        _done(engine, task)
+        task.status = DONE
     elif kind is Failed:
         _fail(task, reply.error, reply.retry_after_s, at_boundary=reply.at_boundary, advice=reply.advice)
     elif kind is TimedOut:
@@ -88,7 +85,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
         again(task)
     elif kind is Nested:
         if _stamp(engine, task, reply.updates):
-            _done(engine, task)
+            task.status = DONE
             _spent(engine, task, spending(engine, task))
     elif kind is Interrupt:
         _returned(engine, task, reply)
@@ -127,9 +124,13 @@ def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> boo
 
 def _returned(engine: Engine, task: Task, reply: Interrupt) -> None:
     """Pause for a returned Interrupt."""
-    asked = [i for i in task.more().interrupts if i.key.startswith("returned")]
-    key = f"returned{len(asked)}"
-    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, reply.payload)
+    asked = [question for question in task.more().interrupts if question.base.startswith("returned")]
+    base = f"returned{sum(question.answered for question in asked)}"
+    version = 1 + sum(question.base == base for question in asked)
+    key = base if version == 1 else f"{base}:{version}"
+    question = OpenInterrupt(
+        f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, reply.payload, version=version
+    )
     question.expires_at = reply.expires_at
     try:
         question.answer_type = answer_type(engine, task, reply.answer_type)
@@ -178,7 +179,7 @@ def _try(engine: Engine, task: Task, reply: Any) -> None:
     except GraphrtError as error:
         _fail(task, error, None, at_boundary=True)
         return
-    _done(engine, task)
+    task.status = DONE
 
 
 def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
@@ -217,27 +218,9 @@ def _how(engine: Engine, returned: Any) -> str:
     return "Return a mapping of fields, None, a Command or an Interrupt."
 
 
-def _done(engine: Engine, task: Task) -> None:
-    if task.node.policy.interrupt_after:
-        extra, id_ = task.more(), f"{engine.interrupt_prefix(task)}after"
-        if id_ not in extra.foreseen and not any(question.id == id_ for question in extra.interrupts):
-            extra.ended = True
-            node = task.node.name
-            pause(engine, task, [OpenInterrupt(id_, "after", node, {"after": node}, static=True)])
-            return
-    task.status = DONE
-
-
 def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
     if engine.thread is None:
-        error = InputError(
-            f"Node {task.node.name!r} asked for an interrupt, but this run has no thread that could wait.",
-            code="interrupt-needs-thread",
-            where=engine.where(task),
-            fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
-            node=task.node.name,
-        )
-        _fail(task, error, None, at_boundary=True, final=True)
+        _fail(task, pausing.no_thread(engine, task), None, at_boundary=True, final=True)
         return
     extra = task.more()
     known = {question.id: question for question in extra.interrupts}
@@ -274,6 +257,8 @@ def _fail(
 ) -> None:
     node = task.node
     extra = task.more()
+    if extra.child is None:  # what the attempt asked before it failed, the next one asks again
+        extra.interrupts = [question for question in extra.interrupts if not question.open]
     mark(task.engine, task, error, at_boundary=at_boundary)
     policy = node.policy.retry
     if policy is not None and not final and task.attempt < policy.attempts:

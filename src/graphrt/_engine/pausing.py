@@ -1,20 +1,32 @@
-"""Pausing and going on (rule R10): questions that are asked ahead of a task, answers, questions that expire."""
+"""Pausing and going on (rules R1, R10): questions asked before and after a node, answers, questions that are withdrawn."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine import outcome
-from graphrt._engine.task import DONE, DUE, PAUSED, OpenInterrupt, Task
-from graphrt._plan.fields import own
+from graphrt._engine.questions import OpenInterrupt, take_answer
+from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Task
+from graphrt.errors import InputError
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 
-def answer(engine: Engine, answers: Mapping[str, Any]) -> None:
-    """Take answers by interrupt id; tasks whose questions are all answered are due again."""
+EXPIRED: Final = "expired"
+
+
+def answer(engine: Engine, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False) -> None:
+    """Take answers by interrupt id; tasks whose questions are all answered are due again.
+
+    Args:
+        nth: Number of the answer, where an entry tells one.
+        replace: Let them replace answers that were given.
+    """
+    for question in engine.after:
+        if question.id in answers:
+            question.answered, question.answer = True, answers[question.id]
     for task in engine.tasks:
         if task.node.child is not None:
             around = engine.interrupt_prefix(task)
@@ -22,24 +34,51 @@ def answer(engine: Engine, answers: Mapping[str, Any]) -> None:
             if mine := {id_: answer for id_, answer in answers.items() if id_.startswith((around, inside))}:
                 task.more().foreseen.update(mine)
         extra = task.extra
-        if extra is None or task.status not in (DUE, PAUSED):
+        if extra is None or task.status not in (DUE, PAUSED, FAILED):
             continue
+        if extra.child is not None:
+            answer(extra.child, answers, nth=nth, replace=replace)  # the task shares its questions
         for question in extra.interrupts:
-            if question.id in answers and not question.answered:
-                question.answered, question.answer = True, own(answers[question.id])
+            wanted = question.current or not question.answered  # what became of it may be told before its answer
+            if question.id in answers and wanted and (extra.child is None or not question.answered):
+                take_answer(extra, question, answers[question.id], nth=nth, replace=replace)
     take_answers(engine)
 
 
-def expire(engine: Engine, ids: Collection[str]) -> None:
-    """Drop questions that no answer is taken for any more; their tasks run again."""
+def answer_number(engine: Engine, id_: str) -> int:
+    """The number that the answer to a question has among those of its task; 0 if the question is not here."""
     for task in engine.tasks:
         extra = task.extra
-        if task.status != PAUSED or extra is None or not any(q.id in ids for q in extra.interrupts):
+        if extra is None:
             continue
-        extra.interrupts = [q for q in extra.interrupts if q.id not in ids]
+        if extra.child is not None and (nth := answer_number(extra.child, id_)):
+            return nth
+        for question in extra.interrupts:
+            if question.id == id_:
+                return question.nth
+    return 0
+
+
+def withdraw(engine: Engine, ids: Collection[str], reason: str) -> None:
+    """Close open questions: they take no answer any more, and their tasks run again.
+
+    One that expired is asked again under the same id: no answer came that could be taken for another question's.
+    """
+    for task in engine.tasks:
+        extra = task.extra
+        if task.status not in (PAUSED, DUE) or extra is None:
+            continue
+        mine = [question for question in extra.interrupts if question.id in ids and question.open]
         child: Engine | None = extra.child
         if child is not None:
-            child.expire(ids)
+            child.withdraw(ids, reason)
+            extra.interrupts = [question for question in extra.interrupts if question not in mine]
+        for question in mine:
+            question.closed = reason
+        if reason == EXPIRED:
+            extra.interrupts = [question for question in extra.interrupts if question not in mine]
+        if not mine or task.status != PAUSED:
+            continue
         if goes_on(child) if child is not None else not task.open_interrupts():
             outcome.again(task)
 
@@ -56,8 +95,56 @@ def take_answers(engine: Engine) -> None:
 def pause_before(engine: Engine, task: Task) -> None:
     """Ask before *task* may start: the node has interrupt_before."""
     node = task.node.name
-    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, static=True)
+    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, kind="before")
     outcome.pause(engine, task, [question])
+
+
+def after(engine: Engine, tasks: Sequence[Task], told: Collection[str] | None) -> list[OpenInterrupt]:
+    """What is asked when *tasks* were folded, before their routers are: one question for each with interrupt_after.
+
+    Args:
+        told: Those that an entry tells ask; None looks at the policies of their nodes.
+
+    Raises:
+        InputError: The run has no thread that could wait.
+    """
+    found: list[OpenInterrupt] = []
+    for task in tasks:
+        node = task.node
+        if told is not None:
+            if task.id in told:
+                found.append(question_after(engine, task.id, node.name))
+            continue
+        if not node.pauses or not node.policy.interrupt_after or task.status != DONE:
+            continue
+        extra, question = task.extra, question_after(engine, task.id, node.name)
+        if extra is not None and (extra.edited or question.id in extra.foreseen or _asked_before_the_fold(task)):
+            continue
+        if engine.thread is None:
+            raise no_thread(engine, task)
+        found.append(question)
+    return found
+
+
+def question_after(engine: Engine, task_id: str, node: str) -> OpenInterrupt:
+    """What the interrupt_after of a task asks."""
+    return OpenInterrupt(f"{engine.thread}/{task_id}#after", "after", node, {"after": node}, kind="after")
+
+
+def _asked_before_the_fold(task: Task) -> bool:
+    """Whether graphrt 0.1 asked: it paused with the outcome staged, and folded it after the answer."""
+    return any(question.kind == "after" for question in task.more().interrupts)
+
+
+def no_thread(engine: Engine, task: Task) -> InputError:
+    """The error for a pause in a run without a thread."""
+    return InputError(
+        f"Node {task.node.name!r} asked for an interrupt, but this run has no thread that could wait.",
+        code="interrupt-needs-thread",
+        where=engine.where(task),
+        fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
+        node=task.node.name,
+    )
 
 
 def unpause(task: Task) -> None:
@@ -66,17 +153,19 @@ def unpause(task: Task) -> None:
     child: Engine | None = extra.child
     if child is not None and not extra.ended:
         child.take_answers()
-        extra.interrupts = [question for question in extra.interrupts if not question.answered]
+        extra.interrupts = [question for question in extra.interrupts if question.open]
         if goes_on(child):
             outcome.again(task)
-    elif all(question.answered for question in extra.interrupts):
-        if extra.interrupts[-1].key == "after" and extra.ended:  # else its outcome was only staged: it runs again
+    elif not task.open_interrupts():
+        if extra.ended and extra.interrupts[-1].kind == "after":  # else its outcome was only staged: it runs again
             task.status = DONE
         else:
             outcome.again(task)
 
 
 def goes_on(engine: Engine) -> bool:
-    """Whether there is something to do before somebody must answer."""
+    """Whether there is something to do before a person must answer."""
+    if engine.held:
+        return not engine.open_interrupts()
     statuses = {task.status for task in engine.tasks}
     return PAUSED not in statuses or DUE in statuses

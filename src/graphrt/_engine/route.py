@@ -116,6 +116,16 @@ class Router:
                 self._edges(node, view, result, asked)
         return result
 
+    def lead(self, targets: Sequence[Any]) -> Routed:
+        """Where the checked *targets* of a goto lead."""
+        result = Routed()
+        for target in targets:
+            if target.__class__ is NodePlan:
+                result.plain[target.index] = target
+            elif target is not END:
+                result.sends.append(target)
+        return result
+
     def ask(self, node: NodePlan, view: Any) -> Routed:
         """Where the edges of *node* lead on the state *view*; START's lead to the first tasks."""
         result = Routed()

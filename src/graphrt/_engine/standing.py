@@ -57,7 +57,7 @@ def due_again(
     """
     nodes = engine.plan.by_name
     return [
-        Due(nodes.get(name) or _stand_in(engine, name), sends.get(at), _handled(at, errors, handled), at in sends)
+        Due(nodes.get(name) or stand_in(engine, name), sends.get(at), _handled(at, errors, handled), at in sends)
         for at, name in enumerate(names)
     ]
 
@@ -77,7 +77,8 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
     return Handled(error, tuple(failures))
 
 
-def _stand_in(engine: Engine, name: str) -> NodePlan:
+def stand_in(engine: Engine, name: str) -> NodePlan:
+    """A node that stands for one that the graph has no more."""
     node = engine.aliases.get(name)
     if node is None:
         node = engine.aliases[name] = NodePlan(name, len(engine.visits), None, Policy())

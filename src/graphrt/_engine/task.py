@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, final
 
+from graphrt._engine.questions import OpenInterrupt
 from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
@@ -20,44 +21,6 @@ if TYPE_CHECKING:
 DUE, RUNNING, DONE, HANDLED, PAUSED, FAILED = range(6)
 """Status of a task: to be started; started; its update is staged; it failed and its on_error node takes over;
 it waits for answers; it failed for good."""
-
-
-@final
-class OpenInterrupt:
-    """A question that a task asked; it stands until it is answered."""
-
-    __slots__ = (
-        "answer",
-        "answer_type",
-        "answered",
-        "expires_at",
-        "id",
-        "key",
-        "logged",
-        "node",
-        "payload",
-        "static",
-        "told",
-    )
-
-    def __init__(self, id: str, key: str, node: str, payload: Any, *, static: bool = False) -> None:
-        self.id: str = id
-        self.key: str = key
-        """Ordinal or user's key inside the task."""
-        self.node: str = node
-        self.payload: Any = payload
-        self.static: bool = static
-        """Asked by interrupt_before or interrupt_after: any answer lets the task go on."""
-        self.answer_type: Any = None
-        """What the answer must be, as the codec describes types; None if anything will do."""
-        self.expires_at: float | None = None
-        """Seconds since the epoch; None if it waits for ever."""
-        self.answered: bool = False
-        self.answer: Any = None
-        self.logged: bool = False
-        """Whether the entries of its own graph tell of it."""
-        self.told: frozenset[str] = frozenset()
-        """Paths of the graphs around it whose entries do."""
 
 
 @final
@@ -93,10 +56,13 @@ class Extra:
 
     __slots__ = (
         "advice",
+        "answers",
         "at_boundary",
         "calls",
         "child",
         "delay_s",
+        "edited",
+        "effect_answers",
         "effects",
         "ended",
         "failure",
@@ -114,15 +80,21 @@ class Extra:
         self.at_boundary: bool = False
         """The failure is graphrt's own word about the task, to be raised as it is."""
         self.interrupts: list[OpenInterrupt] = []
+        self.answers: int = 0
+        """How many answers it was given."""
         self.foreseen: dict[str, Any] = {}
         """Answers by interrupt id to a nested graph and the node around it: one that begins anew asks once more."""
         self.effects: dict[str, Any] = {}
+        self.effect_answers: dict[str, int | None] = {}
+        """How many answers the task had been given when an effect began or ended, by the effect's key."""
         self.calls: list[str] = []
         """Keys of effects in the order in which they were asked for last: their results come in any order."""
         self.intents: dict[str, int] = {}
         """How often effects of the class `once` were started, by their key."""
         self.ended: bool = False
-        """Its outcome is known, though it waits: it asked after it had ended."""
+        """Its outcome is known, though it waits: graphrt 0.1 let `interrupt_after` pause before the fold."""
+        self.edited: bool = False
+        """An edit took it as finished: its `interrupt_after` does not pause."""
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
         self.advice: str = ""
@@ -193,8 +165,8 @@ class Task:
         return extra
 
     def open_interrupts(self) -> list[OpenInterrupt]:
-        """Questions without an answer, in the order asked."""
-        return [i for i in self.extra.interrupts if not i.answered] if self.extra else []
+        """Questions that wait for an answer, in the order asked."""
+        return [question for question in self.extra.interrupts if question.open] if self.extra else []
 
 
 class Recalled(Exception):  # noqa: N818 - stands for what was raised before a restart

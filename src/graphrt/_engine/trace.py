@@ -253,10 +253,11 @@ def goto_names(task: Task) -> tuple[str, ...] | None:
     """The targets of the task's Command as text."""
     if task.goto is None:
         return None
-    return tuple(_target_name(target) for target in task.goto)
+    return tuple(target_name(target) for target in task.goto)
 
 
-def _target_name(target: Any) -> str:
+def target_name(target: Any) -> str:
+    """A checked target of a Command as text."""
     name = getattr(target, "name", None)
     return str(name) if name is not None else str(target.node.name)
 

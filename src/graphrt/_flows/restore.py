@@ -6,7 +6,6 @@ The journal was folded before; what is staged beside it belongs to the superstep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
@@ -16,14 +15,16 @@ from graphrt._engine.pausing import goes_on
 from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._plan.fields import APPEND
-from graphrt.events import SuperstepCommitted, TaskSucceeded
+from graphrt.events import InterruptAnswered, SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
 """Key to events: a task's id, its id with `#` and the key of an effect, or the path of a nested graph with `+` and a
 number."""
 
 
-def restore_open(engine: Engine, staged: Staged, answers: Mapping[str, Any], told: Sequence[str], take: Take) -> None:
+def restore_open(
+    engine: Engine, staged: Staged, answers: Mapping[str, InterruptAnswered], told: Sequence[str], take: Take
+) -> None:
     """Bring the open superstep of *engine* to where it was.
 
     Args:
@@ -35,11 +36,13 @@ def restore_open(engine: Engine, staged: Staged, answers: Mapping[str, Any], tol
     """
     if staged:
         _restore(engine, staged, told, take)
-        if answers:
-            engine.answer(answers)
+        for id_, event in answers.items():
+            engine.answer({id_: event.answer}, nth=event.nth)
 
 
 def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) -> None:
+    if engine.held:
+        return  # its tasks are folded: what was staged of them is history
     if not engine.tasks:
         first = f"{engine.path}{engine.superstep + 1}."
         if not engine.due or not any(key.startswith(first) for key in staged):

@@ -209,6 +209,8 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
 
 def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float | None) -> Flow:
     """Run the open superstep to its commit; a status if the run ends before it."""
+    if engine.held:
+        return (yield from _route(engine, watch))
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
     if len(due) == 1:
@@ -230,13 +232,24 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         yield from _show(engine, watch, PAUSED)
         return INTERRUPTED
     try:
-        engine.commit()
+        held = engine.commit()
     except Exception:
         yield from _show(engine, watch, FAILED)
         raise
+    if held:
+        log.raised_after(engine)
     yield from _flush(engine, watch)
     if watch.any:
         yield from _publish(engine, watch)
+    return INTERRUPTED if held else None
+
+
+def _route(engine: Engine, watch: Watch) -> Flow:
+    """Ask where a superstep leads that was held until its `interrupt_after` is answered (rule R1)."""
+    if engine.open_interrupts():
+        return INTERRUPTED
+    engine.route()
+    yield from _flush(engine, watch)
     return None
 
 
@@ -372,7 +385,7 @@ def _publish(engine: Engine, watch: Watch) -> Flow:
             yield step
         if watch.updates:
             yield Publish("updates", {step.node: step.update})
-    if watch.values and not engine.tasks:
+    if watch.values and (engine.held or not engine.tasks):
         yield Publish("values", engine.make_view(own(engine.values)))
 
 

@@ -35,6 +35,10 @@ def drive(engine: Engine) -> Decision:
             return Decision(COMPLETED)
         if not engine.tasks:
             continue
+        if engine.held:
+            if not _routed(engine):
+                return Decision(INTERRUPTED)
+            continue
         statuses = {task.status for task in engine.tasks}
         if FAILED in statuses:
             log.failures(engine)
@@ -48,8 +52,21 @@ def drive(engine: Engine) -> Decision:
         if RUNNING in statuses:
             return Decision("running")
         if PAUSED in statuses:
-            for task in engine.tasks:
-                if task.status == PAUSED:
-                    log.raised(engine, task)
+            _tell_questions(engine)
             return Decision(INTERRUPTED)
         engine.commit()
+
+
+def _tell_questions(engine: Engine) -> None:
+    for task in engine.tasks:
+        if task.status == PAUSED:
+            log.raised(engine, task)
+
+
+def _routed(engine: Engine) -> bool:
+    """Ask where a superstep leads that was held; False if a person must answer first."""
+    if engine.open_interrupts():
+        log.raised_after(engine)
+        return False
+    engine.route()
+    return True

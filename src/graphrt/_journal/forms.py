@@ -1,235 +1,53 @@
-"""The stored form of each event: its code, its fields in order, and how each of them is written.
+"""The stored form of each event: its code and its fields in order.
 
 A field is only ever added at the end of a form, with what it is when it is not there. Codes are never used again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
-from graphrt.events import HandledTask, JoinStanding, Usage
+from graphrt._journal.field_forms import (
+    CHECKSUMS,
+    COUNTS,
+    DIGESTS,
+    ERROR,
+    ERRORS,
+    FIELDS,
+    FLAG,
+    HANDLED,
+    INT,
+    ITEMS,
+    JOINS,
+    MAYBE_FIELDS,
+    MAYBE_INT,
+    MAYBE_NAMES,
+    MESSAGE,
+    NAME,
+    NAMES,
+    NUMBER,
+    TASK,
+    TASKS,
+    TEXT,
+    TEXTS,
+    UPDATES,
+    USAGE,
+    VALUE,
+    Form,
+    How,
+    clean_,
+    get_amounts_,
+    int_,
+    listed_,
+    node_of,
+    same_,
+    text_,
+)
 
 if TYPE_CHECKING:
     from graphrt._journal.wire import Body
-
-
-class How(NamedTuple):
-    """How a field is written into the structure and read from it."""
-
-    put: Callable[[Body, Any], Any]
-    get: Callable[[Body, Any], Any]
-    empty: Any = None
-    """What it is where nothing stands; `...` where something must."""
-
-
-Form: TypeAlias = tuple[tuple[str, How], ...]
-
-
-def _same(_body: Body, value: Any) -> Any:
-    return value
-
-
-def _text(_body: Body, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("text was expected")
-    return value
-
-
-def _clean(_body: Body, value: str) -> str:
-    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-
-
-def _int(_body: Body, value: Any) -> int:
-    if value.__class__ is not int:
-        raise TypeError("a whole number was expected")
-    number: int = value
-    return number
-
-
-def _number(_body: Body, value: Any) -> float:
-    return float(value)
-
-
-def _put_flag(_body: Body, value: Any) -> int:
-    return int(value)
-
-
-def _listed(_body: Body, items: Any) -> list[Any]:
-    return list(items)
-
-
-def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
-    return dict(digests) or None
-
-
-def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
-    """On a line of its own: like a value it can be taken out, since it tells whether a guess of one is right."""
-    return body.put(dict(checksums)) if checksums else None
-
-
-def _get_checksums(body: Body, at: int) -> dict[str, str]:
-    return _digests(body, body.get(at))
-
-
-def _flag(_body: Body, value: Any) -> bool:
-    return bool(value)
-
-
-def _put_name(body: Body, name: str) -> int:
-    return body.names.put(name)
-
-
-def _get_name(body: Body, number: int) -> str:
-    if number < 0:
-        raise IndexError
-    return body.names.known[number]
-
-
-def _put_names(body: Body, names: Sequence[str]) -> list[int]:
-    return [body.names.put(name) for name in names]
-
-
-def _get_names(body: Body, numbers: Sequence[int]) -> tuple[str, ...]:
-    return tuple(_get_name(body, number) for number in numbers)
-
-
-def _put_task(body: Body, task: str) -> Any:
-    place, _, node = task[len(body.path) :].partition(":")
-    superstep, _, index = place.partition(".")
-    return [int(superstep), int(index), body.names.put(node)]
-
-
-def _get_task(body: Body, stored: Any) -> str:
-    superstep, index, node = stored
-    return f"{body.path}{_int(body, superstep)}.{_int(body, index)}:{_get_name(body, node)}"
-
-
-def _put_value(body: Body, value: Any) -> int:
-    return body.put(value)
-
-
-def _get_value(body: Body, at: int) -> Any:
-    return body.get(at)
-
-
-def _put_message(body: Body, message: str) -> int:
-    return body.put(_clean(body, message))
-
-
-def _put_fields(body: Body, values: Mapping[str, Any]) -> list[int]:
-    return body.put_fields(values)
-
-
-def _get_fields(body: Body, placed: Sequence[int]) -> dict[str, Any]:
-    return body.get_fields(placed)
-
-
-def _put_updates(body: Body, updates: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    return [body.put_fields(update) for update in updates]
-
-
-def _get_updates(body: Body, stored: Sequence[Sequence[int]]) -> tuple[dict[str, Any], ...]:
-    return tuple(body.get_fields(placed) for placed in stored)
-
-
-def _put_items(body: Body, items: Mapping[int, Any]) -> list[int]:
-    return [number for at, value in items.items() for number in (at, body.put(value))]
-
-
-def _get_items(body: Body, stored: Sequence[int]) -> dict[int, Any]:
-    each = iter(stored)
-    return {_int(body, at): body.get(line) for at, line in zip(each, each, strict=True)}
-
-
-def _put_errors(body: Body, items: Mapping[int, BaseException]) -> list[int]:
-    return [number for at, value in items.items() for number in (at, body.put_error(value))]
-
-
-def _get_errors(body: Body, stored: Sequence[int]) -> dict[int, BaseException]:
-    each = iter(stored)
-    return {_int(body, at): body.get_error(line) for at, line in zip(each, each, strict=True)}
-
-
-def _put_error(body: Body, error: BaseException) -> int:
-    return body.put_error(error)
-
-
-def _get_error(body: Body, at: int) -> BaseException:
-    return body.get_error(at)
-
-
-def _put_usage(_body: Body, usage: Usage) -> list[Any]:
-    counts: list[Any] = [
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cached_tokens,
-        usage.reasoning_tokens,
-        usage.calls,
-    ]
-    return counts if usage.cost_usd is None else [*counts, usage.cost_usd]
-
-
-def _get_usage(body: Body, stored: Sequence[Any]) -> Usage:
-    numbers = [_int(body, number) for number in stored[:5]]
-    return Usage(
-        input_tokens=numbers[0],
-        output_tokens=numbers[1],
-        cached_tokens=numbers[2],
-        reasoning_tokens=numbers[3],
-        calls=numbers[4],
-        cost_usd=float(stored[5]) if len(stored) > 5 else None,
-    )
-
-
-def _get_amounts(body: Body, stored: Sequence[Any]) -> tuple[int, int, int]:
-    tokens, microusd, calls = (_int(body, number) for number in stored)
-    return tokens, microusd, calls
-
-
-def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
-    return [
-        [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), int(j.fired)] for j in joins
-    ]
-
-
-def _get_joins(body: Body, stored: Sequence[Any]) -> tuple[JoinStanding, ...]:
-    return tuple(
-        JoinStanding(
-            node=_get_name(body, node),
-            sources=_get_names(body, sources),
-            arrived=_get_names(body, arrived),
-            fired=bool(fired),
-        )
-        for node, sources, arrived, fired in stored
-    )
-
-
-def _put_handled(body: Body, items: Mapping[int, Sequence[HandledTask]]) -> list[Any]:
-    return [
-        [at, [[_put_task(body, one.task), 0 if one.arg is None else body.put(one.arg)] for one in handled]]
-        for at, handled in items.items()
-    ]
-
-
-def _get_handled(body: Body, stored: Sequence[Any]) -> dict[int, tuple[HandledTask, ...]]:
-    return {_int(body, at): tuple(_one_handled(body, task, arg) for task, arg in handled) for at, handled in stored}
-
-
-def _one_handled(body: Body, stored: Any, at: Any) -> HandledTask:
-    task = _get_task(body, stored)
-    arg = body.get(at) if _int(body, at) else None
-    return HandledTask(task=task, node=task[len(body.path) :].partition(":")[2], arg=arg)
-
-
-def _put_counts(body: Body, counts: Mapping[str, int]) -> list[int]:
-    return [number for name, count in counts.items() for number in (body.names.put(name), count)]
-
-
-def _get_counts(body: Body, stored: Sequence[int]) -> dict[str, int]:
-    each = iter(stored)
-    return {_get_name(body, name): _int(body, count) for name, count in zip(each, each, strict=True)}
 
 
 def _put_state(body: Body, state: events.StateSaved) -> list[Any]:
@@ -244,38 +62,30 @@ def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
     return events.StateSaved(**values)
 
 
-def _texts(_body: Body, value: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(_text(_body, one) for one in value)
+def _put_outcomes(body: Body, outcomes: Sequence[events.TaskSucceeded | events.TaskFailed]) -> list[Any]:
+    stored: list[Any] = []
+    for event in outcomes:
+        form = FORMS[event.__class__]
+        told = [how.put(body, value) if (value := getattr(event, name)) is not None else None for name, how in form]
+        stored.append([CODES[event.__class__], *told])
+    return stored
 
 
-def _digests(body: Body, value: Mapping[str, Any]) -> dict[str, str]:
-    return {_text(body, name): _text(body, digest) for name, digest in value.items()}
+def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for code, *told in stored:
+        kind = BY_CODE[code]
+        if kind not in (events.TaskSucceeded, events.TaskFailed):
+            raise ValueError("an outcome of a task was expected")
+        values: dict[str, Any] = {}
+        for (name, how), one in zip(FORMS[kind], told, strict=False):
+            values[name] = how.empty if one is None else how.get(body, one)
+        values["node"] = node_of(values["task"], body.path)
+        found.append(kind(**values))
+    return tuple(found)
 
 
-_NOTHING: Final[dict[int, Any]] = {}
-TEXT = How(_clean, _text, "")
-INT = How(_same, _int, 0)
-NUMBER = How(_same, _number)
-FLAG = How(_put_flag, _flag, False)
-NAME = How(_put_name, _get_name)
-NAMES = How(_put_names, _get_names, ())
-MAYBE_NAMES = How(_put_names, _get_names, None)
-TASK = How(_put_task, _get_task, ...)
-VALUE = How(_put_value, _get_value)
-MESSAGE = How(_put_message, _get_value, "")
-FIELDS = How(_put_fields, _get_fields, {})
-MAYBE_FIELDS = How(_put_fields, _get_fields, None)
-UPDATES = How(_put_updates, _get_updates, ())
-ITEMS = How(_put_items, _get_items, _NOTHING)
-ERRORS = How(_put_errors, _get_errors, _NOTHING)
-ERROR = How(_put_error, _get_error)
-USAGE = How(_put_usage, _get_usage)
-JOINS = How(_put_joins, _get_joins, ())
-DIGESTS = How(_put_digests, _digests, {})
-CHECKSUMS = How(_put_checksums, _get_checksums, {})
-HANDLED = How(_put_handled, _get_handled, _NOTHING)
-COUNTS = How(_put_counts, _get_counts, {})
-
+OUTCOMES = How(_put_outcomes, _get_outcomes, ())
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
 STATE: Final[Form] = (
     ("values", FIELDS),
@@ -287,13 +97,15 @@ STATE: Final[Form] = (
     ("usage", USAGE),
     ("status", TEXT),
     ("run", TEXT),
-    ("seed", How(_same, _int)),
+    ("seed", How(same_, int_)),
     ("cause", INT),
     ("fingerprint", TEXT),
-    ("names", How(_listed, _texts, ())),
+    ("names", TEXTS),
     ("digests", DIGESTS),
-    ("granted", How(_listed, _get_amounts)),
+    ("granted", How(listed_, get_amounts_)),
     ("handled", HANDLED),
+    ("held", OUTCOMES),
+    ("after", TASKS),
 )
 
 _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
@@ -303,14 +115,14 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         (
             ("graph", TEXT),
             ("fingerprint", TEXT),
-            ("thread", How(_same, _text)),
+            ("thread", How(same_, text_)),
             ("seed", INT),
             ("input", FIELDS),
             ("fresh", FLAG),
         ),
     ),
-    (2, events.RunResumed, (("verb", TEXT), ("thread", How(_same, _text)))),
-    (3, events.InterruptAnswered, (("id", TEXT), ("answer", VALUE))),
+    (2, events.RunResumed, (("verb", TEXT), ("thread", How(same_, text_)))),
+    (3, events.InterruptAnswered, (("id", TEXT), ("answer", VALUE), ("nth", INT))),
     (
         4,
         events.InterruptRaised,
@@ -323,6 +135,8 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("answer_type", VALUE),
             ("expires_at", NUMBER),
             ("usage", USAGE),
+            ("kind", How(clean_, text_, "question")),
+            ("version", How(same_, int_, 1)),
         ),
     ),
     (
@@ -338,8 +152,8 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("usage", USAGE),
         ),
     ),
-    (6, events.EffectStarted, (("task", TASK), ("key", TEXT), ("starts", How(_same, _int, 1)))),
-    (7, events.EffectRecorded, (("task", TASK), ("key", TEXT), ("result", VALUE))),
+    (6, events.EffectStarted, (("task", TASK), ("key", TEXT), ("starts", How(same_, int_, 1)), ("answers", MAYBE_INT))),
+    (7, events.EffectRecorded, (("task", TASK), ("key", TEXT), ("result", VALUE), ("answers", MAYBE_INT))),
     (
         8,
         events.TaskSucceeded,
@@ -365,12 +179,25 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     ),
     (10, events.OutcomeDropped, (("task", TASK),)),
     (11, events.NodeFatigued, (("node", NAME), ("visits", INT), ("route", NAME))),
-    (12, events.SuperstepCommitted, (("superstep", INT), ("wrote", NAMES), *_DUE, ("handled", HANDLED))),
+    (
+        12,
+        events.SuperstepCommitted,
+        (("superstep", INT), ("wrote", NAMES), *_DUE, ("handled", HANDLED), ("after", TASKS)),
+    ),
     (13, events.TasksRouted, (("reason", TEXT), *_DUE, ("handled", HANDLED))),
     (
         14,
         events.ThreadUpdated,
-        (("values", FIELDS), ("as_node", NAME), ("next", MAYBE_NAMES), *_DUE[1:], ("open", FLAG), ("handled", HANDLED)),
+        (
+            ("values", FIELDS),
+            ("as_node", NAME),
+            ("next", MAYBE_NAMES),
+            *_DUE[1:],
+            ("open", FLAG),
+            ("handled", HANDLED),
+            ("goto", MAYBE_NAMES),
+            ("fresh", FLAG),
+        ),
     ),
     (15, events.StateSaved, STATE),
     (16, events.ThreadForked, (("source", TEXT), ("at", INT), ("state", How(_put_state, _get_state, ...)))),
@@ -380,11 +207,27 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         (("source", TEXT), ("target", TEXT), ("why", TEXT), ("values", MAYBE_FIELDS)),
     ),
     (18, events.HistoryPruned, (("upto", INT),)),
-    (19, events.RunInterrupted, (("interrupts", How(_listed, _texts, ())), ("folded", CHECKSUMS))),
+    (19, events.RunInterrupted, (("interrupts", TEXTS), ("folded", CHECKSUMS))),
     (20, events.RunCompleted, (("steps", INT), ("folded", CHECKSUMS))),
     (21, events.RunFailed, (("error", TEXT), ("message", MESSAGE), ("node", NAME), ("folded", CHECKSUMS))),
     (22, events.RunCancelled, (("reason", TEXT), ("folded", CHECKSUMS))),
     (23, events.InterruptExpired, (("id", TEXT),)),
+    (24, events.InterruptWithdrawn, (("id", TEXT), ("reason", TEXT))),
+    (25, events.AnswerUsed, (("id", TEXT), ("reworded", FLAG), ("payload", VALUE))),
+    (26, events.AnswerDiscarded, (("id", TEXT), ("reason", TEXT))),
+    (
+        27,
+        events.SuperstepAbandoned,
+        (
+            ("superstep", INT),
+            ("tasks", TASKS),
+            ("finished", TASKS),
+            ("interrupts", TEXTS),
+            ("effects", TEXTS),
+            ("next", NAMES),
+            ("usage", USAGE),
+        ),
+    ),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
 CODES: Final[Mapping[Any, int]] = {kind: code for code, kind, _ in _FORMS}

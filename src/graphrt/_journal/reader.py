@@ -6,12 +6,14 @@ A snapshot saves reading, and nothing else: the fold from the first entry comes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import events
 from graphrt._engine.edit import status_after
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import Take, as_is, evolve_all, local_id
+from graphrt._engine.evolve import Take, as_is, evolve_all
+from graphrt._engine.evolve_questions import local_id
 from graphrt._engine.log import Logged
 from graphrt._journal.batch import STATUS, Batch, last_cause
 from graphrt._journal.names import Names
@@ -220,6 +222,7 @@ class Fold:
         "cause",
         "chain",
         "engine",
+        "error",
         "fingerprint",
         "meta",
         "migrated",
@@ -244,10 +247,12 @@ class Fold:
         self.seq: int = 0
         self.cause: int = 0
         self.status: Status = "new"
+        self.error: str | None = None
+        """Why the thread failed: the class and the first line of the error; None if it did not."""
         self.run: str = ""
         self.seed: int | None = None
         self.fingerprint: str = ""
-        self.answers: dict[str, Any] = {}
+        self.answers: dict[str, events.InterruptAnswered] = {}
         """Answers since the last commit, by interrupt id."""
         self.nested: list[str] = []
         """Paths of the entries of nested graphs since the last commit: what stands in the journal of an open superstep."""
@@ -358,14 +363,15 @@ class Fold:
         status = STATUS.get(kind)
         if status is not None:
             self.status = status
+            self.error = f"{event.error}: {event.message}" if kind is events.RunFailed else None
         if kind in CHANGES:
             self.steps_at = seq
-        if kind in SETTLES:
+        if kind in SETTLES or (kind is events.TasksRouted and event.reason == "answered"):
             self.answers, self.nested = {}, []
         if kind is events.RunStarted:
             self.seed, self.fingerprint = event.seed, event.fingerprint
         elif kind is events.InterruptAnswered:
-            self.answers[event.id] = take(event.answer)
+            self.answers[event.id] = replace(event, answer=take(event.answer))
         elif kind is events.ThreadForked:
             saved = event.state
             self._stand(saved, seq)
@@ -374,9 +380,9 @@ class Fold:
         elif kind is events.ThreadUpdated:
             self.status = status_after(self.engine, self.status)
 
-    def local_answers(self) -> dict[str, Any]:
+    def local_answers(self) -> dict[str, events.InterruptAnswered]:
         """Answers since the last commit, by the ids that interrupts have on this thread."""
-        return {local_id(self.engine, id_): answer for id_, answer in self.answers.items()}
+        return {local_id(self.engine, id_): event for id_, event in self.answers.items()}
 
 
 CHANGES: Final = frozenset(

@@ -19,7 +19,8 @@ from graphrt import events
 from graphrt._engine.log import Logged
 from graphrt._engine.stored import Stamped, stamp
 from graphrt._journal.batch import Batch, no_time
-from graphrt._journal.forms import BY_CODE, CODES, FORMS, WITH_NODE, Form
+from graphrt._journal.field_forms import Form, node_of
+from graphrt._journal.forms import BY_CODE, CODES, FORMS, WITH_NODE
 from graphrt._journal.names import Names
 from graphrt.errors import GraphrtError, StoreError
 
@@ -205,5 +206,5 @@ def _decoded(body: Body, entry: Any) -> Logged:
         else:
             values[name] = {} if how.empty.__class__ is dict else how.empty  # each has its own: it may be changed
     if kind in WITH_NODE:
-        values["node"] = values["task"][len(path) :].partition(":")[2]
+        values["node"] = node_of(values["task"], path)
     return path, kind(**values)

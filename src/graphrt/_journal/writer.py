@@ -15,8 +15,8 @@ from pydantic_core import to_json
 
 from graphrt import events
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import saved
 from graphrt._engine.log import Logged
+from graphrt._engine.saving import saved
 from graphrt._engine.task import Task
 from graphrt._journal.batch import STATUS, Batch, Line, fingerprint_after, last_cause, new_line
 from graphrt._journal.brief import Briefs
@@ -229,6 +229,7 @@ class Journal:
             blobs.update(found)
         kinds = [event.__class__ for path, event in batch.logged if not path]
         committed = events.SuperstepCommitted in kinds
+        settled = committed or events.SuperstepAbandoned in kinds  # nothing of the open superstep counts any more
         status = status or next((STATUS[kind] for kind in reversed(kinds) if kind in STATUS), None)
         if status is not None:
             self.status = status
@@ -239,7 +240,7 @@ class Journal:
                 expected=self.seq,
                 at=batch.at,
                 records=(Record(seq, count, payload, seal),),
-                unstage=committed,
+                unstage=settled,
                 stage=stage,
                 snapshot=self._snapshot(seq, blobs) if committed else None,
                 blobs=blobs,

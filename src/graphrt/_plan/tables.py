@@ -160,6 +160,7 @@ class Plan:
         "limits",
         "name",
         "nodes",
+        "pauses_after",
         "shown",
         "spec",
         "start",
@@ -187,6 +188,7 @@ class Plan:
         """The topology that journals keep; made at first need, and changed by nobody."""
         self._build()
         self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
+        self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)
 
     def _build(self) -> None:
         declared: tuple[Any, ...] = self.spec.declared

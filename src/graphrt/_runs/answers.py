@@ -8,23 +8,30 @@ from typing import Any
 from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.task import OpenInterrupt
+from graphrt._engine.pausing import EXPIRED
+from graphrt._engine.questions import OpenInterrupt, all_questions, effects_after, replaceable
+from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import explain, short
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 
 
-def answers_by_id(engine: Engine, answers: Any, answer: Any, clock: Callable[[], float]) -> Mapping[str, Any]:
+def answers_by_id(
+    engine: Engine, answers: Any, answer: Any, clock: Callable[[], float], *, failed: bool = False
+) -> Mapping[str, Any]:
     """The answers by interrupt id, as their types made them.
 
     Args:
         clock: Tells seconds since the epoch; asked only where a question may have expired.
+        failed: The thread failed: a new answer may replace one that a failed task was given.
 
     Raises:
-        InputError: No answer, an id that is not open, a wrong type, or the question has expired.
+        InputError: No answer, an id that is not open, a wrong type, the question has expired, or an effect stands in the
+            way of a replacement.
     """
-    questions = engine.open_interrupts()
+    given = {question.id: (task, question) for task, question in (replaceable(engine) if failed else ())}
+    questions = [question for _, question in given.values()] if failed else engine.open_interrupts()
     if not questions:
         if (answer is UNSET and answers is UNSET) or (is_mapping(answers) and not answers):
             return {}  # its owner died: it is driven on
@@ -32,18 +39,25 @@ def answers_by_id(engine: Engine, answers: Any, answer: Any, clock: Callable[[],
             "An answer was given, but no interrupt is open.",
             code="unknown-interrupt",
             where=engine.where(),
-            fix="Go on without one: resume(thread) or retry(thread).",
+            fix=f"Go on without one: resume({engine.thread!r}) or retry({engine.thread!r}).",
             thread=engine.thread,
         )
-    given = _by_id(engine, questions, answers, answer)
-    by_id = {question.id: question for question in questions}
-    return {id_: _checked(engine, by_id[id_], one, clock) for id_, one in given.items()}
+    wanted = _by_id(engine, questions, engine.open_interrupts(), answers, answer)
+    for id_ in wanted:
+        if id_ in given:
+            _check_replaceable(engine, *given[id_])
+    known = {question.id: question for question in (*questions, *engine.open_interrupts())}
+    return {id_: _checked(engine, known[id_], one, clock) for id_, one in wanted.items()}
 
 
-def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer: Any) -> Mapping[str, Any]:
-    where = engine.where()
-    known = "; ".join(f"{q.id} asked by {q.node!r}: {short(q.payload)}" for q in questions)
+def _by_id(
+    engine: Engine, questions: list[OpenInterrupt], open_: list[OpenInterrupt], answers: Any, answer: Any
+) -> Mapping[str, Any]:
+    """What was given, by id; *questions* are those that a single answer may be meant for, *open_* may be answered too."""
+    where, thread = engine.where(), engine.thread
+    known = "; ".join(_told(q) for q in questions)
     ids = tuple(q.id for q in questions)
+    by_id = f"resume({thread!r}, {{{ids[0]!r}: ...}})"
     if answer is not UNSET or not is_mapping(answers):
         single = answer if answer is not UNSET else answers
         if answer is not UNSET and answers is not UNSET:
@@ -53,6 +67,7 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
                 where=where,
                 known=known,
                 fix="Pass one of the two.",
+                thread=thread,
                 interrupts=ids,
             )
         if single is UNSET:
@@ -62,28 +77,25 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
                 where=where,
                 known=known,
                 fix=how(ids),
+                thread=thread,
                 interrupts=ids,
             )
         if len(questions) != 1:
+            many = "interrupts are open" if not questions[0].answered else "answers could be replaced"
             raise InputError(
-                f"One answer was given, but {len(questions)} interrupts are open.",
+                f"One answer was given, but {len(questions)} {many}.",
                 code="ambiguous-answer",
                 where=where,
                 known=known,
                 fix=how(ids),
+                thread=thread,
                 interrupts=ids,
             )
         return {questions[0].id: single}
-    unknown = [id_ for id_ in answers if id_ not in ids]
+    takes = {question.id for question in (*questions, *open_)}
+    unknown = [id_ for id_ in answers if id_ not in takes]
     if unknown:
-        raise InputError(
-            f"No open interrupt has the id {short(unknown[0])}.",
-            code="unknown-interrupt",
-            where=where,
-            known=known,
-            fix="Use the ids of result.interrupts; to give a mapping as the only answer, use answer=.",
-            interrupts=ids,
-        )
+        raise _unknown(engine, unknown[0], known, ids, by_id)
     if not answers:
         raise InputError(
             "No answer was given.",
@@ -91,6 +103,7 @@ def _by_id(engine: Engine, questions: list[OpenInterrupt], answers: Any, answer:
             where=where,
             known=known,
             fix=how(ids),
+            thread=thread,
             interrupts=ids,
         )
     return dict(answers)
@@ -100,6 +113,69 @@ def how(ids: tuple[str, ...]) -> str:
     """How the open interrupts *ids* are answered."""
     mapping = f"resume(thread, {{{ids[0]!r}: ...{', ...' if len(ids) > 1 else ''}}})"
     return f"Answer by id: {mapping}." if len(ids) > 1 else f"Write resume(thread, answer=...), or by id: {mapping}."
+
+
+def _told(question: OpenInterrupt) -> str:
+    said = f"{question.id} asked by {question.node!r}: {short(question.payload)}"
+    return f"{said} (answered: {short(question.answer)})" if question.answered else said
+
+
+def _unknown(engine: Engine, id_: Any, known: str, ids: tuple[str, ...], by_id: str) -> InputError:
+    """The error for a key of a mapping that no answer is taken for."""
+    thread = engine.thread
+    found = next((question for question in all_questions(engine) if question.id == id_), None)
+    what = f"No open interrupt has the id {short(id_)}."
+    if found is not None and found.answered:
+        what = f"Interrupt {id_} was answered already."
+    elif found is not None:
+        what = f"Interrupt {id_} takes no answer any more: it was withdrawn ({found.closed})."
+    elif _is_over(engine, id_):
+        what = f"Interrupt {id_} is of a superstep that is over: it takes no answer any more."
+    return InputError(
+        what,
+        code="unknown-interrupt",
+        where=engine.where(),
+        known=known,
+        fix=f"A mapping is read as interrupt ids to answers: {by_id}. "
+        f"If this mapping is itself the answer: resume({thread!r}, answer={{...}}).",
+        thread=thread,
+        interrupts=ids,
+    )
+
+
+def _is_over(engine: Engine, id_: Any) -> bool:
+    """Whether the id names a superstep of the thread that was committed."""
+    thread, _, rest = str(id_).partition("/")
+    number = rest.partition(".")[0]
+    last = engine.superstep - bool(engine.tasks and not engine.held)
+    return thread == engine.thread and number.isdigit() and int(number) <= last
+
+
+def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> None:
+    """Refuse to replace an answer on which an effect may rest: it would be told of an answer that nobody gave.
+
+    Raises:
+        InputError: The task began or recorded an effect after the answer.
+    """
+    from graphrt._drivers.hosting import of_harness
+
+    effects = [key.rpartition("#")[0] or key for key in effects_after(task, question) if not of_harness(key)]
+    if not effects:
+        return
+    thread, node = engine.thread, question.node
+    raise InputError(
+        f"The answer to interrupt {question.id} cannot be replaced: task {task.id} went on with it, and recorded "
+        f"{'the effect' if len(effects) == 1 else 'the effects'} {', '.join(map(repr, effects))} after it.",
+        code="answer-has-effects",
+        where=engine.where(),
+        known=f"answered with {short(question.answer)}",
+        fix=f"Go on with the answer: retry({thread!r}). Or decide what the node would have written: "
+        f"update({thread!r}, values, as_node={node!r}). Or give the superstep up: "
+        f"run(input, thread={thread!r}, abandon=True).",
+        thread=thread,
+        interrupts=(question.id,),
+        effects=tuple(effects),
+    )
 
 
 def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callable[[], float]) -> Any:
@@ -129,6 +205,14 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
         ) from error
 
 
-def expired(engine: Engine, clock: Callable[[], float]) -> list[OpenInterrupt]:
-    """Open questions that no answer is taken for any more."""
-    return [q for q in engine.open_interrupts() if q.expires_at is not None and clock() > q.expires_at]
+def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tuple[OpenInterrupt, str]]:
+    """Open questions that a retry withdraws, each with the reason: the nodes run again and may ask anew."""
+    found: list[tuple[OpenInterrupt, str]] = []
+    for question in engine.open_interrupts():
+        if question.expires_at is not None and clock() > question.expires_at:
+            found.append((question, EXPIRED))
+        elif question.stale:
+            found.append((question, "stale"))
+        elif status == "cancelled" and not question.static:
+            found.append((question, "cancelled"))
+    return found

@@ -8,7 +8,7 @@ from graphrt._journal.keeper import settle
 from graphrt._runs.arguments import check_age, check_number, check_status
 from graphrt._runs.flight import Owner
 from graphrt._runs.loading import Reads, the_store
-from graphrt._runs.looking import replay
+from graphrt._runs.looking import info, replay
 from graphrt._runs.results import ThreadInfo
 from graphrt.stores._moving import export_thread, import_thread
 from graphrt.stores._verifying import Verification, verify
@@ -44,7 +44,10 @@ def sweep(
     before = runtime.clock() - older_than_s
     wanted: tuple[Status, ...] = (status,) if status is not None else ("completed", "failed", "cancelled")
     old = [
-        ThreadInfo(head) for one in wanted for head in store.heads(status=one, updated_before=before) if not head.owned
+        info(runtime, head)
+        for one in wanted
+        for head in store.heads(status=one, updated_before=before)
+        if not head.owned
     ]
     if dry_run:
         return tuple(old[:limit])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any, Final
 
 from graphrt import events
@@ -11,14 +12,16 @@ from graphrt._engine import log
 from graphrt._engine.evolve import evolve
 from graphrt._engine.standing import due_parts
 from graphrt._journal.keeper import settle
-from graphrt._journal.reader import Fold
+from graphrt._journal.meta import read_meta
+from graphrt._journal.reader import Fold, Reader
 from graphrt._runs.alike import alike
 from graphrt._runs.entries import entries
 from graphrt._runs.loading import Reads, folded, from_the_first, load, loaded_at, the_store
-from graphrt._runs.results import Divergence, Snapshot
+from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
 from graphrt.errors import GraphrtError, InputError, ReplayDivergedError
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Head
 
 
 def state(runtime: Reads, thread: str, at: int | None = None) -> Snapshot[Any]:
@@ -34,6 +37,25 @@ def state(runtime: Reads, thread: str, at: int | None = None) -> Snapshot[Any]:
         status = head.status if not head.owned or head.status == "new" else "running"
         return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status)
     return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status)
+
+
+def info(runtime: Reads, head: Head) -> ThreadInfo:
+    """The thread of *head* in a listing; why it failed is read when it is asked for."""
+    return ThreadInfo(head, partial(_error, runtime, head.thread))
+
+
+def _error(runtime: Reads, thread: str) -> str | None:
+    """Why the thread failed, as the last entry that tells it does; only the end of the journal is read."""
+    store = the_store(runtime)
+    loaded = store.load(thread)
+    reader = Reader(
+        store, thread, runtime.graph.__graphrt_plan__.codec, read_meta(loaded.meta, thread).get("names", ())
+    )
+    for record in reversed(loaded.records):
+        for path, event in reversed(list(reader.batch(record).logged)):
+            if isinstance(event, events.RunFailed) and not path:
+                return f"{event.error}: {event.message}"
+    return None
 
 
 def _time(fold: Fold, records: Any, otherwise: float) -> float:
@@ -91,7 +113,13 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
             if not engine.tasks:
                 engine.open()
             engine.codec = None
-            engine.commit()
+            engine.commit(event.after)
+            _compare(fold, event, seq)
+            fold.fold([], seq + 1, run, take)
+            fold.seq = seq
+            return
+        if isinstance(event, events.TasksRouted) and event.reason == "answered" and engine.held:
+            engine.route()
             _compare(fold, event, seq)
             fold.fold([], seq + 1, run, take)
             fold.seq = seq

@@ -32,7 +32,7 @@ def present(runtime: Owner, claim: Claim, fold: Fold) -> RunResult[Any]:
     return RunResult(seen, claim.head.status)
 
 
-def run(runtime: Owner, given: Any, thread: str | None) -> RunResult[Any]:
+def run(runtime: Owner, given: Any, thread: str | None, *, abandon: bool = False) -> RunResult[Any]:
     """Drive a new thread in the caller; the present result of one that exists.
 
     Raises:
@@ -40,22 +40,30 @@ def run(runtime: Owner, given: Any, thread: str | None) -> RunResult[Any]:
         ConflictError: A living owner drives it.
     """
     try:
-        begun = _begin(runtime, given, thread)
+        begun = _begin(runtime, given, thread, abandon=abandon)
     except Present as found:
         return found.result
     return drive(begun)
 
 
-async def arun(runtime: Owner, given: Any, thread: str | None) -> RunResult[Any]:
+async def arun(runtime: Owner, given: Any, thread: str | None, *, abandon: bool = False) -> RunResult[Any]:
     """Drive a new thread on the running loop; see `run`."""
     try:
-        begun = await opened(runtime.store, lambda: _begin(runtime, given, thread))
+        begun = await opened(runtime.store, lambda: _begin(runtime, given, thread, abandon=abandon))
     except Present as found:
         return found.result
     return await adrive(begun)
 
 
-def _begin(runtime: Owner, given: Any, thread: str | None) -> Run:
+def _begin(runtime: Owner, given: Any, thread: str | None, *, abandon: bool) -> Run:
+    if abandon:
+        raise InputError(
+            "only_if_new=True and abandon=True were given: the first runs nothing on a thread that exists.",
+            code="bad-input",
+            where=runtime.graph.__graphrt_plan__.place(),
+            fix="Pass one of the two.",
+            thread=thread,
+        )
     if thread is None:
         raise InputError(
             "only_if_new=True needs the name of the thread: one that is made is always new.",

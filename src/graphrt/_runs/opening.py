@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine import log
+from graphrt._engine.abandoning import give_up_superstep
 from graphrt._engine.edit import folded_in
 from graphrt._engine.engine import Engine
 from graphrt._engine.spending import budget_field
@@ -16,9 +17,8 @@ from graphrt._flows.run import Watch
 from graphrt._later import Later
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
-from graphrt._runs.answers import answers_by_id, expired
 from graphrt._runs.flight import Owner, Run
-from graphrt.commands import UNSET, Replacement
+from graphrt.commands import Replacement
 from graphrt.errors import InputError, names
 from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
@@ -41,10 +41,12 @@ def begin(
     listen: bool,
     watch: Watch | None,
     only_if_new: bool = False,
+    abandon: bool = False,
 ) -> Run:
     """Open a run on an input.
 
     Args:
+        abandon: Give up what the thread left undone (rule R10).
         only_if_new: Raise `once.Present` instead where the thread exists.
 
     Raises:
@@ -81,8 +83,8 @@ def begin(
             opened_run = Run(runtime, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True)
         else:
-            if not (only_if_new and claim.head.status in once.ENDED):
-                _want(claim, "run", runtime, watch)
+            if not (abandon or (only_if_new and claim.head.status in once.ENDED)):
+                want(claim, "run", runtime, watch)
             fold = loading.folded(runtime, store.load(thread_id))
             if only_if_new:
                 raise once.Present(once.present(runtime, claim, fold))
@@ -92,52 +94,17 @@ def begin(
             engine.limit(runtime.limits)
             opened_run = Run(runtime, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
             adopted(engine, fold)
+            if claim.head.status != "completed":
+                give_up_superstep(engine)
             started = _started(opened_run, values, update, fresh=False)
     except BaseException as error:
-        _give_up(store, claim, opened_run, error)
+        give_up(store, claim, opened_run, error)
         raise
     runtime._active[thread_id] = started.control
     return started
 
 
-def on_either(
-    runtime: Owner,
-    given: Any,
-    thread_id: str | None,
-    answers: Any,
-    answer: Any,
-    *,
-    listen: bool,
-    watch: Watch,
-) -> Run:
-    """Open a run on an input, or go on with a thread: as `resume` does if there are answers, else as `retry` does.
-
-    Raises:
-        InputError: An input and answers, or neither an input nor a thread; else as for the one that is meant.
-    """
-    answered = answers is not UNSET or answer is not UNSET
-    if given is UNSET and thread_id is not None:
-        if answered:
-            return resumed(runtime, thread_id, answers, answer, listen=listen, watch=watch)
-        return retried(runtime, thread_id, listen=listen, watch=watch)
-    if given is not UNSET and not answered:
-        return begin(runtime, given, thread_id, listen=listen, watch=watch)
-    missing = given is UNSET
-    raise InputError(
-        "Answers were given, but no thread that waits for them."
-        if missing and answered
-        else "Neither an input nor a thread to go on with was given."
-        if missing
-        else "An input and answers were given: a run takes one of them.",
-        code="input-or-answers",
-        where=runtime.graph.__graphrt_plan__.place(),
-        fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= alone to "
-        "go on with one that failed or was cancelled.",
-        thread=thread_id,
-    )
-
-
-def _give_up(store: Store, claim: Claim, opened: Run | None, error: BaseException) -> None:
+def give_up(store: Store, claim: Claim, opened: Run | None, error: BaseException) -> None:
     if opened is not None:
         opened.broke(error)
     keeper.give_back(store, claim)
@@ -210,7 +177,7 @@ def adopted(engine: Engine, fold: Fold) -> None:
 _RIGHT: dict[str, str] = {"interrupted": "resume", "failed": "retry", "cancelled": "retry", "completed": "run"}
 
 
-def _want(claim: Claim, verb: str, runtime: Owner, watch: Watch | None) -> None:
+def want(claim: Claim, verb: str, runtime: Owner, watch: Watch | None) -> None:
     """Refuse a verb that is wrong for the status of the claimed thread.
 
     A thread whose owner died while it ran takes `resume` and `retry`.
@@ -229,7 +196,11 @@ def _want(claim: Claim, verb: str, runtime: Owner, watch: Watch | None) -> None:
         known=f"status {status}, {claim.head.seq} entries",
         fix=f"Use {how.get(right, f'run(input, thread={thread!r})')}"
         + (f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "")
-        + (", or another thread." if verb == "run" else "."),
+        + (
+            f", run(input, thread={thread!r}, abandon=True) to give up what is left, or another thread."
+            if verb == "run"
+            else "."
+        ),
         thread=thread,
     )
 
@@ -275,80 +246,3 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
                 field=name,
             ) from None
     return checked
-
-
-def resumed(
-    runtime: Owner, thread_id: str, answers: Any, answer: Any, *, listen: bool = False, watch: Watch | None = None
-) -> Run:
-    """Open a run that answers open interrupts; see `continued`."""
-    return continued(
-        runtime,
-        thread_id,
-        "resume",
-        lambda engine: answers_by_id(engine, answers, answer, runtime.clock),
-        given=answers is not UNSET or answer is not UNSET,
-        listen=listen,
-        watch=watch,
-    )
-
-
-def retried(runtime: Owner, thread_id: str, *, listen: bool = False, watch: Watch | None = None) -> Run:
-    """Open a run on what a thread left undone; see `continued`."""
-    return continued(runtime, thread_id, "retry", lambda _engine: {}, listen=listen, watch=watch)
-
-
-def continued(
-    runtime: Owner,
-    thread_id: str,
-    verb: Literal["resume", "retry"],
-    prepare: Callable[[Engine], Mapping[str, Any]],
-    *,
-    given: bool = True,
-    listen: bool = False,
-    watch: Watch | None = None,
-) -> Run:
-    """Open a run that goes on with a paused, failed or cancelled thread, or one whose owner died.
-
-    Args:
-        prepare: Checks what is wanted and returns the answers by interrupt id; changes nothing.
-        given: Whether there are answers. Where the owner died none are needed, though questions may be open.
-
-    Raises:
-        InputError: No store, no such thread, it wants another verb, or an answer does not fit.
-        ConflictError: The thread is being driven.
-        StoreError: The store failed, or the thread cannot be read.
-    """
-    store = loading.the_store(runtime)
-    check_id(thread_id)
-    claim = keeper.take(store, thread_id, create=False, lease_s=runtime.lease_s, at=0.0)
-    opened: Run | None = None
-    try:
-        fold = loading.folded(runtime, store.load(thread_id))
-        engine = fold.engine
-        late = expired(engine, runtime.clock) if verb == "retry" and claim.head.status == "interrupted" else []
-        if not late:
-            _want(claim, verb, runtime, watch)
-        answers: Mapping[str, Any] = prepare(engine) if given or claim.head.status != "running" else {}
-        if store.durable or fold.meta.get("chained"):
-            for answer in answers.values():
-                try:
-                    engine.plan.codec.dump(answer)
-                except NotStorable as error:
-                    raise not_storable(engine, error, "An answer holds a value") from error
-        engine.limit(runtime.limits)
-        opened = Run(runtime, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
-        opened.seeded()
-    except BaseException as error:
-        _give_up(store, claim, opened, error)
-        raise
-    adopted(engine, fold)
-    log.note(engine, events.RunResumed(verb=verb, thread=thread_id))
-    for id_, answer in answers.items():
-        log.note(engine, events.InterruptAnswered(id=id_, answer=own(answer)))
-    for question in late:
-        log.note(engine, events.InterruptExpired(id=question.id))
-    engine.expire([question.id for question in late])
-    engine.answer(answers)
-    engine.retry()
-    runtime._active[thread_id] = opened.control
-    return opened

@@ -11,8 +11,8 @@ from typing import Any
 
 from graphrt import events
 from graphrt._codec import Codec
-from graphrt._engine.evolve import saved
 from graphrt._engine.log import Logged
+from graphrt._engine.saving import saved
 from graphrt._journal.keeper import give_back, take
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names

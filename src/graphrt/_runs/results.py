@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final
+
+from pydantic.errors import PydanticInvalidForJsonSchema
 
 from graphrt import events
-from graphrt._engine.task import OpenInterrupt
+from graphrt._engine.questions import OpenInterrupt
 from graphrt._plan.fields import own
 from graphrt._plan.views import EXTRA
 from graphrt.stores.protocol import Head, Status
 
 if TYPE_CHECKING:
+    from graphrt._codec import Codec
     from graphrt._engine.engine import Engine
     from graphrt._journal.reader import Fold
     from graphrt._runs.flight import Run
@@ -20,24 +23,62 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
+InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "before", "after"]
+
+
 @final
 class InterruptInfo:
-    """An open question of a paused thread."""
+    """An open question of a paused thread. Two are equal if all that they tell is equal."""
 
-    __slots__ = ("answer_type", "expires_at", "id", "node", "payload")
+    __slots__ = ("_codec", "answer_type", "expires_at", "id", "kind", "node", "payload", "stale", "task_id")
 
-    def __init__(self, question: OpenInterrupt) -> None:
+    def __init__(self, question: OpenInterrupt, codec: Codec) -> None:
+        self._codec = codec
         self.id: str = question.id
         """Derived and stable; what `resume` takes as a key."""
+        self.kind: InterruptKind = question.kind  # type: ignore[assignment]  # only we write it
+        """Who asks: the node ("question"), an agent for a tool call ("approval") or for more room ("budget"), a "once"
+        effect whose outcome is unknown ("effect"), or `interrupt_before` and `interrupt_after` ("before", "after")."""
         self.node: str = question.node
+        self.task_id: str = question.task_id
+        """The task that asked, with the path of the nested graph that it is in."""
         self.payload: Any = own(question.payload)
         self.answer_type: Any = own(question.answer_type)
         """What the answer must be, as plain data; None if anything will do."""
         self.expires_at: float | None = question.expires_at
         """Seconds since the epoch after which no answer is taken; None if it waits for ever."""
+        self.stale: bool = question.stale
+        """Whether the state was edited since it was asked. An answer is taken as it is; `retry` asks anew."""
+
+    @property
+    def answer_schema(self) -> dict[str, Any]:
+        """The JSON schema of an answer, to draw a form from; empty, which fits anything, where no type was asked for."""
+        if self.answer_type is None:
+            return {}
+        try:
+            return self._codec.adapter(self.answer_type).json_schema()
+        except PydanticInvalidForJsonSchema:  # a type that JSON lacks: whatever is answered is checked all the same
+            return {}
+
+    def _told(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__ if name != "_codec")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InterruptInfo) and other._told() == self._told()
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     def __repr__(self) -> str:
-        return f"InterruptInfo(id={self.id!r}, node={self.node!r}, payload={self.payload!r})"
+        stale = ", stale=True" if self.stale else ""
+        return f"InterruptInfo(id={self.id!r}, kind={self.kind!r}, node={self.node!r}, payload={self.payload!r}{stale})"
+
+
+def open_questions(engine: Engine, status: str) -> tuple[InterruptInfo, ...]:
+    """The questions of a thread that wait for an answer, in task order; those of a cancelled one wait no more."""
+    if status == "cancelled":
+        return ()
+    return tuple(InterruptInfo(question, engine.plan.codec) for question in engine.open_interrupts())
 
 
 @final
@@ -53,7 +94,7 @@ class RunResult(Generic[S]):
         self.interrupts: tuple[InterruptInfo, ...] = ()
         """Open questions, in task order."""
         if status == "interrupted":
-            self.interrupts = tuple(InterruptInfo(question) for question in engine.open_interrupts())
+            self.interrupts = open_questions(engine, status)
         self.steps: int = engine.steps
         """Supersteps run."""
         self.thread: str | None = run.scope.thread
@@ -90,7 +131,11 @@ class RunResult(Generic[S]):
 class Snapshot(Generic[S]):
     """A thread as it stood between two supersteps, after one of its entries."""
 
-    __slots__ = ("_make", "_values", "at", "interrupts", "next", "run_id", "seq", "status", "step", "thread", "usage")
+    # fmt: off
+    __slots__ = (
+        "_make", "_values", "at", "error", "interrupts", "next", "run_id", "seq", "status", "step", "thread", "usage",
+    )
+    # fmt: on
 
     def __init__(
         self, fold: Fold, *, seq: int, at: float, status: Status, values: Callable[[], S] | None = None
@@ -100,9 +145,10 @@ class Snapshot(Generic[S]):
         self.status: Status = status
         self.next: tuple[str, ...] = engine.pending()
         """Nodes that run next, in task order."""
-        self.interrupts: tuple[InterruptInfo, ...] = tuple(
-            InterruptInfo(question) for question in engine.open_interrupts()
-        )
+        self.interrupts: tuple[InterruptInfo, ...] = open_questions(engine, status)
+        """Open questions, in task order."""
+        self.error: str | None = fold.error if status == "failed" else None
+        """Why the thread failed: the class of the error and what it said first; None if it did not fail."""
         self.seq: int = seq
         """Number of the journal entry that it is after: `fork(at=)` and `state(at=)` take it."""
         self.at: float = at
@@ -133,11 +179,12 @@ class Snapshot(Generic[S]):
 
 @final
 class ThreadInfo:
-    """A thread in a listing: what is known of it without reading its journal."""
+    """A thread in a listing: what is known of it without reading its journal; `error` reads it when it is asked for."""
 
-    __slots__ = ("created_at", "graph", "owned", "seq", "status", "thread", "updated_at")
+    __slots__ = ("_error", "created_at", "graph", "owned", "seq", "status", "thread", "updated_at")
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, error: Callable[[], str | None]) -> None:
+        self._error = error
         self.thread: str = head.thread
         self.status: Status = head.status
         self.seq: int = head.seq
@@ -150,6 +197,11 @@ class ThreadInfo:
         """Seconds since the epoch."""
         self.owned: bool = head.owned
         """Whether a living run drives it now."""
+
+    @property
+    def error(self) -> str | None:
+        """Why the thread failed, read from its journal; None if it had not failed when it was listed."""
+        return self._error() if self.status == "failed" else None
 
     def __repr__(self) -> str:
         return f"ThreadInfo({self.thread!r}, status={self.status!r}, seq={self.seq})"

@@ -18,13 +18,13 @@ from graphrt.stores.protocol import Status, Store
 
 if TYPE_CHECKING:
     from graphrt._journal import keeper
-    from graphrt._runs import editing, entries, history, keeping, loading, looking, pruning
+    from graphrt._runs import editing, entries, history, keeping, loading, looking, pruning, updating
     from graphrt.stores.verbs import Verification
 else:
     keeper = Later("graphrt._journal.keeper")
-    editing, entries, history, keeping, loading, looking, pruning = (
+    editing, entries, history, keeping, loading, looking, pruning, updating = (
         Later(f"graphrt._runs.{name}")
-        for name in ("editing", "entries", "history", "keeping", "loading", "looking", "pruning")
+        for name in ("editing", "entries", "history", "keeping", "loading", "looking", "pruning", "updating")
     )
 
 S = TypeVar("S")
@@ -128,29 +128,32 @@ class ThreadVerbs(Generic[S]):
 
     # -- editing -------------------------------------------------------------------------------------------------
 
-    def update(self, thread: str, values: Any = None, *, as_node: Any = None) -> Snapshot[S]:
+    def update(self, thread: str, values: Any = None, *, as_node: Any = None, goto: Any = None) -> Snapshot[S]:
         """Fold *values* into the state through the reducers, as a new entry.
 
-        On an open superstep the new state is what its unfinished tasks will see; finished ones keep their outcomes.
+        On an open superstep the new state is what its unfinished tasks will see; finished ones keep their outcomes. Open
+        questions stay open and are marked stale: an answer is taken as it is, and `retry` lets the node ask anew. A
+        thread that does not exist is made, with *values* as its whole state and nothing due.
 
         Args:
             values: An update: a mapping of fields, or an instance of the state class.
-            as_node: Go on as if this node had finished with it: its edges choose what is due.
+            as_node: Go on as if this node had finished with it, every open or due activation: its edges choose what is due.
+            goto: Where *as_node* leads instead of its edges, as in a Command; needed where it routes by Commands alone.
 
         Raises:
-            InputError: No such thread or node, or a value does not fit. Nothing was changed.
+            InputError: No such node, a value does not fit, or goto= is needed. Nothing was changed.
             ConflictError: A run has the thread.
         """
-        editing.update(self._owner(), thread, [(values, as_node)])
+        updating.update(self._owner(), thread, [(values, as_node, goto)])
         return self.state(thread)
 
-    async def aupdate(self, thread: str, values: Any = None, *, as_node: Any = None) -> Snapshot[S]:
+    async def aupdate(self, thread: str, values: Any = None, *, as_node: Any = None, goto: Any = None) -> Snapshot[S]:
         """Fold *values* into the state; see `update`."""
-        return await self._unhurried(lambda: self.update(thread, values, as_node=as_node))
+        return await self._unhurried(lambda: self.update(thread, values, as_node=as_node, goto=goto))
 
     def bulk_update(self, thread: str, updates: Iterable[tuple[Any, Any]]) -> Snapshot[S]:
         """Fold several (values, as_node or None) into the state, one after another, in one commit: all or nothing."""
-        editing.update(self._owner(), thread, checked_edits(updates))
+        updating.update(self._owner(), thread, checked_edits(updates))
         return self.state(thread)
 
     async def abulk_update(self, thread: str, updates: Iterable[tuple[Any, Any]]) -> Snapshot[S]:
@@ -203,7 +206,7 @@ class ThreadVerbs(Generic[S]):
         heads = loading.the_store(self._owner()).heads(
             status=status, graph=graph, prefix=prefix, updated_before=updated_before, after=after, limit=limit
         )
-        return tuple(ThreadInfo(head) for head in heads)
+        return tuple(looking.info(self._owner(), head) for head in heads)
 
     async def athreads(self, **filters: Any) -> tuple[ThreadInfo, ...]:
         """Threads of the store; see `threads`."""
@@ -329,12 +332,22 @@ class ThreadVerbs(Generic[S]):
         return await self._unhurried(self.check_threads)
 
     def cancel(self, thread: str) -> bool:
-        """Ask the run that drives *thread* to halt: its caller gets `cancelled`. False if nothing drives it here."""
+        """Ask the run that drives *thread* to halt, or end a paused thread: its status is `cancelled` then.
+
+        The caller of a run that halts gets the status `cancelled`. `retry` goes on with a cancelled thread: its open
+        questions are asked anew.
+
+        Returns:
+            False if there is nothing to cancel, or if another process drives the thread.
+        """
         control = self._active.get(thread)
         if control is not None:
             control.cancel("cancel() was called")
-        return control is not None
+            return True
+        return self.store is not None and updating.cancel(self._owner(), thread)
 
     async def acancel(self, thread: str) -> bool:
-        """Ask the run that drives *thread* to halt; see `cancel`."""
-        return self.cancel(thread)
+        """Ask the run that drives *thread* to halt, or end a paused thread; see `cancel`."""
+        if thread in self._active:
+            return self.cancel(thread)
+        return await self._unhurried(lambda: self.cancel(thread))

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 from graphrt._drivers.sync import SyncDriver
 from graphrt._engine.trace import Step
 from graphrt._flows.run import Watch
-from graphrt._runs import opening
+from graphrt._runs import continuing
 from graphrt._runs.arguments import LIVE, Mode, stream_modes
 from graphrt._runs.driving import aiterate, iterate, opened
 from graphrt._runs.flight import Owner, Run
@@ -31,17 +31,26 @@ class WatchVerbs(Generic[S]):
     store: Store | None
 
     @overload
-    def steps(self, input: S | Mapping[str, Any], *, thread: str | None = ...) -> Iterator[Step[S]]: ...
+    def steps(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ...
+    ) -> Iterator[Step[S]]: ...
     @overload
     def steps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> Iterator[Step[S]]: ...
     def steps(
-        self, input: Any = UNSET, *, thread: str | None = None, answers: Any = UNSET, answer: Any = UNSET
+        self,
+        input: Any = UNSET,
+        *,
+        thread: str | None = None,
+        abandon: bool = False,
+        answers: Any = UNSET,
+        answer: Any = UNSET,
     ) -> Iterator[Step[S]]:
         """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
 
         Args:
             input: As for `run`. Without one the *thread* goes on.
             thread: As for `run`.
+            abandon: As for `run`.
             answers: Go on as `resume` does with these.
             answer: Go on as `resume` does with this. With neither, and no *input*, the thread goes on as with `retry`.
 
@@ -52,24 +61,32 @@ class WatchVerbs(Generic[S]):
             InputError: Both an input and answers, neither an input nor a thread, or as for the verb that is meant.
             GraphrtError: The run failed; the failed task's step came before.
         """
-        yield from _iterate(self._open(input, thread, answers, answer), Watch(steps=True), events=False)
+        yield from _iterate(self._open(input, thread, answers, answer, abandon), Watch(steps=True), events=False)
 
     @overload
-    def asteps(self, input: S | Mapping[str, Any], *, thread: str | None = ...) -> AsyncIterator[Step[S]]: ...
+    def asteps(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ...
+    ) -> AsyncIterator[Step[S]]: ...
     @overload
     def asteps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> AsyncIterator[Step[S]]: ...
     async def asteps(
-        self, input: Any = UNSET, *, thread: str | None = None, answers: Any = UNSET, answer: Any = UNSET
+        self,
+        input: Any = UNSET,
+        *,
+        thread: str | None = None,
+        abandon: bool = False,
+        answers: Any = UNSET,
+        answer: Any = UNSET,
     ) -> AsyncIterator[Step[S]]:
         """Run the graph and yield each finished task after its commit; see `steps`."""
-        begin = self._open(input, thread, answers, answer)
+        begin = self._open(input, thread, answers, answer, abandon)
         async with aclosing(_aiterate(self.store, begin, Watch(steps=True), events=False)) as steps:
             async for step in steps:
                 yield step
 
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Literal["values"]
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
     ) -> Iterator[S]: ...
     @overload
     def stream(
@@ -77,7 +94,12 @@ class WatchVerbs(Generic[S]):
     ) -> Iterator[S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Mode | Iterable[Mode] = ...
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        thread: str | None = ...,
+        abandon: bool = ...,
+        modes: Mode | Iterable[Mode] = ...,
     ) -> Iterator[Any]: ...
     @overload
     def stream(
@@ -88,6 +110,7 @@ class WatchVerbs(Generic[S]):
         input: Any = UNSET,
         *,
         thread: str | None = None,
+        abandon: bool = False,
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
@@ -97,6 +120,7 @@ class WatchVerbs(Generic[S]):
         Args:
             input: As for `steps`.
             thread: As for `steps`.
+            abandon: As for `run`.
             answers: As for `steps`.
             answer: As for `steps`.
             modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
@@ -109,7 +133,7 @@ class WatchVerbs(Generic[S]):
         wanted = stream_modes(modes)
         watch = Watch(updates="updates" in wanted, values="values" in wanted)
         single = len(wanted) == 1
-        begin = self._open(input, thread, answers, answer)
+        begin = self._open(input, thread, answers, answer, abandon)
         items = (
             _iterate_live(begin, watch, wanted) if wanted & LIVE else _iterate(begin, watch, events="events" in wanted)
         )
@@ -122,7 +146,7 @@ class WatchVerbs(Generic[S]):
 
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Literal["values"]
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
     ) -> AsyncIterator[S]: ...
     @overload
     def astream(
@@ -130,7 +154,12 @@ class WatchVerbs(Generic[S]):
     ) -> AsyncIterator[S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., modes: Mode | Iterable[Mode] = ...
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        thread: str | None = ...,
+        abandon: bool = ...,
+        modes: Mode | Iterable[Mode] = ...,
     ) -> AsyncIterator[Any]: ...
     @overload
     def astream(
@@ -141,6 +170,7 @@ class WatchVerbs(Generic[S]):
         input: Any = UNSET,
         *,
         thread: str | None = None,
+        abandon: bool = False,
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
@@ -149,7 +179,7 @@ class WatchVerbs(Generic[S]):
         wanted = stream_modes(modes)
         watch = Watch(updates="updates" in wanted, values="values" in wanted)
         single = len(wanted) == 1
-        begin = self._open(input, thread, answers, answer)
+        begin = self._open(input, thread, answers, answer, abandon)
         items = (
             _aiterate_live(self.store, begin, watch, wanted)
             if wanted & LIVE
@@ -160,11 +190,13 @@ class WatchVerbs(Generic[S]):
                 if mode in wanted:
                     yield item if single else (mode, item)
 
-    def _open(self, input: Any, thread: str | None, answers: Any, answer: Any) -> Open:
+    def _open(self, input: Any, thread: str | None, answers: Any, answer: Any, abandon: bool) -> Open:  # noqa: FBT001 - passed on
         owner: Owner = self  # type: ignore[assignment]  # the Runtime has the rest
 
         def begin(*, listen: bool, watch: Watch) -> Run:
-            return opening.on_either(owner, input, thread, answers, answer, listen=listen, watch=watch)
+            return continuing.on_either(
+                owner, input, thread, answers, answer, listen=listen, watch=watch, abandon=abandon
+            )
 
         return begin
 

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 from graphrt.events.run import (
+    AnswerDiscarded,
+    AnswerUsed,
     EffectRecorded,
     EffectStarted,
     InterruptAnswered,
     InterruptExpired,
     InterruptRaised,
+    InterruptWithdrawn,
     NodeFatigued,
     OutcomeDropped,
     RunCancelled,
@@ -23,6 +26,7 @@ from graphrt.events.run import (
     RunInterrupted,
     RunResumed,
     RunStarted,
+    SuperstepAbandoned,
     SuperstepCommitted,
     TaskFailed,
     TaskRetried,
@@ -41,6 +45,8 @@ from graphrt.events.thread import (
 from graphrt.events.usage import Usage
 
 __all__ = [
+    "AnswerDiscarded",
+    "AnswerUsed",
     "EffectRecorded",
     "EffectStarted",
     "Entry",
@@ -50,6 +56,7 @@ __all__ = [
     "InterruptAnswered",
     "InterruptExpired",
     "InterruptRaised",
+    "InterruptWithdrawn",
     "JoinStanding",
     "NodeFatigued",
     "OutcomeDropped",
@@ -60,6 +67,7 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "StateSaved",
+    "SuperstepAbandoned",
     "SuperstepCommitted",
     "TaskFailed",
     "TaskRetried",
@@ -78,6 +86,9 @@ Event: TypeAlias = (
     | InterruptAnswered
     | InterruptExpired
     | InterruptRaised
+    | InterruptWithdrawn
+    | AnswerUsed
+    | AnswerDiscarded
     | TaskRetried
     | EffectStarted
     | EffectRecorded
@@ -86,6 +97,7 @@ Event: TypeAlias = (
     | OutcomeDropped
     | NodeFatigued
     | SuperstepCommitted
+    | SuperstepAbandoned
     | TasksRouted
     | ThreadUpdated
     | ThreadForked

@@ -11,11 +11,14 @@ from graphrt.events.thread import HandledTask, JoinStanding
 from graphrt.events.usage import Usage
 
 __all__ = [
+    "AnswerDiscarded",
+    "AnswerUsed",
     "EffectRecorded",
     "EffectStarted",
     "InterruptAnswered",
     "InterruptExpired",
     "InterruptRaised",
+    "InterruptWithdrawn",
     "NodeFatigued",
     "OutcomeDropped",
     "RunCancelled",
@@ -24,6 +27,7 @@ __all__ = [
     "RunInterrupted",
     "RunResumed",
     "RunStarted",
+    "SuperstepAbandoned",
     "SuperstepCommitted",
     "TaskFailed",
     "TaskRetried",
@@ -56,15 +60,48 @@ class RunResumed(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class InterruptAnswered(Word):
-    """The outside answered an interrupt."""
+    """The outside answered an interrupt; a later answer to the same one replaces this."""
 
     id: str
     answer: Any
+    nth: int = 0
+    """Number of the answer among those that its task was given, from 1; 0 where it was written before graphrt counted them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class AnswerUsed(Word):
+    """The node asked the question of an answered interrupt and was given the answer."""
+
+    id: str
+    reworded: bool = False
+    """Whether the node now asked with another payload than the one that was answered."""
+    payload: Any = None
+    """The payload that the node asked with, if it is another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class AnswerDiscarded(Word):
+    """An answer was not used."""
+
+    id: str
+    reason: str
+    """`reworded`: the node asks with another payload, and without a key; `retyped`: it wants an answer of another type;
+    `not-asked`: the node ended without asking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class InterruptWithdrawn(Word):
+    """An open interrupt takes no answer any more; its task runs again and may ask anew, under another id."""
+
+    id: str
+    reason: str
+    """`stale`: the state was edited, and the thread was retried; `cancelled`: the thread was cancelled and then retried;
+    `reworded`: the node ran again and asks with another payload, or for another type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class InterruptExpired(Word):
-    """Nobody answered an interrupt in time, and its thread was retried: the task runs again and may ask anew."""
+    """No answer to an interrupt came in time, and its thread was retried: the task runs again and may ask anew."""
 
     id: str
 
@@ -85,6 +122,10 @@ class InterruptRaised(Word):
     """Seconds since the epoch after which no answer is taken; None if it waits for ever."""
     usage: Usage | None = None
     """What the task's model calls used so far."""
+    kind: str = "question"
+    """`question`, `approval`, `budget`, `effect`, `before` or `after`."""
+    version: int = 1
+    """How often the task has asked this: above 1, *key* and *id* end with a colon and this number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -110,6 +151,8 @@ class EffectStarted(Word):
     key: str
     starts: int = 1
     """How often it was started: once more for each "run" that answered a question about its outcome."""
+    answers: int | None = None
+    """How many answers its task had been given by then; None where graphrt did not count them yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -119,6 +162,8 @@ class EffectRecorded(Word):
     task: str
     key: str
     result: Any
+    answers: int | None = None
+    """How many answers its task had been given by then; None where graphrt did not count them yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -189,6 +234,29 @@ class SuperstepCommitted(Word):
     """Joins whose open generation changed."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
     """The tasks whose failures *errors* has, by position in *next*, in the order of a group."""
+    after: tuple[str, ...] = ()
+    """Tasks with `interrupt_after`: the run pauses here, and routers and joins are asked once all of them are answered
+    (`TasksRouted`, reason `answered`). *next* and *joins* are empty until then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SuperstepAbandoned(Word):
+    """`run(..., abandon=True)` gave up what a thread had left undone; a `RunStarted` with the new input follows."""
+
+    superstep: int
+    """Number of the last superstep; it is open if *tasks* are named."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of the open superstep, in task order."""
+    finished: tuple[str, ...] = ()
+    """Those of them whose outcomes were kept, and will not be folded."""
+    interrupts: tuple[str, ...] = ()
+    """Questions that were open."""
+    effects: tuple[str, ...] = ()
+    """Effects of the kind "once" that were started and whose outcome is unknown, each as `task#key`."""
+    next: tuple[str, ...] = ()
+    """Nodes that were due, where no superstep was open."""
+    usage: Usage | None = None
+    """What the model calls of the abandoned tasks used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

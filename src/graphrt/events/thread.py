@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphrt.events._word import Word
 from graphrt.events.usage import Usage
+
+if TYPE_CHECKING:
+    from graphrt.events.run import TaskFailed, TaskSucceeded
 
 __all__ = [
     "HandledTask",
@@ -45,10 +48,11 @@ class HandledTask(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TasksRouted(Word):
-    """The next tasks became due without a commit: START's router chose, a node was fatigued, a starved join fired."""
+    """The next tasks became due without a commit."""
 
     reason: str
-    """`entry`, `fatigue` or `starved`."""
+    """`entry`: START's router chose; `fatigue`: a node had too many visits; `starved`: a starved join fired;
+    `answered`: an `interrupt_after` was answered, and the routers and joins of its superstep were asked."""
     next: tuple[str, ...]
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
     errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
@@ -72,6 +76,10 @@ class ThreadUpdated(Word):
     open: bool = False
     """Whether a superstep was open: *next* is due with its commit."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
+    goto: tuple[str, ...] | None = None
+    """Where *as_node* leads instead of its edges; None if its edges apply."""
+    fresh: bool = False
+    """Whether it made the thread: *values* are its whole state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -103,6 +111,10 @@ class StateSaved(Word):
     granted: tuple[int, int, int] | None = None
     """Tokens, millionths of a dollar and calls that people allowed the run's budget beyond its limits."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
+    held: tuple[TaskSucceeded | TaskFailed, ...] = ()
+    """Outcomes of the last superstep, in task order, where an `interrupt_after` keeps its routers from being asked."""
+    after: tuple[str, ...] = ()
+    """Those of its tasks whose `interrupt_after` is not answered yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -161,9 +161,8 @@ class _More:
                 "wants": {"tokens": want.tokens, "usd": want.microusd / MICRO, "calls": want.calls},
                 "model": self._model,
             }
-            question = Question(
-                key=f"{self._key}/budget/{short.of}/{unit}/{self._asked}", payload=payload, answer_type=_ANSWER
-            )
+            key = f"{self._key}/budget/{short.of}/{unit}/{self._asked}"
+            question = Question(key=key, payload=payload, answer_type=_ANSWER, kind="budget")
             if self._host.was_granted(question.key, short.of):
                 continue  # it is counted, and was not enough
             (answer,) = self._host.ask([question])

@@ -95,6 +95,7 @@ def answered(asking: Sequence[Ready], place: Place) -> dict[str, Ready | Done]:
                 key=one.key if times == 1 else f"{one.key}/{times}",
                 payload=_payload(one, place, problem),
                 answer_type=_ANSWER,
+                kind="approval",
             )
             for one, problem, times in open_
         ]

@@ -33,6 +33,8 @@ class Question:
     """Names it within the task: the same at every execution."""
     payload: Any
     answer_type: Any = None
+    kind: str = "question"
+    """`approval` or `budget`, for a person's form."""
 
 
 class Host(Protocol):

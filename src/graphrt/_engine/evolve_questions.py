@@ -1,0 +1,95 @@
+"""From entries back to questions and answers: the part of `evolve` that folds pauses. Nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt import events
+from graphrt._engine.pausing import EXPIRED, question_after
+from graphrt._engine.questions import STATIC, USED, OpenInterrupt
+from graphrt._engine.task import DONE, PAUSED, Task
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+Take = Callable[[Any], Any]
+
+
+def answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> None:
+    """An answer came."""
+    engine.answer({local_id(engine, event.id): take(event.answer)}, nth=event.nth)
+
+
+FATES: Final = (events.InterruptExpired, events.InterruptWithdrawn, events.AnswerUsed, events.AnswerDiscarded)
+
+
+def fated(
+    engine: Engine,
+    event: events.InterruptExpired | events.InterruptWithdrawn | events.AnswerUsed | events.AnswerDiscarded,
+    take: Take,
+    *,
+    journalled: bool,
+) -> None:
+    """Note what became of a question or its answer."""
+    id_ = local_id(engine, event.id)
+    if isinstance(event, events.InterruptExpired):
+        engine.withdraw({id_}, EXPIRED)
+    elif isinstance(event, events.InterruptWithdrawn):
+        engine.withdraw({id_}, event.reason)
+    for task in engine.tasks:
+        for question in task.extra.interrupts if task.extra is not None else ():
+            if question.id != id_:
+                continue
+            question.fate_told = question.fate_told or journalled
+            if isinstance(event, events.AnswerDiscarded):
+                question.fate = event.reason
+            elif isinstance(event, events.AnswerUsed):
+                question.fate, question.reworded = USED, event.reworded
+                question.newest = take(event.payload)
+
+
+def local_id(engine: Engine, id_: str) -> str:
+    """The id of an interrupt on the engine's own thread: entries of a copied thread name the one they came from."""
+    return f"{engine.thread}/{id_.split('/', 1)[1]}" if "/" in id_ else id_
+
+
+def hold(engine: Engine, waiting: Sequence[str]) -> None:
+    """Keep the superstep, which is folded, for the questions after the tasks *waiting*."""
+    engine.hold([question_after(engine, task, task[len(engine.path) :].partition(":")[2]) for task in waiting])
+
+
+def raised_after(engine: Engine, event: events.InterruptRaised, *, journalled: bool) -> None:
+    """A superstep that was folded asks before its routers are: the commit named the question already."""
+    id_ = local_id(engine, event.id)
+    for question in engine.after:
+        if question.id == id_:
+            question.logged = question.logged or journalled
+
+
+def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled: bool) -> None:
+    """*task* asked, and waits."""
+    engine = task.engine
+    id_ = local_id(engine, event.id)
+    extra = task.more()
+    if event.key == "after" and task.status == DONE:
+        extra.ended = True
+    question = next((known for known in extra.interrupts if known.id == id_), None)
+    if question is None:
+        kind = event.key if event.key in STATIC else event.kind
+        question = OpenInterrupt(id_, event.key, event.node, None, kind=kind, version=event.version)
+        extra.interrupts.append(question)
+    elif not journalled:
+        # What is staged names all questions of the task in the order in which they were asked; the journal of a fork
+        # has only those that were asked after it, and which one is the last decides what goes on.
+        extra.interrupts.remove(question)
+        extra.interrupts.append(question)
+    if not question.answered:  # a keyed question that is asked in other words, or, by graphrt 0.1, one that expired
+        question.payload, question.closed = take(event.payload), ""
+    question.answer_type, question.expires_at = event.answer_type, event.expires_at
+    if task.node.child is None:
+        question.logged = question.logged or journalled
+    elif journalled:
+        question.told |= {engine.path}
+    if question.open:
+        task.status = PAUSED

@@ -1,0 +1,206 @@
+"""New input on a thread that waits, failed or was cancelled, and ending one that waits (rule R10, abandoning)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+import typing_extensions as te
+
+from graphrt import END, START, Context, GraphBuilder, Send
+from graphrt.errors import ConflictError, InputError, NodeError
+from graphrt.events import SuperstepAbandoned
+from graphrt.harness import Agent, ScriptedModel, TokenTracker
+from graphrt.reducers import append, ephemeral
+
+from .support import Counts, Fails, State, ask, fan, finish, kinds, line, note, refused
+
+
+def abandoned(runtime: Any, thread: str = "t") -> SuperstepAbandoned:
+    (found,) = [e.event for e in runtime.entries(thread) if isinstance(e.event, SuperstepAbandoned)]
+    return found
+
+
+def test_new_input_while_a_question_is_open_gives_the_question_up(world):
+    graph = fan(("p", ask("p")), ("c", Counts("c")))
+    runtime = world.runtime(graph)
+    question = runtime.run({"notes": ["one"]}, thread="t").interrupts[0]
+    refused("wrong-verb", lambda: runtime.run({"notes": ["two"]}, thread="t"), "abandon=True", error=InputError)
+    result = world.runtime(graph).run({"notes": ["two"]}, thread="t", abandon=True)
+
+    assert result.status == "interrupted"
+    assert result.state["notes"] == ["one", "split", "two", "split"]
+    told = abandoned(runtime)
+    assert told.interrupts == (question.id,)
+    assert told.tasks == ("2.0:p", "2.1:c")
+    assert told.finished == ("2.1:c",)
+    refused("unknown-interrupt", lambda: runtime.resume("t", {question.id: "yes"}), "over", error=InputError)
+    assert finish(runtime, "t")["notes"] == ["one", "split", "two", "split", "p=yes", "c", "last"]
+    runtime.replay("t")
+
+
+def test_a_failed_thread_takes_new_input(world):
+    fails = Fails()
+    runtime = world.runtime(line(("f", fails)))
+    with pytest.raises(NodeError):
+        runtime.run({"notes": ["one"]}, thread="t")
+    fails.broken = False
+
+    assert runtime.run({"notes": ["two"]}, thread="t", abandon=True).state["notes"] == ["one", "two", "mended"]
+    assert abandoned(runtime).tasks == ("1.0:f",)
+    runtime.replay("t")
+
+
+def test_a_completed_and_a_new_thread_take_it_as_a_plain_run(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t", abandon=True)
+    assert runtime.run({"notes": ["more"]}, thread="t", abandon=True).state["notes"] == ["a", "more", "a"]
+
+    assert "superstep-abandoned" not in kinds(runtime.entries("t"))
+
+
+def test_a_thread_whose_owner_died_takes_new_input(world):
+    runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
+    runtime.run({"notes": []}, thread="t")
+    left = runtime.fork("t", at=3)  # running, and nobody drives it
+    result = runtime.run({"notes": ["new"]}, thread=left, abandon=True)
+
+    assert result.state["notes"] == ["a", "new", "a", "b"]
+    assert abandoned(runtime, left).next == ("b",)
+
+
+def test_what_a_living_run_drives_is_not_abandoned(world):
+    def node(state: Any, ctx: Context) -> Any:
+        with pytest.raises(ConflictError):
+            runtime.run({"notes": []}, thread="t", abandon=True)
+        return {"notes": ["ran"]}
+
+    runtime = world.runtime(line(("n", node)))
+
+    assert runtime.run({"notes": []}, thread="t").state["notes"] == ["ran"]
+
+
+def test_an_effect_of_unknown_outcome_is_named(world):
+    def dies() -> None:
+        raise KeyboardInterrupt
+
+    def node(state: Any, ctx: Context) -> Any:
+        if "again" not in state["notes"]:
+            ctx.effect("charge", dies, kind="once")
+        return {"x": 1}
+
+    runtime = world.runtime(line(("pay", node)))
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({"notes": []}, thread="t")
+    result = runtime.run({"notes": ["again"]}, thread="t", abandon=True)
+
+    assert result.status == "completed"
+    assert abandoned(runtime).effects == ("1.0:pay#charge#0",)
+
+
+def test_what_the_abandoned_tasks_used_stays_in_the_totals_and_the_new_run_begins_at_zero(world):
+    async def node(state: Any, ctx: Context) -> Any:
+        await ctx.harness.run("draft")
+        if "again" not in state["notes"]:
+            ctx.interrupt("good?")
+        return {"x": 1}
+
+    agent = Agent(ScriptedModel(["one", "two"]))
+    tracker = TokenTracker()
+    runtime = world.runtime(line(("draft", node)), harness=agent, sinks=[tracker])
+    first = runtime.run({"notes": []}, thread="t").usage
+    second = runtime.run({"notes": ["again"]}, thread="t", abandon=True)
+
+    assert (first.calls, second.usage.calls) == (1, 1)
+    assert abandoned(runtime).usage == first
+    assert tracker.total.calls == 2
+    assert TokenTracker().read(runtime.entries("t")).total == tracker.total
+
+
+class Fleeting(te.TypedDict, total=False):
+    notes: Annotated[list[str], append]
+    hint: Annotated[str, ephemeral]
+
+
+def test_ephemeral_fields_and_open_joins_begin_anew(world):
+    g: GraphBuilder[Any, Any] = GraphBuilder(Fleeting, name="g")
+    g.add_node("a", lambda state: {"hint": "seen", "notes": ["a"]})
+    g.add_node("slow", lambda state, ctx: {"notes": [f"{ctx.interrupt('?')} {state.get('hint')}"]})
+    g.add_node("end", lambda state: {"notes": ["end"]})
+    g.add_edge(START, "a").add_edge(START, "slow")
+    g.add_join(["a", "slow"], "end")
+    g.add_edge("end", END)
+    graph = g.compile()
+    runtime = world.runtime(graph)
+    runtime.run({"notes": []}, thread="t")
+    result = runtime.run({"notes": ["new"]}, thread="t", abandon=True)
+
+    assert result.state["notes"] == ["new"]
+    assert finish(runtime, "t")["notes"] == ["new", "a", "yes None", "end"]
+
+
+def test_a_stream_and_steps_abandon_too(world):
+    runtime = world.runtime(line(("a", note("a")), ("q", ask("q"))))
+    runtime.run({"notes": []}, thread="t")
+    steps = list(runtime.steps({"notes": ["two"]}, thread="t", abandon=True))
+    updates = list(runtime.stream({"notes": ["three"]}, thread="t", abandon=True))
+
+    assert [step.node for step in steps] == ["a", "q"]
+    assert updates == [{"a": {"notes": ["a"], "n": 1}}]
+    assert runtime.state("t").values["notes"] == ["a", "two", "a", "three", "a"]
+
+
+def test_abandoning_and_running_once_are_two_wishes(world):
+    runtime = world.runtime(line(("a", note("a"))))
+
+    refused("bad-input", lambda: runtime.run({}, thread="t", abandon=True, only_if_new=True), "only_if_new")
+
+
+def test_a_fan_out_of_sends_and_a_nested_graph_are_given_up_whole(world):
+    inner = line(("in1", note("in1")), ("in2", ask("in2")), name="inner")
+    g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
+    g.add_node("item", lambda state, ctx: {"notes": [f"item {ctx.arg}"]})
+    g.add_node("child", inner)
+    g.add_conditional_edges(
+        START, lambda state: [Send("item", 1), Send("item", 2), Send("child", {})], ["item", "child"]
+    )
+    graph = g.compile()
+    runtime = world.runtime(graph)
+    runtime.run({"notes": []}, thread="t")
+    world.runtime(graph).run({"notes": ["new"]}, thread="t", abandon=True)
+
+    assert finish(runtime, "t")["notes"] == ["new", "item 1", "item 2", "in1", "in2=yes"]
+    runtime.replay("t")
+
+
+# -- cancelling a paused thread ----------------------------------------------------------------------------------------
+
+
+def test_cancelling_a_paused_thread_ends_it_and_a_retry_asks_anew(world):
+    runtime = world.runtime(line(("q", ask("q"))))
+    question = runtime.run({"notes": []}, thread="t").interrupts[0]
+
+    assert runtime.cancel("t") is True
+    assert (runtime.state("t").status, runtime.state("t").interrupts) == ("cancelled", ())
+    refused("wrong-verb", lambda: runtime.resume("t", "yes"), "cancelled", "retry('t')", error=InputError)
+    again = world.runtime(line(("q", ask("q")))).retry("t").interrupts[0]
+    assert (again.id, again.payload) == (f"{question.id}:2", question.payload)
+    assert runtime.resume("t", "yes").state["notes"] == ["q=yes"]
+    runtime.replay("t")
+
+
+def test_cancelling_what_has_ended_changes_nothing(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+
+    assert runtime.cancel("t") is False
+    assert runtime.state("t").status == "completed"
+
+
+def test_a_cancelled_thread_takes_new_input(world):
+    runtime = world.runtime(line(("q", ask("q"))))
+    runtime.run({"notes": []}, thread="t")
+    runtime.cancel("t")
+    runtime.run({"notes": ["new"]}, thread="t", abandon=True)
+
+    assert finish(runtime, "t")["notes"] == ["new", "q=yes"]

@@ -1,0 +1,154 @@
+"""A wrong answer taken back: a thread that failed in a task that had been answered takes a new one (rule R10, replacing)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt import Context
+from graphrt.errors import InputError, NodeError
+from graphrt.events import InterruptAnswered
+
+from .support import Fails, ask, fan, line, note, refused
+
+
+def doubles(state: Any, ctx: Context) -> Any:
+    """Fails with an answer that is not a number."""
+    return {"x": ctx.interrupt("how many?") + 0}
+
+
+def failed(world: Any, graph: Any, answer: Any = "many", thread: str = "t") -> Any:
+    """A runtime whose thread failed with *answer*."""
+    runtime = world.runtime(graph)
+    runtime.run({"notes": []}, thread=thread)
+    with pytest.raises(NodeError):
+        runtime.resume(thread, answer)
+    assert runtime.state(thread).status == "failed"
+    return world.runtime(graph)
+
+
+def test_a_failed_thread_takes_a_new_answer_and_both_stay_in_the_journal(world):
+    runtime = failed(world, line(("a", note("a")), ("q", doubles)))
+
+    assert runtime.resume("t", 5).state["x"] == 5
+    answers = [e.event for e in runtime.entries("t") if isinstance(e.event, InterruptAnswered)]
+    assert [(answer.answer, answer.nth) for answer in answers] == [("many", 1), (5, 2)]
+    assert runtime.replay("t").values["x"] == 5
+
+
+def test_a_retry_goes_on_with_the_answer_that_was_given(world):
+    runtime = failed(world, line(("q", doubles)))
+
+    with pytest.raises(NodeError):
+        runtime.retry("t")
+    with pytest.raises(NodeError):
+        runtime.resume("t", "more")
+    assert world.runtime(line(("q", doubles))).resume("t", 3).state["x"] == 3
+
+
+def test_an_answer_by_its_id_replaces_too_and_another_id_is_refused(world):
+    graph = line(("q", doubles))
+    runtime = world.runtime(graph)
+    question = runtime.run({"notes": []}, thread="t").interrupts[0]
+    with pytest.raises(NodeError):
+        runtime.resume("t", {question.id: "many"})
+
+    refused("unknown-interrupt", lambda: runtime.resume("t", {"t/9.9:q#0": 1}), question.id, error=InputError)
+    assert runtime.resume("t", {question.id: 4}).state["x"] == 4
+
+
+def test_several_answers_of_failed_tasks_are_replaced_by_their_ids(world):
+    def both(state: Any, ctx: Context) -> Any:
+        return {"x": ctx.interrupt("one") + ctx.interrupt("two")}
+
+    graph = line(("q", both))
+    runtime = world.runtime(graph)
+    one = runtime.run({"notes": []}, thread="t").interrupts[0]
+    two = runtime.resume("t", 1).interrupts[0]
+    with pytest.raises(NodeError):
+        runtime.resume("t", "x")
+
+    refused("ambiguous-answer", lambda: runtime.resume("t", 2), one.id, two.id, error=InputError)
+    assert world.runtime(graph).resume("t", {two.id: 2}).state["x"] == 3
+
+
+def test_a_failed_task_without_an_answer_wants_a_retry(world):
+    fails = Fails()
+    runtime = world.runtime(line(("f", fails)))
+    with pytest.raises(NodeError):
+        runtime.run({"notes": []}, thread="t")
+
+    refused("wrong-verb", lambda: runtime.resume("t", "anything"), "retry('t')", error=InputError)
+
+
+@pytest.mark.parametrize("kind", ["idempotent", "once", "pure"])
+def test_an_answer_on_which_an_effect_rests_cannot_be_replaced(world, kind):
+    sent: list[Any] = []
+
+    def node(state: Any, ctx: Context) -> Any:
+        answer = ctx.interrupt("to whom?")
+        ctx.effect("send", lambda: sent.append(answer), kind=kind)
+        if answer == "wrong":
+            raise ValueError("no such address")
+        return {"x": answer}
+
+    runtime = failed(world, line(("q", node)), "wrong")
+
+    error = refused(
+        "answer-has-effects",
+        lambda: runtime.resume("t", "right"),
+        "'send'",
+        "retry('t')",
+        "as_node='q'",
+        "abandon=True",
+        error=InputError,
+    )
+    assert error.effects == ("send",)
+    assert sent == ["wrong"]
+    assert runtime.update("t", {"x": "by hand"}, as_node="q").values["x"] == "by hand"
+
+
+def test_an_effect_before_the_question_does_not_stand_in_the_way(world):
+    """It ran before anything was answered, so it tells nothing of the answer; it does not run again."""
+    looked: list[int] = []
+
+    def node(state: Any, ctx: Context) -> Any:
+        ctx.effect("look", lambda: looked.append(1))
+        return {"x": ctx.interrupt("how many?") + 0}
+
+    runtime = failed(world, line(("q", node)))
+
+    assert runtime.resume("t", 2).state["x"] == 2
+    assert looked == [1]
+
+
+def test_an_answer_inside_a_nested_graph_is_replaced(world):
+    graph = line(("outer", line(("a", note("a")), ("q", doubles), name="inner")), ("end", note("end")))
+    runtime = failed(world, graph)
+
+    assert runtime.resume("t", 7).state["x"] == 7
+    runtime.replay("t")
+
+
+def test_a_sibling_that_still_asks_keeps_its_question(world):
+    graph = fan(("p", ask("p")), ("q", doubles))
+    runtime = world.runtime(graph)
+    p, q = runtime.run({"notes": []}, thread="t").interrupts
+    with pytest.raises(NodeError):
+        runtime.resume("t", {q.id: "many"})
+    paused = world.runtime(graph).resume("t", 1)
+
+    assert [question.id for question in paused.interrupts] == [p.id]
+    assert runtime.resume("t", "yes").state["notes"] == ["split", "p=yes", "last"]
+
+
+def test_the_error_of_a_failed_thread_is_told_by_its_snapshot_and_its_listing(world):
+    runtime = failed(world, line(("q", doubles)))
+    (info,) = runtime.threads(status="failed")
+
+    assert "TypeError" in runtime.state("t").error
+    assert info.error == runtime.state("t").error
+    runtime.resume("t", 1)
+    assert runtime.state("t").error is None
+    assert runtime.threads()[0].error is None
