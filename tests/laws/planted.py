@@ -227,7 +227,7 @@ STRAIGHT = [
         "straight ownership",
     ),
     Bug("lengths not noted", "_engine.straight:advance", "if boxed:", "if False:", "straight end"),
-    Bug("arrivals forgotten", "_engine.straight:advance", "if node.arrives:", "if False:", "straight joins"),
+    Bug("arrivals forgotten", "_engine.straight:advance", " or node.arrives", "", "straight joins"),
     Bug("a context's task used again", "_engine.straight:advance", " or call.plain == 0", "", "straight steps"),
     Bug(
         "undo of the wrong moment", "_engine.straight:advance", "_before(values, name, kind)", "value", "straight steps"
