@@ -123,9 +123,9 @@ GENERAL = [
     Bug("undeclared goto allowed", "_engine.route:Router._declared", "node.goto is not None", "False", "reference"),
     Bug(
         "routers asked on the unfolded state",
-        "_engine.engine:Engine.commit",
-        "view = self.make_view(values)",
-        "view = self.make_view(self.values)",
+        "_engine.committing:commit",
+        "view = engine.make_view(values)",
+        "view = engine.make_view(engine.values)",
         "reference",
     ),
     Bug(

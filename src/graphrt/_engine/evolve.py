@@ -189,6 +189,9 @@ def _forked(engine: Engine, event: events.ThreadForked, take: Take) -> None:
 def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
     if event.values is not None:
         engine.take(with_untracked(engine, take(dict(event.values))), engine.fields)
+        engine.forget_view()
+        for task in engine.tasks:  # what is left of an open superstep sees the migrated state
+            task.state = None
 
 
 def start(engine: Engine, values: Values) -> None:
