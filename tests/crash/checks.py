@@ -50,6 +50,8 @@ def told(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if isinstance(kept.get("id"), str):
             kept["id"] = outside.local(kept["id"])
         kept.pop("starts", None)
+        kept.pop("answers", None)  # what a person said of a lost outcome counts as well
+        kept.pop("nth", None)
         kind = kept["event"]
         if kind == "run-resumed" or outside.UNKNOWN in str(kept.get("id", "")):
             continue

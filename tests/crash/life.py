@@ -153,7 +153,11 @@ class Life:
             "replayed": replayed.values,
             "interrupts": [{"id": q.id, "payload": q.payload} for q in seen.interrupts],
             "entries": [entry.to_dict() for entry in await self._entries()],
-            "history": [{"seq": one.seq, "status": one.status, "values": one.values} for one in reversed(history)],
+            "history": [  # commits only: how often it pauses or fails depends on the kills
+                {"seq": one.seq, "status": one.status, "values": one.values}
+                for one in reversed(history)
+                if one.status in ("running", "completed")
+            ],
         }
 
     async def _entries(self) -> Any:

@@ -320,7 +320,7 @@ def test_a_copy_that_fails_leaves_nothing(store, monkeypatch):
     def fail(*_):
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr(_copying, "_some", fail)
+    monkeypatch.setattr(_copying, "some_blobs", fail)
     with pytest.raises(RuntimeError):
         store.copy("t", "u", at=AT)
 
