@@ -179,9 +179,8 @@ def test_an_effect_whose_result_could_not_be_stored_is_not_repeated_if_the_failu
     g.add_node("node", node)
     g.add_edge(START, "node").add_edge("node", END)
     runtime = Runtime(g.compile(), store=Failing(MemoryStore(), prefix="1.0:node#"))
-    with pytest.raises(NodeError) as caught:
+    with pytest.raises(StoreError):
         call(runtime, face, "run", {"notes": []}, thread="t")
-    assert isinstance(caught.value.__cause__, StoreError)
 
     assert call(runtime, face, "retry", "t").state["notes"] == ["paid"]
     assert done == ["paid"]
