@@ -97,6 +97,7 @@ MODES = {
         "run-resumed",
         "interrupt-answered",
         "effect-recorded",
+        "answer-used",
         "task-succeeded",
         "superstep-committed",
         "task-succeeded",

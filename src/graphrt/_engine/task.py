@@ -30,9 +30,9 @@ class Handled:
     __slots__ = ("error", "failures")
 
     def __init__(self, error: BaseException, failures: tuple[TaskFailure, ...]) -> None:
-        self.error = error
+        self.error: BaseException = error
         """What was raised; a group if several tasks failed."""
-        self.failures = failures
+        self.failures: tuple[TaskFailure, ...] = failures
         """0..n failed tasks in task order: none where an old journal tells the errors alone."""
 
     def told(self) -> tuple[TaskFailure, ...]:
