@@ -55,7 +55,7 @@ class ThreadPool:
     __slots__ = ("__weakref__", "_backlog", "_idle", "_inner", "_lock", "_number", "_threads", "_users", "most")
 
     def __init__(self, most: int) -> None:
-        self.most = most
+        self.most: int = most
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         """The one that was idle last is used first."""

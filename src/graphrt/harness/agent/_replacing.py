@@ -49,7 +49,7 @@ class NamedModels:
     """
 
     __slots__ = ("_asked", "models")
-    precise: ClassVar = False
+    precise: ClassVar[bool] = False
 
     def __init__(self, models: Mapping[Any, Any]) -> None:
         given: Any = models  # callers without a type checker get here too
@@ -99,7 +99,7 @@ class Override:
     """A model in the place of one agent's own, inside a `with` block or a decorated function: see `Agent.override`."""
 
     __slots__ = ("_agent", "_model")
-    precise: ClassVar = True
+    precise: ClassVar[bool] = True
 
     def __init__(self, agent: Agent[Any], model: ChatModel | str) -> None:
         self._agent = agent
