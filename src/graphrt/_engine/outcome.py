@@ -290,3 +290,9 @@ def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
         extra.failure, extra.at_boundary, extra.ended = error, True, False
+
+
+def failed_with(engine: Engine, error: BaseException) -> bool:
+    """Whether a task failed with *error*: it could not keep an effect. That it did is stored, with what the effect did."""
+    failed = engine.failed()
+    return failed is not None and failed.extra is not None and failed.extra.failure is error

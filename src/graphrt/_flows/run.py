@@ -70,7 +70,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     try:
         status = yield from _drive(engine, control, watch)
     except Exception as error:
-        if isinstance(error, StoreError) and not _failed_with(engine, error):
+        if isinstance(error, StoreError) and not outcome.failed_with(engine, error):
             # What could not be stored did not happen, and the store has nothing to say that it could. The thread is
             # given back next: nothing of this run goes on then.
             if watch.records:
@@ -104,12 +104,6 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         log.note(engine, events.RunCompleted(steps=engine.steps, folded=log.folded(engine)))
     yield from _flush(engine, watch, last=True)
     return status
-
-
-def _failed_with(engine: Engine, error: StoreError) -> bool:
-    """Whether a task failed with *error*: it could not keep an effect. That it did is stored, with what the effect did."""
-    failed = engine.failed()
-    return failed is not None and failed.extra is not None and failed.extra.failure is error
 
 
 def _last_words(engine: Engine, watch: Watch, error: BaseException) -> Flow:
