@@ -1,5 +1,6 @@
 """What is due and who arrived, as plain data for events, and back. By name: a changed graph may number its nodes anew."""
 
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

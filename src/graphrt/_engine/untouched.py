@@ -5,6 +5,7 @@ changed. With `check_state` the stored form of every value is compared as well, 
 that finds every change of a value that can be stored.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -4,6 +4,7 @@ Values are read as plain JSON and never decoded, so no class has to be known. Re
 `Chain` as a run's does. Nothing is written, and one record or blob is in memory at a time, beside what a resume loads.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

@@ -3,6 +3,7 @@
 Who raises which error does not live here.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping

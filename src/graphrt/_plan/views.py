@@ -4,6 +4,7 @@ A view shares the values; the containers are everyone's, and nobody's to change 
 node assigned to the view it was given.
 """
 
+# pyright: reportUnknownArgumentType=false
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping

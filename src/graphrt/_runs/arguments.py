@@ -1,5 +1,6 @@
 """What a caller passes to the Runtime, checked: store, durability, limits, stream modes. Nothing is run here."""
 
+# pyright: reportAssignmentType=false, reportReturnType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

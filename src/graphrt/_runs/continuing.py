@@ -1,5 +1,6 @@
 """Opening a run on a thread that was left: paused, failed or cancelled, or by an owner that died."""
 
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 from __future__ import annotations
 
 from collections.abc import Mapping

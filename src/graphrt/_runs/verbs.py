@@ -1,5 +1,6 @@
 """The verbs about threads that drive nothing: looking, editing, forking, listing, forgetting. The Runtime has them all."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator

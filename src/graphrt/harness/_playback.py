@@ -4,6 +4,7 @@
 Nothing here sleeps, draws a random number or opens a connection: the same calls get the same replies.
 """
 
+# pyright: reportUnknownArgumentType=false
 from __future__ import annotations
 
 import inspect
