@@ -12,7 +12,6 @@ from .hand import LATER_S, Case, Hand
 from .world import world as outside
 
 SQLITE = "sqlite chained"
-SMALL = [pytest.param(case, id=case.name) for case in CASES if not case.bulky]
 
 
 def in_hand(case: Case, store: Any, *, ids: str = "later") -> Hand:
@@ -94,9 +93,7 @@ def test_copy_of_a_thread_goes_on_to_the_same_end(opened, expected, case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("small", SMALL)
-def test_thread_that_is_pruned_goes_on_to_the_same_end(opened, expected, small):
-    case = small
+def test_thread_that_is_pruned_goes_on_to_the_same_end(opened, expected, case):
     wanted = expected["threads"][case.name]
     way = next(iter(case.ways))
     with opened(SQLITE, case.name) as store:
@@ -116,7 +113,7 @@ def test_fork_of_a_thread_goes_on_to_the_same_end(opened, expected, case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("small", SMALL)
+@pytest.mark.parametrize("small", [pytest.param(case, id=case.name) for case in CASES if not case.bulky])
 def test_thread_that_is_edited_goes_on_to_the_same_end(opened, expected, small):
     case = small
     wanted = expected["threads"][case.name]["ways"][next(iter(case.ways))]
