@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
 import signal
 import sys
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,6 +96,17 @@ def is_slow(item: pytest.Item) -> bool:
     if any(path == slow or path.startswith(f"{slow}/") for slow in SLOW):
         return True
     return any(not _COSTLY.isdisjoint(mark.args) for mark in item.iter_markers("needs"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the tests themselves, which live to the end, out of every garbage collection: it takes a quarter of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
