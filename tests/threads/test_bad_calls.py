@@ -230,11 +230,11 @@ def test_stream_modes_that_are_none_are_refused(world, modes):
 def test_a_clock_that_tells_no_number_is_refused_by_name(world, told):
     runtime = world.runtime(line(("a", note("a"))), clock=lambda: told)
 
-    with pytest.raises(InputError, match="The clock told") as caught:
+    with pytest.raises(InputError, match="The clock returned") as caught:
         runtime.run({"notes": []}, thread="t")
     assert repr(told) in str(caught.value)
     assert runtime.threads() == ()
-    with pytest.raises(InputError, match="The clock told"):
+    with pytest.raises(InputError, match="The clock returned"):
         runtime.sweep(older_than_s=1)
 
 

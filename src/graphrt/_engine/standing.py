@@ -68,7 +68,9 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
     if error is None:
         return None
     tasks = handled.get(at, ())
-    each = [error] if len(tasks) == 1 else error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    each: Sequence[BaseException] = [error]
+    if len(tasks) != 1:
+        each = getattr(error, "exceptions", ())
     if len(each) != len(tasks):  # written before the tasks were told
         return Handled(error, ())
     failures = (

@@ -172,7 +172,7 @@ def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any],
         entries = update.entries(made)
         if entries is None:
             raise InputError(
-                f"output= of nested graph {node!r} returned {quoted(made, engine.plan.state.untracked)}, which is no "
+                f"output= of nested graph {node!r} returned {quoted(made, engine.plan.state.untracked)}, which is not an "
                 "update.",
                 code="bad-update",
                 where=where,

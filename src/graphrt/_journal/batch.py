@@ -73,7 +73,7 @@ new_line: Final[Callable[[tuple[Any, ...]], Line]] = partial(_TUPLE.__new__, Lin
 def no_time(at: object) -> InputError:
     """The error for a clock that told *at*."""
     return InputError(
-        f"The clock told {at!r}, which cannot be stored as a time.",
+        f"The clock returned {at!r}, which cannot be stored as a time.",
         known="nothing was stored",
         fix="Give Runtime a clock that tells seconds since the epoch, as time.time does.",
     )

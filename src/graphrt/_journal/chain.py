@@ -76,7 +76,7 @@ class Chain:
             head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
         except (error, TypeError, ValueError, OverflowError) as cause:
             raise InputError(
-                f"The clock told {at!r}, which cannot be sealed as a time.",
+                f"The clock returned {at!r}, which cannot be sealed as a time.",
                 known=f"times are seconds since the epoch, at most {LATEST_S:.0f} before or after it",
                 fix="Give Runtime a clock that tells seconds, as time.time does.",
                 seq=seq,

@@ -130,7 +130,7 @@ def _checked(file: IO[bytes]) -> Head:
         elif frame.kind == archive.HEAD or (frame.kind == archive.SNAPSHOT and not 1 <= frame.first <= head.seq):
             raise archive.bad("A piece of it cannot be.")
         elif not _is_text(frame.name):
-            raise archive.bad("A name in it is no text.")
+            raise archive.bad("A name in it is not text.")
     if head is None or seq != head.seq or head.seq < 1:
         raise archive.bad("It does not hold all entries of the thread.")
     return head

@@ -39,7 +39,7 @@ def survey(file: Database) -> Iterator[str | Finding]:
                 yield id_
             else:
                 yield Finding(
-                    None, "damage", "head", f"Row {after} of the threads has the id {id_!r}, which is no text."
+                    None, "damage", "head", f"Row {after} of the threads has the id {id_!r}, which is not text."
                 )
         if len(rows) < _PAGE:
             break
