@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,7 +78,7 @@ def test_no_byte_of_a_thread_shows_a_credential(
                 shown += [error, repr(error)]
             entries = list(runtime.entries("t"))
             shown += [*entries, *(repr(entry) for entry in entries), runtime.state("t").values, tracker.summary()]
-    with sqlite3.connect(tmp_path / "t.db") as db:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
 

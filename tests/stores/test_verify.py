@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 from tests.stores import kept, postgres_support
@@ -34,20 +36,27 @@ def sqlite(path):
         yield made
 
 
+@contextmanager
+def by_hand(store: SqliteStore) -> Iterator[sqlite3.Connection]:
+    """Past the store; from Python 3.13 on, one that is left open is told wherever garbage is collected next."""
+    with closing(sqlite3.connect(store.path)) as db, db:
+        yield db
+
+
 def change(store, statement, *values):
     """Somebody changes the database by hand; how many rows."""
-    with sqlite3.connect(store.path) as db:
+    with by_hand(store) as db:
         return db.execute(statement, values).rowcount
 
 
 def number(store, thread):
-    with sqlite3.connect(store.path) as db:
+    with by_hand(store) as db:
         return db.execute("SELECT no FROM thread WHERE id = ?", (thread,)).fetchone()[0]
 
 
 def flipped(store, table, where, *values):
     """One bit of the last body there is flipped."""
-    with sqlite3.connect(store.path) as db:
+    with by_hand(store) as db:
         found = db.execute(f"SELECT rowid, body FROM {table} WHERE {where}", values) if table == "record" else None
         if found is None:
             no, kind, name, body = db.execute(

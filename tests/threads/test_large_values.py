@@ -184,7 +184,14 @@ def pages() -> Any:
     )
 
 
-@pytest.fixture(params=["memory", "sqlite", "encrypted", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))])
+@pytest.fixture(
+    params=[
+        "memory",
+        "sqlite",
+        pytest.param("encrypted", marks=pytest.mark.needs("cryptography")),
+        pytest.param("postgres", marks=pytest.mark.needs("psycopg")),
+    ]
+)
 def spy(request: pytest.FixtureRequest, folder: Path) -> Any:
     if request.param == "postgres":
         store = request.getfixturevalue("postgres")

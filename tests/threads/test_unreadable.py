@@ -55,6 +55,7 @@ def test_a_value_that_cannot_be_read_any_more_is_a_verdict(durable):
     assert error.thread == "t"
 
 
+@pytest.mark.needs("cryptography")
 def test_a_thread_under_another_key_hides_no_other_thread(folder):
     path = folder / "runs.db"
     for keys, thread in ((ONE, "t1"), (TWO, "t2")):
