@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
 from graphrt.errors import InputError, ScriptError
 from graphrt.events import Usage
+from graphrt.harness._book import Book
 from graphrt.harness._pieces import count_words
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply
@@ -24,44 +24,9 @@ from graphrt.harness.script import (
     REPLIES,
     Answer,
     Expectation,
-    Pattern,
     clip,
     kind_of,
-    matches,
-    show_item,
-    show_pattern,
 )
-
-
-@dataclass(slots=True)
-class _Rule:
-    pattern: Pattern
-    replies: deque[Answer] | None
-    """What is left, each used once; None if `always` answers any number of calls."""
-    always: Answer = ""
-    used: int = 0
-
-    def __str__(self) -> str:
-        left = "any number of calls" if self.replies is None else f"{len(self.replies)} replies left"
-        return f"{show_pattern(self.pattern)} ({left})"
-
-
-def _rule(pattern: Pattern, replies: Answer | Sequence[Answer]) -> _Rule:
-    given: Any = replies  # a plain bool below: a checker cannot tell that no Answer is a sequence
-    several = isinstance(replies, Sequence) and not isinstance(replies, str)
-    return _Rule(pattern, deque(given)) if several else _Rule(pattern, None, given)
-
-
-@dataclass(slots=True)
-class _Book:
-    """Everything that changes; only touched under the lock."""
-
-    script: deque[Answer | Expectation]
-    rules: list[_Rule]
-    calls: list[ModelRequest] = field(default_factory=list[ModelRequest])
-    failures: list[ScriptError] = field(default_factory=list[ScriptError])
-    served: int = 0
-    """Places of the script that were used."""
 
 
 class Recorder:
@@ -79,7 +44,7 @@ class Recorder:
         self._usage: Final = usage
         self._model: Final = model
         self._lock: Final = threading.RLock()  # a pattern may look at the double
-        self._book: _Book = _Book(deque(), [])
+        self._book = Book(self._name)
 
     @property
     def calls(self) -> list[ModelRequest]:
@@ -179,7 +144,7 @@ class ScriptPlayer(Recorder):
         if isinstance(script, Mapping):
             rules, script = {**script, **(rules or {})}, ()
         script = self._items(script)
-        self._book = _Book(script=deque(script), rules=[_rule(*item) for item in (rules or {}).items()])
+        self._book = Book(self._name, script, rules)
 
     def _items(self, script: Any) -> list[Any]:
         """The items of the script, each of which can stand there: else it would fail far from where it was written."""
@@ -191,8 +156,8 @@ class ScriptPlayer(Recorder):
             )
         items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is looked at below
         for place, item in enumerate(items, 1):
-            a_class: bool = isinstance(item, type)
-            if item is None or (a_class and not issubclass(item, BaseException)):
+            unfit = item is None or (issubclass(type(item), type) and not issubclass(item, BaseException))
+            if unfit:
                 raise InputError(
                     f"The {self._name} cannot reply with {kind_of(item)}.",
                     where=f"item {place} of its script",
@@ -205,7 +170,7 @@ class ScriptPlayer(Recorder):
     def remaining(self) -> int:
         """Replies that must still be asked for: 0 if `assert_done()` has nothing left over to report."""
         with self._lock:
-            return len(self._left_over())
+            return len(self._book.left_over())
 
     def assert_done(self) -> None:
         """Check that every reply was used and every call was expected.
@@ -214,7 +179,7 @@ class ScriptPlayer(Recorder):
             ScriptError: It was not so; the text names what was left over, or repeats the first mismatch.
         """
         with self._lock:
-            failures, left, calls = list(self._book.failures), self._left_over(), len(self._book.calls)
+            failures, left, calls = list(self._book.failures), self._book.left_over(), len(self._book.calls)
         if failures:
             raise failures[0].with_traceback(None)
         if left:
@@ -240,51 +205,8 @@ class ScriptPlayer(Recorder):
     async def _answer(self, request: ModelRequest) -> AgentReply:
         with self._lock:
             number = self._record(request)
-            found = self._take(request)
+            found = self._book.take(request)
             if isinstance(found, ScriptError):
                 self._book.failures.append(found)
                 raise found
         return await self._finish(found, request, number)
-
-    def _take(self, request: ModelRequest) -> Answer | ScriptError:
-        book = self._book
-        for rule in book.rules:
-            if matches(rule.pattern, request):
-                if rule.replies is None:
-                    rule.used += 1
-                    return rule.always
-                if not rule.replies:
-                    return self._mismatch(request, f"no more calls that match {show_pattern(rule.pattern)}")
-                return rule.replies.popleft()
-        if not book.script:
-            return self._mismatch(request, "no more calls" if book.served or not book.rules else "a call of a rule")
-        item = book.script[0]
-        if isinstance(item, Expectation):
-            if not matches(item.pattern, request):
-                return self._mismatch(request, f"a call that matches {show_pattern(item.pattern)}")
-            item = item.reply
-        book.script.popleft()
-        book.served += 1
-        return item
-
-    def _mismatch(self, request: ModelRequest, expected: str) -> ScriptError:
-        book = self._book
-        rules = f"; rules {', '.join(map(str, book.rules))}" if book.rules else ""
-        return ScriptError(
-            f"The {self._name} expected {expected}, but got a call with {clip(request.text, 200)!r}.",
-            where=f"call {len(book.calls)}, after {book.served} items of the script",
-            known=f"{len(book.script)} items of the script left{rules}",
-            fix="add the reply to the script, or find out why the call was made",
-            code="script-unexpected-call",
-            expected=expected,
-            got=request.text,
-        )
-
-    def _left_over(self) -> list[str]:
-        book = self._book
-        left = [f"item {n}: {show_item(item)}" for n, item in enumerate(book.script, book.served + 1)]
-        for rule in book.rules:
-            if rule.replies is None and not rule.used:
-                left.append(f"rule {show_pattern(rule.pattern)}: never matched")
-            left += [f"rule {show_pattern(rule.pattern)}: {show_item(item)}" for item in rule.replies or ()]
-        return left

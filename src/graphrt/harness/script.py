@@ -58,7 +58,7 @@ def expect(pattern: Pattern, *, reply: Answer) -> Expectation:
     return Expectation(pattern=pattern, reply=reply)
 
 
-def matches(pattern: Pattern, request: ModelRequest) -> bool:
+def matches(pattern: Pattern, request: Any) -> bool:
     """Whether *pattern* means *request*."""
     if isinstance(pattern, str):
         return pattern in request.text
@@ -76,7 +76,7 @@ def show_pattern(pattern: Pattern) -> str:
     return f"{getattr(pattern, '__qualname__', pattern)}(request)"
 
 
-def show_item(item: Answer | Expectation) -> str:
+def show_item(item: Any) -> str:
     """One place of a script, for an error."""
     if isinstance(item, Expectation):
         return f"expect {show_pattern(item.pattern)}"

@@ -6,8 +6,9 @@ does not.
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -15,6 +16,7 @@ from graphrt.errors import InputError
 from graphrt.events import Usage
 from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply
+from graphrt.harness.script import Expectation, show_pattern
 
 __all__ = ["ChatAnswer", "ChatRequest"]
 
@@ -31,6 +33,29 @@ class ChatRequest:
     """Names in lower case."""
     body: Mapping[str, Any] = field(hash=False)
     """The JSON document; empty if the body was none."""
+
+    @property
+    def text(self) -> str:
+        """The text of the last message; empty if there is none."""
+        messages = self._messages()
+        return _text(messages[-1].get("content")) if messages else ""
+
+    @property
+    def system(self) -> str | None:
+        """The instructions: the texts of the system messages, or of Anthropic's `system`; None without any."""
+        texts = [_text(self.body.get("system"))]
+        texts += [_text(one.get("content")) for one in self._messages() if one.get("role") in ("system", "developer")]
+        return "\n".join(text for text in texts if text) or None
+
+    @property
+    def model(self) -> str:
+        """The model that is asked, without the name of its provider."""
+        return str(self.body.get("model") or "")
+
+    def _messages(self) -> list[Mapping[str, Any]]:
+        given: Any = self.body.get("messages")
+        several = issubclass(type(given), list)
+        return [one for one in given if issubclass(type(one), Mapping)] if several else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +138,14 @@ class ChatAnswer:
 Scripted: TypeAlias = str | ToolCall | AgentReply | ChatAnswer
 """What a script may hold; a text or a call is the whole of its answer."""
 
-_KINDS: Final = "a text, a ToolCall, an AgentReply or a ChatAnswer"
+Answering: TypeAlias = Scripted | Callable[[ChatRequest], Scripted]
+"""The same, or a function of the request that makes it."""
+
+_KINDS: Final = "a text, a ToolCall, an AgentReply, a ChatAnswer or a function of the request that makes one of these"
 
 
-def answers_of(script: Any) -> list[ChatAnswer]:
-    """The answers that the items of *script* stand for.
+def script_of(script: Any) -> list[Any]:
+    """The items of *script*, each an answer, a function that makes one, or an Expectation of one of these.
 
     Raises:
         InputError: It is no collection, or an item stands for no answer.
@@ -129,10 +157,51 @@ def answers_of(script: Any) -> list[ChatAnswer]:
             fix="put the answers into a list, in the order of the requests",
             value=script,
         )
-    return [_answer_of(item, place) for place, item in enumerate(script, 1)]
+    return [_item(item, f"item {place} of its script") for place, item in enumerate(script, 1)]
 
 
-def _answer_of(item: Any, place: int) -> ChatAnswer:
+def rules_of(rules: Any) -> dict[Any, Any]:
+    """The *rules*, each with an answer, or with a list of answers that are used once.
+
+    Raises:
+        InputError: They are no mapping, or stand for no answers.
+    """
+    if not issubclass(type(rules), Mapping):
+        raise InputError(
+            f"The rules of a FakeChatServer are a value of type {type(rules).__name__}: {rules!r}.",
+            fix="give a mapping from patterns to answers",
+            value=rules,
+        )
+    given: Mapping[Any, Any] = rules
+    made: dict[Any, Any] = {}
+    for pattern, answers in given.items():
+        where = f"the rule {show_pattern(pattern)}"
+        several = issubclass(type(answers), Sequence) and not issubclass(type(answers), str)
+        made[pattern] = [_item(one, where) for one in answers] if several else _item(answers, where)
+    return made
+
+
+def _item(item: Any, where: str) -> Any:
+    if isinstance(item, Expectation):
+        return Expectation(pattern=item.pattern, reply=_item(item.reply, where))
+    if callable(item) and not isinstance(item, type):
+        if not inspect.iscoroutinefunction(item):
+            return item
+        raise InputError(
+            "A FakeChatServer cannot answer with an async function.",
+            where=where,
+            fix="give a sync one: each request is answered on a worker thread of its own",
+            value=item,
+        )
+    return answer_of(item, where)
+
+
+def answer_of(item: Any, where: str) -> ChatAnswer:
+    """The answer that *item* stands for.
+
+    Raises:
+        InputError: It stands for none.
+    """
     match item:
         case ChatAnswer():
             return item
@@ -152,11 +221,21 @@ def _answer_of(item: Any, place: int) -> ChatAnswer:
         case _:
             raise InputError(
                 f"A FakeChatServer cannot answer with a value of type {type(item).__name__}: {item!r}.",
-                where=f"item {place} of its script",
+                where=where,
                 known=f"an item is {_KINDS}",
                 fix="give one of these; ChatAnswer.failure(500), .drop() and .malformed() make failures",
                 value=item,
             )
+
+
+def _text(content: Any) -> str:
+    """The text of *content*, a text or blocks of it, on either wire; results of tools may have blocks of their own."""
+    if isinstance(content, str):
+        return content
+    several = issubclass(type(content), list)
+    blocks: list[Any] = [one for one in content if issubclass(type(one), Mapping)] if several else []
+    texts = [_text(one.get("text") or one.get("content")) for one in blocks]
+    return "\n".join(text for text in texts if text)
 
 
 def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | None:

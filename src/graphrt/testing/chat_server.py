@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from select import select
@@ -18,18 +17,30 @@ from types import ModuleType
 from typing import Any, Final, Self
 
 from graphrt.errors import InputError, ScriptError
+from graphrt.harness._book import Book
 from graphrt.harness.messages import ThinkingBlock
+from graphrt.harness.script import Expectation
 from graphrt.testing import _anthropic_thinking, _anthropic_wire, _openai_schema, _openai_wire
-from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, Scripted, answers_of, cut
+from graphrt.testing.chat_answers import Answering, ChatAnswer, ChatRequest, answer_of, cut, rules_of, script_of
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
 
 _WIRES: Final[Mapping[str, ModuleType]] = {"/chat/completions": _openai_wire, "/v1/messages": _anthropic_wire}
 """By how a path ends."""
+_MOST_TOLD: Final = 12
 
 
 class FakeChatServer:
-    """A chat server that gives scripted answers, one per request and in order, and records every request.
+    """A chat server that gives scripted answers and records every request.
+
+    Two forms, which may be combined; a request that matches a rule never touches the ordered script:
+
+    * *script*, a list: request n gets item n. An item is an answer, a function from the request to an answer, or
+      `expect(pattern, reply=...)`, which also checks the request.
+    * *rules*, a mapping from pattern to answer, for requests whose order is not fixed (parallel tasks). A pattern is a
+      part of the last message's text, a regular expression for it, or a function of the request, which has `text`,
+      `system`, `model` and `body`. The first pattern that matches decides. A single answer answers any number of
+      requests, but at least one; a list answers exactly as many as it has items.
 
     It is meant to be used as a context manager. A request that the script does not expect gets status 400 and makes
     the end of the `with` block raise, as answers left over do.
@@ -39,8 +50,9 @@ class FakeChatServer:
     `response_format` is strict and whose schema is not.
 
     Args:
-        script: 0..n answers; a text, a `ToolCall` or an `AgentReply` stands for the answer that has it. More may come
-            later by `add`.
+        script: 0..n answers, or the mapping of rules; a text, a `ToolCall` or an `AgentReply` stands for the answer
+            that has it. More may come later by `add`.
+        rules: The rules, when there is an ordered script too.
         strict: Check at the end of the `with` block that the script was met exactly.
         strict_schemas: Refuse schemas as OpenAI does; other servers that speak its wire take them.
 
@@ -48,32 +60,39 @@ class FakeChatServer:
         InputError: An item of the script is none of these.
 
     Source:
-        The wire formats are those of POST /v1/chat/completions and POST /v1/messages; issues 2 and 4.
+        The wire formats are those of POST /v1/chat/completions and POST /v1/messages.
     """
 
-    def __init__(self, script: Iterable[Scripted] = (), *, strict: bool = True, strict_schemas: bool = True) -> None:
-        self._script: deque[ChatAnswer] = deque()
+    def __init__(
+        self,
+        script: Iterable[Answering | Expectation] | Mapping[Any, Answering | Sequence[Answering]] = (),
+        *,
+        rules: Mapping[Any, Answering | Sequence[Answering]] | None = None,
+        strict: bool = True,
+        strict_schemas: bool = True,
+    ) -> None:
+        if isinstance(script, Mapping):
+            rules, script = {**script, **(rules or {})}, ()
+        self._book: Final = Book("FakeChatServer", script_of(script), None if rules is None else rules_of(rules))
         self._strict = strict
         self._strict_schemas = strict_schemas
         self._requests: list[ChatRequest] = []
         self._sealed: list[ThinkingBlock] = []
-        self._unexpected = 0
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._left = threading.Event()
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
-        self._script.extend(answers_of(script))
 
-    def add(self, *answers: Scripted) -> None:
+    def add(self, *answers: Answering | Expectation) -> None:
         """Append *answers* to the script.
 
         Raises:
             InputError: One of them is no answer; none was appended.
         """
-        checked = answers_of(answers)
+        checked = script_of(answers)
         with self._lock:
-            self._script.extend(checked)
+            self._book.script.extend(checked)
 
     @property
     def url(self) -> str:
@@ -95,9 +114,9 @@ class FakeChatServer:
 
     @property
     def remaining(self) -> int:
-        """Answers that nobody has asked for yet."""
+        """Answers that must still be asked for; a rule with a single answer is one until it has matched."""
         with self._lock:
-            return len(self._script)
+            return len(self._book.left_over())
 
     def wait_for_requests(self, count: int, *, within_s: float = 10.0) -> bool:
         """Wait until *count* requests have arrived in all, at most *within_s* seconds; whether they have."""
@@ -115,15 +134,19 @@ class FakeChatServer:
             ScriptError: It was not so.
         """
         with self._lock:
-            left, unexpected, got = len(self._script), self._unexpected, len(self._requests)
-        if left or unexpected:
+            left, failures, got = self._book.left_over(), list(self._book.failures), len(self._requests)
+        if left or failures:
+            known = [f"{got} requests in all", *left[:_MOST_TOLD]]
+            known += [f"and {len(left) - _MOST_TOLD} more"] if len(left) > _MOST_TOLD else []
+            told = f" The first of these: {failures[0].what}" if failures else ""
             raise ScriptError(
-                f"The FakeChatServer has {left} answers left over and got {unexpected} unexpected requests.",
-                known=f"{got} requests in all",
+                f"The FakeChatServer has {len(left)} answers left over and got {len(failures)} unexpected requests.{told}",
+                where=failures[0].where if failures else "",
+                known="; ".join(known),
                 fix="make the script as long as the calls; retries of a client count as calls",
-                expected=got - unexpected + left,
+                expected=got - len(failures) + len(left),
                 got=got,
-            )
+            ) from (failures[0] if failures else None)
 
     def start(self) -> Self:
         """Listen on a free port of 127.0.0.1."""
@@ -152,10 +175,11 @@ class FakeChatServer:
             self.assert_done()
 
     def _take(self, request: ChatRequest) -> ChatAnswer:
+        wire = _wire_of(request) if request.method == "POST" else None
+        found: Any = None
         with self._lock:
             self._requests.append(request)
             self._arrived.notify_all()
-            wire = _wire_of(request) if request.method == "POST" else None
             refusal = None
             if wire is _anthropic_wire:
                 refusal = _anthropic_thinking.refusal_of(request.body, self._sealed)
@@ -163,14 +187,29 @@ class FakeChatServer:
                 refusal = _openai_schema.refusal_of(request.body)
             if refusal is not None:
                 return ChatAnswer.failure(400, refusal, type="invalid_request_error")
-            if wire is not None and self._script:
-                answer = self._script.popleft()
-                if wire is _anthropic_wire:
-                    self._sealed += _anthropic_thinking.blocks_of(answer)
-                return answer
-            self._unexpected += 1
-            what = f"{request.method} {request.path}, request {len(self._requests)}"
-        return ChatAnswer.failure(400, f"FakeChatServer: its script does not expect {what}.", type="script")
+            self._book.calls.append(request)
+            try:
+                found = self._book.take(request) if wire is not None else _no_chat(request)
+            except Exception as error:  # noqa: BLE001 - a pattern is the user's
+                found = _broken("A pattern", error)
+        answer = self._answer(found, request)
+        with self._lock:
+            if isinstance(answer, ScriptError):
+                self._book.failures.append(answer)
+                told = f"FakeChatServer: its script does not expect {request.method} {request.path}: {answer.what}"
+                return ChatAnswer.failure(400, told, type="script")
+            if wire is _anthropic_wire:
+                self._sealed += _anthropic_thinking.blocks_of(answer)
+        return answer
+
+    def _answer(self, found: Any, request: ChatRequest) -> ChatAnswer | ScriptError:
+        """The answer that the place *found* of the script stands for; outside of the lock, where it is a function."""
+        if isinstance(found, (ChatAnswer, ScriptError)):
+            return found
+        try:
+            return answer_of(found(request), f"what {getattr(found, '__qualname__', found)}() returned")
+        except Exception as error:  # noqa: BLE001 - told at the end of the test
+            return _broken("A function", error)
 
     def _wait(self, seconds: float, connection: socket) -> None:
         """Wait, but not for a client that has gone."""
@@ -274,6 +313,20 @@ def _document(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes
 def _wire_of(request: ChatRequest) -> ModuleType | None:
     path = request.path.partition("?")[0]
     return next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
+
+
+def _no_chat(request: ChatRequest) -> ScriptError:
+    return ScriptError(
+        f"The FakeChatServer expected a chat request, but got {request.method} {request.path}.",
+        known="POST to a path that ends in " + " or ".join(_WIRES),
+        code="script-unexpected-call",
+    )
+
+
+def _broken(what: str, error: Exception) -> ScriptError:
+    failure = ScriptError(f"{what} of the script of the FakeChatServer raised {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _is_object(value: object) -> bool:
