@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 from graphrt._drivers.shown import MessageItem
 from graphrt._engine.trace import Diff, Step
 from graphrt._flows.effects import Control
+from graphrt._flows.live import Live
 from graphrt._forks import Emptied, FreshLock
 from graphrt._journal.durability import Durability
 from graphrt._journal.verdict import Verdict
@@ -18,6 +19,7 @@ from graphrt._runs import continuing, opening
 from graphrt._runs.arguments import (
     MODES,
     Mode,
+    Modes,
     RuntimeOptions,
     checked,
     checked_budget,
@@ -33,10 +35,12 @@ from graphrt._runs.arguments import (
     new_id,
     opened_store,
 )
+from graphrt._runs.awatching import AsyncWatchVerbs
 from graphrt._runs.checking import checks_state
 from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.flight import system_clock
 from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
+from graphrt._runs.streams import AsyncStream, Stream
 from graphrt._runs.verbs import ThreadVerbs
 from graphrt._runs.watching import WatchVerbs
 from graphrt.commands import UNSET
@@ -59,16 +63,20 @@ else:
 
 __all__ = [
     "MODES",
+    "AsyncStream",
     "Diff",
     "Divergence",
     "InterruptInfo",
+    "Live",
     "MessageItem",
     "Mode",
+    "Modes",
     "RunResult",
     "Runtime",
     "RuntimeOptions",
     "Snapshot",
     "Step",
+    "Stream",
     "ThreadInfo",
     "Verdict",
 ]
@@ -79,7 +87,7 @@ _making = FreshLock()
 
 
 @final
-class Runtime(WatchVerbs[S], ThreadVerbs[S], Generic[S]):
+class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
     """Drives a compiled graph. May be used from several asyncio tasks and worker threads at once.
 
     Args:

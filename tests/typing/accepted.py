@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import aclosing
 from enum import Enum
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, assert_type
@@ -26,8 +27,10 @@ from graphrt import (
     Step,
 )
 from graphrt.commands import EndType
+from graphrt.events import Entry
 from graphrt.limits import RetryPolicy
 from graphrt.reducers import add, append, ephemeral, reduced, untracked
+from graphrt.runtime import AsyncStream, Live, MessageItem, Stream
 
 
 class State(BaseModel):
@@ -241,12 +244,12 @@ assert_type(graph.route(search, State(question="why?")), tuple[str | Send | EndT
 assert_type(graph.with_nodes({"search": lambda state: {"notes": [state.question]}}), CompiledGraph[State, Update])
 assert_type(graph.with_nodes({answer: answer, "ask": counting(2), "a": graph}), CompiledGraph[State, Update])
 assert_type(graph.state_type, type[State])
-assert_type(graph.steps({}), Iterator[Step[State]])
-assert_type(graph.asteps({}), AsyncIterator[Step[State]])
-assert_type(graph.stream({}, modes="values"), Iterator[State])
-assert_type(graph.astream({}, modes="values", seed=1), AsyncIterator[State])
-assert_type(graph.stream({}), Iterator[Any])
-assert_type(graph.stream({}, modes=["updates", "values"]), Iterator[Any])
+assert_type(graph.steps({}), Stream[Step[State], State])
+assert_type(graph.asteps({}), AsyncStream[Step[State], State])
+assert_type(graph.stream({}, modes="values"), Stream[State, State])
+assert_type(graph.astream({}, modes="values", seed=1), AsyncStream[State, State])
+assert_type(graph.stream({}), Stream[dict[str, Any], State])
+assert_type(graph.stream({}, modes=["updates", "values"]), Stream[tuple[str, Any], State])
 
 runtime = Runtime(graph, store="memory:", deps={"prompt": "?"}, seed=3)
 assert_type(runtime, Runtime[State])
@@ -255,14 +258,24 @@ assert_type(runtime.resume("t", "yes"), RunResult[State])
 assert_type(runtime.retry("t").state.answer, str | None)
 assert_type(runtime.state("t"), Snapshot[State])
 assert_type(runtime.state("t").values, State)
-assert_type(runtime.stream({}, modes="values"), Iterator[State])
-assert_type(runtime.astream({}, modes="values"), AsyncIterator[State])
-assert_type(runtime.stream(thread="t", modes="values"), Iterator[State])
-assert_type(runtime.stream(thread="t", answers={"id": 1}, modes="values"), Iterator[State])
-assert_type(runtime.stream(thread="t", answer=None), Iterator[Any])
-assert_type(runtime.astream(thread="t", answers={"id": 1}, modes=["updates", "values"]), AsyncIterator[Any])
-assert_type(runtime.steps(thread="t", answer=True), Iterator[Step[State]])
-assert_type(runtime.asteps(thread="t"), AsyncIterator[Step[State]])
+assert_type(runtime.stream({}, modes="values"), Stream[State, State])
+assert_type(runtime.astream({}, modes="values"), AsyncStream[State, State])
+assert_type(runtime.stream({}, modes="events"), Stream[Entry, State])
+assert_type(runtime.stream({}, modes="messages"), Stream[MessageItem, State])
+assert_type(runtime.stream({}, modes="custom"), Stream[Any, State])
+assert_type(runtime.stream({}, modes="live"), Stream[Live, State])
+assert_type(runtime.stream({}, modes="result"), Stream[RunResult[State], State])
+assert_type(runtime.astream({}, modes="live"), AsyncStream[Live, State])
+assert_type(runtime.astream({}, modes=("live", "result")), AsyncStream[tuple[str, Any], State])
+assert_type(runtime.stream({}, modes="live").result, RunResult[State] | None)
+assert_type(runtime.stream(thread="t", modes="values"), Stream[State, State])
+assert_type(runtime.stream(thread="t", answers={"id": 1}, modes="values"), Stream[State, State])
+assert_type(runtime.stream(thread="t", answer=None), Stream[dict[str, Any], State])
+assert_type(
+    runtime.astream(thread="t", answers={"id": 1}, modes=["updates", "values"]), AsyncStream[tuple[str, Any], State]
+)
+assert_type(runtime.steps(thread="t", answer=True), Stream[Step[State], State])
+assert_type(runtime.asteps(thread="t"), AsyncStream[Step[State], State])
 for step in runtime.steps(State(question="why?")):
     assert_type(step.before, State)
     assert_type(step.after.calls, int)
@@ -274,6 +287,11 @@ async def arun() -> State:
         async for step in graph.asteps({}):
             assert_type(step.before, State)
         assert_type(await runtime.arun({}), RunResult[State])
+        assert_type(await runtime.astream({}, modes="live"), AsyncStream[Live, State])
+        async with aclosing(runtime.astream({}, modes="values")) as closed, runtime.asteps({}) as opened:
+            assert_type(await anext(closed), State)
+            assert_type(await anext(opened), Step[State])
+            assert_type(opened.result, RunResult[State] | None)
         assert_type(await runtime.astate("t"), Snapshot[State])
         return (await graph.arun({"question": "why?"})).state
 

@@ -267,7 +267,7 @@ graph.run("why?")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentTyp
 graph.run(["why?"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 graph.run({"question": "why?"}, deb=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 graph.run({"question": "why?"}, limits=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-graph.stream({"question": "why?"}, modes="valeus")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+graph.stream({"question": "why?"}, modes="valeus")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 Runtime(graph).stream({"question": "why?"}, thread="t", answer=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 Runtime(graph).steps(answers={"id": 1})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 Runtime(graph).asteps()  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from graphrt._drivers.acrew import AioCrew, inline
@@ -18,9 +18,8 @@ from graphrt._drivers.crew import Ended
 from graphrt._drivers.invoke import afinish, ainvoke, failed, unstored
 from graphrt._drivers.patience import unhurried
 from graphrt._drivers.scope import Scope, monotonic
-from graphrt._drivers.sync import _SHOWN, Watcher
+from graphrt._drivers.sync import Watcher
 from graphrt._engine.task import STOPPED, Failed, Task
-from graphrt._engine.trace import Step
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
 from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC
 from graphrt.events import Entry
@@ -31,7 +30,7 @@ from graphrt.limits import Limits
 class AioDriver:
     """Drives one run on the running loop, its nested graphs included."""
 
-    __slots__ = ("_acrew", "_limit", "_limits", "scope", "status", "watcher")
+    __slots__ = ("_acrew", "_limit", "_limits", "scope", "watcher")
 
     def __init__(
         self,
@@ -48,8 +47,6 @@ class AioDriver:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
         self._acrew: AioCrew | None = None
-        self.status: str | None = None
-        """The result of the flow that `iterate` drove to its end."""
 
     async def drive(self, flow: Flow) -> Any:
         """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
@@ -68,7 +65,7 @@ class AioDriver:
                         elif plain == CALL_SYNC and effect.node.policy.inline:
                             reply = effect.fn(effect.state)
                         else:
-                            reply = await self._run_one(effect)
+                            reply = await self.run_one(effect)
                     else:
                         reply = await self.perform(effect)
                 except Exception as raised:  # noqa: BLE001 - whatever a node raises is its outcome
@@ -86,49 +83,6 @@ class AioDriver:
         except StopIteration as stop:
             return stop.value
 
-    async def iterate(self, flow: Flow, *, entries: bool) -> AsyncGenerator[Any, None]:
-        """Perform the effects of *flow* and yield its Steps, and what else it publishes as (mode, item).
-
-        Leaving early cancels the run. The flow's result is in `status` then.
-        """
-        try:
-            effect = flow.send(None)
-            while True:
-                reply: Any = None
-                try:
-                    kind = effect.__class__
-                    if kind is Step:
-                        yield effect
-                        effect = None
-                    elif kind is Publish:
-                        yield effect.mode, effect.item
-                    elif kind is Record:
-                        for entry in await self._stored(effect):
-                            if entries:
-                                yield "events", entry
-                    elif kind is Task:
-                        reply = await self._run_one(effect)
-                    else:
-                        reply = await self.perform(effect)
-                except GeneratorExit:
-                    await self._abandon(flow)
-                    raise
-                except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    effect = flow.throw(error)
-                    continue
-                effect = flow.send(reply)
-        except StopIteration as stop:
-            self.status = stop.value
-
-    async def _abandon(self, flow: Flow) -> None:
-        self.scope.control.cancel("the step generator was closed")
-        try:
-            effect = flow.send(None)
-            while True:
-                effect = flow.send(None if effect.__class__ in _SHOWN else await self.perform(effect))
-        except StopIteration:
-            return
-
     async def perform(self, effect: Any) -> Any:
         """Perform one effect and return its answer."""
         match effect:
@@ -140,13 +94,14 @@ class AioDriver:
             case Stop():
                 return await self._stop()
             case Publish():
-                if self.watcher is not None:
-                    self.watcher(effect.mode, effect.item)
+                show = self.watcher if self.watcher is not None else self.scope.emit  # in a nested graph: the stream's
+                if show is not None:
+                    show(effect.mode, effect.item)
                 return None
             case Record():
                 if effect.last and self._acrew is not None:
                     await asyncio.sleep(0)  # what came too late is heard of before the run is over
-                for entry in await self._stored(effect):
+                for entry in await self.stored(effect):
                     if self.watcher is not None:
                         self.watcher("events", entry)
                 return None
@@ -165,9 +120,9 @@ class AioDriver:
             case Sleep():
                 return await await_(self.scope, effect.seconds)
             case _:
-                return await self._run_one(effect)
+                return await self.run_one(effect)
 
-    async def _stored(self, effect: Record) -> Sequence[Entry]:
+    async def stored(self, effect: Record) -> Sequence[Entry]:
         """Write entries, wherever the store wants it, and show them to the sinks here, on the loop."""
         entries = await unhurried(self.scope, self.scope.stored, effect)
         if entries:
@@ -176,7 +131,8 @@ class AioDriver:
 
     # -- one task ------------------------------------------------------------------------------------------------
 
-    async def _run_one(self, task: Task) -> Any:
+    async def run_one(self, task: Task) -> Any:
+        """Run one task and return its reply."""
         node = task.node
         if node.is_async:
             return await self._halting(task)

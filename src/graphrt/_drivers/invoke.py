@@ -13,6 +13,7 @@ from graphrt._engine.questions import OpenInterrupt
 from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
+from graphrt._flows.live import live
 from graphrt._node import NODE
 from graphrt.errors import GraphrtError, LimitError, NodeError, StoreError, said
 
@@ -41,6 +42,8 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
         BaseException: What the node raised that is no Exception, for instance KeyboardInterrupt.
     """
     node = task.node
+    if scope.control.live and not node.is_async:  # else `ainvoke` tells it
+        started_live(scope, task)
     if node.child is not None:
         return drive(nested(task, scope.control), task)
     if node.is_async:
@@ -82,6 +85,12 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
     if context is not None and context.suspended:
         return swallowed(task)
     return reply if context is None else context._charged(reply)
+
+
+def started_live(scope: Scope, task: Task) -> None:
+    """Show that *task* starts, to whoever watches the mode `live`."""
+    if scope.emit is not None:
+        scope.emit("live", live(task, "started", task.attempt))
 
 
 def finish(scope: Scope, coroutine: Any) -> Any:
@@ -132,6 +141,8 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
     import asyncio
 
     node = task.node
+    if scope.control.live:
+        started_live(scope, task)
     started = monotonic() if scope.timed else 0.0
     context = Context(scope, task) if node.wants_context else None
     key: Any = None

@@ -30,7 +30,7 @@ from graphrt._flows.effects import (
 from graphrt.limits import Limits
 
 Watcher = Callable[[str, Any], None]
-_SHOWN: Final = frozenset({Publish, Step})
+SHOWN: Final = frozenset({Publish, Step})
 
 
 @final
@@ -137,7 +137,7 @@ class SyncDriver:
         try:
             effect = flow.send(None)
             while True:
-                effect = flow.send(None if effect.__class__ in _SHOWN else self.perform(effect))
+                effect = flow.send(None if effect.__class__ in SHOWN else self.perform(effect))
         except StopIteration:
             return
 
@@ -153,8 +153,9 @@ class SyncDriver:
         if kind is Start:
             return self._the_crew().start(effect.tasks)
         if kind is Publish:
-            if self.watcher is not None:
-                self.watcher(effect.mode, effect.item)
+            show = self.watcher if self.watcher is not None else self.scope.emit  # in a nested graph: the stream's
+            if show is not None:
+                show(effect.mode, effect.item)
             return None
         if kind is Record:
             self._written(effect)

@@ -134,7 +134,7 @@ COLLECT, STOP, NOW, TIME, TELL = Collect(), Stop(), Now(), Time(), Tell()
 class Control:
     """How the outside asks a run to halt. Set from any worker thread; read between effects."""
 
-    __slots__ = ("halt", "on_halt", "watched")
+    __slots__ = ("halt", "live", "on_halt", "watched")
 
     def __init__(self) -> None:
         self.halt: str | None = None
@@ -143,6 +143,8 @@ class Control:
         """Called without arguments when `halt` is set: drivers wake up what waits."""
         self.watched: bool = False
         """Whether somebody can cancel the run: it has a thread. Else only its caller can."""
+        self.live: bool = False
+        """Whether somebody watches what tasks do while their superstep is open."""
 
     def cancel(self, reason: str) -> None:
         """Ask the run to halt; the first reason stands."""

@@ -6,14 +6,15 @@ Effects are asked here and never performed. What follows from what is the engine
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from types import CoroutineType
 from typing import Any, Final, final
 
 from graphrt import events
 from graphrt._engine import failures, log, outcome, straight
 from graphrt._engine.engine import Engine
-from graphrt._engine.stored import told_state
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
+from graphrt._flows.deadlines import set_timeout, too_late
 from graphrt._flows.effects import (
     COLLECT,
     NOW,
@@ -29,9 +30,10 @@ from graphrt._flows.effects import (
     Stage,
     Start,
 )
+from graphrt._flows.live import committed, reported, take_long_way
 from graphrt._plan.owning import own
 from graphrt.commands import Interrupt
-from graphrt.errors import DeadlineError, StoreError, count
+from graphrt.errors import StoreError
 
 COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "cancelled", "failed"
 
@@ -75,9 +77,9 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
             # given back next: nothing of this run goes on then.
             if watch.records:
                 control.cancel(type(error).__name__)
-            yield from _land(engine)
+            yield from _land(engine, control)
             raise
-        yield from _land(engine)
+        yield from _land(engine, control)
         log.note(
             engine,
             events.RunFailed(
@@ -91,7 +93,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     except BaseException as error:
         straight.park(engine)
         control.cancel(type(error).__name__)  # what still runs sees ctx.cancelled
-        yield from _stop(engine)
+        yield from _stop(engine, control)
         log.note(engine, events.RunCancelled(reason=type(error).__name__, folded=log.folded(engine)))
         yield from _last_words(engine, watch, error)
         raise
@@ -114,10 +116,10 @@ def _last_words(engine: Engine, watch: Watch, error: BaseException) -> Flow:
         error.add_note(f"That the run ended so could not be stored: {other.what}")
 
 
-def _land(engine: Engine) -> Flow:
+def _land(engine: Engine, control: Control) -> Flow:
     """End what still runs, where the flow failed between two tasks."""
     if any(task.status == RUNNING for task in engine.tasks):
-        yield from _stop(engine)
+        yield from _stop(engine, control)
 
 
 def _node(error: Exception) -> str | None:
@@ -143,13 +145,9 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
 
 def _standing(engine: Engine) -> list[tuple[str, list[log.Logged]]]:
     """What is known of the tasks that were not staged yet."""
-    tasks = sorted(engine.dirty, key=_index)
+    tasks = sorted(engine.dirty, key=attrgetter("index"))
     engine.dirty.clear()
     return [(task.id, log.standing(engine, task)) for task in tasks]
-
-
-def _index(task: Task) -> int:
-    return task.index
 
 
 def _stage(engine: Engine) -> Flow:
@@ -166,10 +164,13 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
     while True:
         if control.halt is not None:
             return CANCELLED
-        call = straight.straight(engine)
+        call = None if control.live else straight.straight(engine)
         if call is not None:
             if engine.log:
                 yield from _flush(engine, watch)
+                if control.halt is not None:  # who read that the run began has left
+                    straight.take_back(engine)
+                    return CANCELLED
             reply: Any = None
             watched, only_steps = watch.any, watch.only_steps
             listening = engine.log is not None
@@ -213,9 +214,11 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         return (yield from _route(engine, watch))
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
+    if control.live:
+        take_long_way(due)
     if len(due) == 1:
         yield from _one(engine, due[0], control, deadline_s)
-    elif due:
+    elif due and control.halt is None:
         yield from _many(engine, due, control, deadline_s)
     statuses = {task.status for task in tasks}
     if FAILED in statuses:
@@ -231,6 +234,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
                 log.raised(engine, task)
         yield from _show(engine, watch, PAUSED)
         return INTERRUPTED
+    live = committed(engine) if control.live else ()
     try:
         held = engine.commit()
     except Exception:
@@ -239,6 +243,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
     if held:
         log.raised_after(engine)
     yield from _flush(engine, watch)
+    yield from live
     if watch.any:
         yield from _publish(engine, watch)
     return INTERRUPTED if held else None
@@ -264,7 +269,7 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
             yield Sleep(wait_s)
             if control.halt is not None:
                 return
-        by_deadline = yield from _set_timeout(engine, task, deadline_s)
+        by_deadline = yield from set_timeout(engine, task, deadline_s)
         engine.snapshot_for(task)
         reply = yield task
         if reply.__class__ is CoroutineType:
@@ -273,8 +278,10 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
             yield from _date(reply)
         if by_deadline and reply.__class__ is TimedOut:
             engine.report(task, task.execution, STOPPED)
-            raise _deadline(engine)
+            raise too_late(engine)
         engine.report(task, task.execution, reply)
+        if control.live:
+            yield from reported(task, reply)
         if reply is STOPPED:
             return
         if task.status == DUE:
@@ -286,7 +293,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
     timed: set[int] = set()
     if deadline_s is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
         for task in due:
-            if (yield from _set_timeout(engine, task, deadline_s)):
+            if (yield from set_timeout(engine, task, deadline_s)):
                 timed.add(task.index)
     for task in due:
         if task.state is None:
@@ -297,7 +304,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
     late = False
     while left:
         if control.halt is not None:
-            yield from _stop(engine)
+            yield from _stop(engine, control)
             return
         failed = False
         for task, execution, reply in (yield COLLECT):
@@ -309,8 +316,10 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                 reply, late = STOPPED, True
             if not outcome.report(engine, task, execution, reply):
                 continue
+            if control.live:
+                yield from reported(task, reply)
             if task.status == DUE and reply is not STOPPED:  # one more attempt
-                if (yield from _set_timeout(engine, task, deadline_s)):
+                if (yield from set_timeout(engine, task, deadline_s)):
                     timed.add(task.index)
                 engine.snapshot_for(task)
                 task.status = RUNNING
@@ -319,12 +328,12 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                 left -= 1
                 failed = failed or task.status == FAILED
         if failed or late:
-            yield from _stop(engine)
+            yield from _stop(engine, control)
             break
         if left and engine.dirty:
             yield from _stage(engine)
     if late and engine.failed() is None:
-        raise _deadline(engine)
+        raise too_late(engine)
 
 
 def _date(question: Interrupt) -> Flow:
@@ -333,47 +342,16 @@ def _date(question: Interrupt) -> Flow:
         question.expires_at = (yield TIME) + question.expires_s
 
 
-def _stop(engine: Engine) -> Flow:
+def _stop(engine: Engine, control: Control) -> Flow:
     """End what runs; what ended all the same keeps its outcome, the rest is due again at the next drive."""
     for task, execution, reply in (yield STOP):
-        engine.report(task, execution, reply)
+        if engine.report(task, execution, reply) and control.live:
+            yield from reported(task, reply)
     for task in engine.tasks:
         if task.status == RUNNING:
             task.status = DUE
-
-
-def _set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
-    """Set the seconds that the attempt may take; True if the run's deadline comes before the node's timeout."""
-    own_s = task.node.policy.timeout_s
-    timeout_s = own_s if own_s is not None else engine.limits.timeout_s
-    if timeout_s is not None or deadline_s is not None:
-        task.plain = 0  # the driver's long way keeps the time
-    if deadline_s is None:
-        task.timeout_s = timeout_s
-        return False
-    remaining = deadline_s - (yield NOW)
-    if remaining <= 0:
-        task.status = DUE
-        raise _deadline(engine)
-    if task.extra is not None and task.extra.delay_s > 0.0:  # a retry that waits first
-        task.extra.delay_s = min(task.extra.delay_s, remaining)
-        remaining -= task.extra.delay_s
-    by_deadline = timeout_s is None or remaining < timeout_s
-    task.timeout_s = remaining if by_deadline else timeout_s
-    return by_deadline
-
-
-def _deadline(engine: Engine) -> DeadlineError:
-    return DeadlineError(
-        f"The run took longer than {engine.limits.deadline_s:g} s; open: {', '.join(map(repr, engine.pending()))}.",
-        where=engine.where(),
-        known=f"deadline_s={engine.limits.deadline_s:g}, {count(engine.steps, 'superstep')} made",
-        fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s."
-        + ("" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again."),
-        limit=engine.limits.deadline_s,
-        nodes=engine.pending(),
-        state=told_state(engine),
-    )
+            if control.live:
+                yield from reported(task, STOPPED)
 
 
 def _publish(engine: Engine, watch: Watch) -> Flow:

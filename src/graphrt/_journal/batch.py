@@ -46,14 +46,16 @@ class Batch(NamedTuple):
     """What led to the first of them: the last start, resume or commit before."""
     logged: Sequence[Logged]
 
-    def entries(self, first: int) -> Iterator[Entry]:
-        """The entries, the first of which is number *first*."""
+    def entries(self, first: int, thread: str | None = None) -> Iterator[Entry]:
+        """The entries of *thread*, the first of which is number *first*."""
         causes: dict[str, int] = {"": self.cause}
         for seq, (path, event) in enumerate(self.logged, first):
             cause = causes.get(path, causes[""])
             if isinstance(event, _CAUSES):
                 causes[path] = seq
-            yield Entry(seq=seq, at=self.at, run=self.run, cause=cause, event=event, path=path.rstrip("/"))
+            yield Entry(
+                seq=seq, at=self.at, run=self.run, cause=cause, event=event, path=path.rstrip("/"), thread=thread
+            )
 
 
 class Line(NamedTuple):

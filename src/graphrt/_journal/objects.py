@@ -109,7 +109,7 @@ class Told:
         )
         return [("", done), ("", commit)]
 
-    def entries(self, first: int) -> Iterator[Entry]:
-        """The entries, the first of which is number *first*."""
+    def entries(self, first: int, thread: str | None = None) -> Iterator[Entry]:
+        """The entries of *thread*, the first of which is number *first*."""
         for seq, (_, event) in enumerate(self.logged, first):
-            yield Entry(seq=seq, at=self._line.at, run=self.run, cause=self.cause, event=event)
+            yield Entry(seq=seq, at=self._line.at, run=self.run, cause=self.cause, event=event, thread=thread)

@@ -90,7 +90,7 @@ class Reader:
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
         """The entries of *records*, in order."""
         for record in records:
-            yield from self.batch(record).entries(record.seq - record.count + 1)
+            yield from self.batch(record).entries(record.seq - record.count + 1, self.thread)
 
     def checked(self, record: Record, links: Links | None) -> Batch | Told:
         """The batch of *record*, if it is what was sealed and follows the record before; see `Links`.

@@ -168,9 +168,9 @@ class Journal:
             self.cause = last_cause(logged, self.seq, self.cause)
             if not self._sinks and not self._watched:
                 return []
-            entries = [replace(entry, event=handed(entry.event)) for entry in batch.entries(first)]
-            if show:
-                self.show(entries)
+            made = batch.entries(first, self._engine and self._engine.thread)
+            entries = [replace(entry, event=handed(entry.event)) for entry in made]
+            self.show(entries if show else ())
             return entries
 
     def show(self, entries: Sequence[Entry]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import typing_extensions as te
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from graphrt.harness.budget import Budget
     from graphrt.harness.protocol import ChatModel
 
-Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages"]
-MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages")
-LIVE = frozenset({"custom", "messages"})
+Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages", "live", "result"]
+Modes: TypeAlias = list[Mode] | tuple[Mode, ...] | AbstractSet[Mode]
+"""Several of them, for type checkers: an Iterable would take the text of a single one."""
+MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages", "live", "result")
+LIVE = frozenset({"custom", "messages", "live"})
 """Modes whose items come while a node still runs."""
 STATUSES: tuple[Status, ...] = get_args(Status)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from graphrt._drivers.scope import Scope
@@ -70,8 +70,12 @@ async def _abroke(run: Run, error: BaseException) -> None:
     await unhurried(run.scope, run.broke, error)
 
 
-def iterate(run: Run, *, entries: bool) -> Generator[Any, None, None]:
-    """Drive *run* and yield what it publishes; leaving early cancels it."""
+def iterate(run: Run, box: list[RunResult[Any]], *, entries: bool) -> Generator[Any, None, None]:
+    """Drive *run* and yield what it publishes; leaving early cancels it.
+
+    Args:
+        box: Gets the result, if the run came to one.
+    """
     driver = SyncDriver(run.scope, run.engine.limits)
     try:
         items = driver.iterate(run.flow(), entries=entries)
@@ -79,26 +83,7 @@ def iterate(run: Run, *, entries: bool) -> Generator[Any, None, None]:
     except BaseException as error:
         run.broke(error)
         raise
-    run.ended(status)
-
-
-async def aiterate(run: Run, *, entries: bool) -> AsyncGenerator[Any, None]:
-    """Drive *run* on the running loop and yield what it publishes; leaving early cancels it."""
-    from contextlib import aclosing
-
-    from graphrt._drivers.aio import AioDriver
-    from graphrt._drivers.patience import unhurried
-
-    driver = AioDriver(run.scope, run.engine.limits)
-    try:
-        made = driver.iterate(run.flow(), entries=entries)
-        async with aclosing(_aheld(run.scope, made) if run.scope.holds else made) as items:
-            async for item in items:
-                yield item
-    except BaseException as error:
-        await _abroke(run, error)
-        raise
-    await unhurried(run.scope, run.ended, driver.status)
+    box.append(run.ended(status))
 
 
 def _held(scope: Scope, items: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
@@ -114,17 +99,3 @@ def _held(scope: Scope, items: Generator[Any, None, Any]) -> Generator[Any, None
     finally:
         with scope.held():
             items.close()
-
-
-async def _aheld(scope: Scope, items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    try:
-        while True:
-            with scope.held():
-                try:
-                    item = await anext(items)
-                except StopAsyncIteration:
-                    return
-            yield item
-    finally:
-        with scope.held():
-            await items.aclose()

@@ -46,7 +46,7 @@ def entries(runtime: Reads, thread: str, *, after: int = 0) -> Iterator[Entry]:
             links = _links(None) if chained else None
         batch = reader.checked(record, links)
         seq = record.seq
-        for entry in batch.entries(first):
+        for entry in batch.entries(first, thread):
             if entry.seq > after:
                 # What a store in memory keeps is the journal itself.
                 yield entry if record.body.__class__ is bytes else replace(entry, event=handed(entry.event))

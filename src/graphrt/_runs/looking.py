@@ -62,7 +62,7 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
     last = next((record for record in reversed(records) if record.seq >= fold.seq), None)
     if last is None:
         return otherwise
-    entries = fold.reader.batch(last).entries(last.seq - last.count + 1)
+    entries = fold.reader.batch(last).entries(last.seq - last.count + 1, fold.reader.thread)
     return next((entry.at for entry in entries if entry.seq == fold.seq), otherwise)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
-from graphrt._drivers.sync import SyncDriver
+from graphrt._drivers.shown import MessageItem
+from graphrt._drivers.sync import SyncDriver, Watcher
 from graphrt._engine.trace import Step
+from graphrt._flows.live import Live
 from graphrt._flows.run import Watch
 from graphrt._runs import continuing
-from graphrt._runs.arguments import LIVE, Mode, stream_modes
-from graphrt._runs.driving import aiterate, iterate, opened
+from graphrt._runs.arguments import LIVE, Mode, Modes, stream_modes
+from graphrt._runs.driving import iterate
 from graphrt._runs.flight import Owner, Run
+from graphrt._runs.results import RunResult
+from graphrt._runs.streams import Stream
 from graphrt.commands import UNSET
-from graphrt.stores.protocol import Store
+from graphrt.events import Entry
 
 S = TypeVar("S")
 
@@ -26,16 +29,14 @@ class Open(Protocol):
 
 
 class WatchVerbs(Generic[S]):
-    """How a Runtime drives a run that somebody watches."""
-
-    store: Store | None
+    """How a Runtime drives a run that somebody watches, in worker threads."""
 
     @overload
     def steps(
         self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ...
-    ) -> Iterator[Step[S]]: ...
+    ) -> Stream[Step[S], S]: ...
     @overload
-    def steps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> Iterator[Step[S]]: ...
+    def steps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> Stream[Step[S], S]: ...
     def steps(
         self,
         input: Any = UNSET,
@@ -44,8 +45,10 @@ class WatchVerbs(Generic[S]):
         abandon: bool = False,
         answers: Any = UNSET,
         answer: Any = UNSET,
-    ) -> Iterator[Step[S]]:
+    ) -> Stream[Step[S], S]:
         """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
+
+        The thread is taken by the call, and nothing runs before the first step is asked for.
 
         Args:
             input: As for `run`. Without one the *thread* goes on.
@@ -54,44 +57,17 @@ class WatchVerbs(Generic[S]):
             answers: Go on as `resume` does with these.
             answer: Go on as `resume` does with this. With neither, and no *input*, the thread goes on as with `retry`.
 
-        Yields:
+        Returns:
             A step for each task of a superstep that commits, those included that finished in an earlier run.
+            Iterating raises a GraphrtError where the run failed; the failed task's step came before.
 
         Raises:
             InputError: Both an input and answers, neither an input nor a thread, or as for the verb that is meant.
-            GraphrtError: The run failed; the failed task's step came before.
+            ConflictError: Another run has the thread.
         """
-        yield from _iterate(self._open(input, thread, answers, answer, abandon), Watch(steps=True), events=False)
+        begin = opener(self, input, thread, answers, answer, abandon=abandon)
+        return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
 
-    @overload
-    def asteps(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ...
-    ) -> AsyncIterator[Step[S]]: ...
-    @overload
-    def asteps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> AsyncIterator[Step[S]]: ...
-    async def asteps(
-        self,
-        input: Any = UNSET,
-        *,
-        thread: str | None = None,
-        abandon: bool = False,
-        answers: Any = UNSET,
-        answer: Any = UNSET,
-    ) -> AsyncIterator[Step[S]]:
-        """Run the graph and yield each finished task after its commit; see `steps`."""
-        begin = self._open(input, thread, answers, answer, abandon)
-        async with aclosing(_aiterate(self.store, begin, Watch(steps=True), events=False)) as steps:
-            async for step in steps:
-                yield step
-
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
-    ) -> Iterator[S]: ...
-    @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["values"]
-    ) -> Iterator[S]: ...
     @overload
     def stream(
         self,
@@ -99,12 +75,73 @@ class WatchVerbs(Generic[S]):
         *,
         thread: str | None = ...,
         abandon: bool = ...,
-        modes: Mode | Iterable[Mode] = ...,
-    ) -> Iterator[Any]: ...
+        modes: Literal["updates"] = ...,
+    ) -> Stream[dict[str, Any], S]: ...
     @overload
     def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Mode | Iterable[Mode] = ...
-    ) -> Iterator[Any]: ...
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
+    ) -> Stream[S, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["events"]
+    ) -> Stream[Entry, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["messages"]
+    ) -> Stream[MessageItem, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["live"]
+    ) -> Stream[Live, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["result"]
+    ) -> Stream[RunResult[S], S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Mode | tuple[Mode]
+    ) -> Stream[Any, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Modes
+    ) -> Stream[tuple[str, Any], S]: ...
+    @overload
+    def stream(
+        self,
+        *,
+        thread: str,
+        answers: Any = ...,
+        answer: Any = ...,
+        modes: Literal["updates"] = ...,
+    ) -> Stream[dict[str, Any], S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["values"]
+    ) -> Stream[S, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["events"]
+    ) -> Stream[Entry, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["messages"]
+    ) -> Stream[MessageItem, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["live"]
+    ) -> Stream[Live, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["result"]
+    ) -> Stream[RunResult[S], S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Mode | tuple[Mode]
+    ) -> Stream[Any, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Modes
+    ) -> Stream[tuple[str, Any], S]: ...
     def stream(
         self,
         input: Any = UNSET,
@@ -114,8 +151,10 @@ class WatchVerbs(Generic[S]):
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
-    ) -> Iterator[Any]:
+    ) -> Stream[Any, S]:
         """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
+
+        The thread is taken by the call, and nothing runs before the first item is asked for.
 
         Args:
             input: As for `steps`.
@@ -124,113 +163,61 @@ class WatchVerbs(Generic[S]):
             answers: As for `steps`.
             answer: As for `steps`.
             modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
-                `events` (journal entries), `custom` (what nodes `ctx.emit`), `messages` (pieces of model replies).
-                With `custom` or `messages` the run is driven on a worker thread, so that items come at once.
+                `events` (journal entries), `custom` (what nodes `ctx.emit`), `messages` (pieces of model replies),
+                `live` (what tasks do while their superstep is open, in nested graphs too), `result` (how the run
+                ended, as the last item). With `custom`, `messages` or `live` the run is driven on a worker thread, so
+                that items come at once.
 
-        Yields:
-            The item, or (mode, item) if there are several modes.
+        Returns:
+            The items, or pairs of mode and item if there are several modes.
+
+        Raises:
+            InputError: There is no such mode, or as for `steps`.
+            ConflictError: Another run has the thread.
         """
         wanted = stream_modes(modes)
-        watch = Watch(updates="updates" in wanted, values="values" in wanted)
-        single = len(wanted) == 1
-        begin = self._open(input, thread, answers, answer, abandon)
-        items = (
-            _iterate_live(begin, watch, wanted) if wanted & LIVE else _iterate(begin, watch, events="events" in wanted)
-        )
-        try:
-            for mode, item in items:
-                if mode in wanted:
-                    yield item if single else (mode, item)
-        finally:
-            items.close()
-
-    @overload
-    def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
-    ) -> AsyncIterator[S]: ...
-    @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["values"]
-    ) -> AsyncIterator[S]: ...
-    @overload
-    def astream(
-        self,
-        input: S | Mapping[str, Any],
-        *,
-        thread: str | None = ...,
-        abandon: bool = ...,
-        modes: Mode | Iterable[Mode] = ...,
-    ) -> AsyncIterator[Any]: ...
-    @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Mode | Iterable[Mode] = ...
-    ) -> AsyncIterator[Any]: ...
-    async def astream(
-        self,
-        input: Any = UNSET,
-        *,
-        thread: str | None = None,
-        abandon: bool = False,
-        answers: Any = UNSET,
-        answer: Any = UNSET,
-        modes: Mode | Iterable[Mode] = ("updates",),
-    ) -> AsyncIterator[Any]:
-        """Run the graph on the running loop and yield what happens; see `stream`."""
-        wanted = stream_modes(modes)
-        watch = Watch(updates="updates" in wanted, values="values" in wanted)
-        single = len(wanted) == 1
-        begin = self._open(input, thread, answers, answer, abandon)
-        items = (
-            _aiterate_live(self.store, begin, watch, wanted)
-            if wanted & LIVE
-            else _aiterate(self.store, begin, watch, events="events" in wanted)
-        )
-        async with aclosing(items):
-            async for mode, item in items:
-                if mode in wanted:
-                    yield item if single else (mode, item)
-
-    def _open(self, input: Any, thread: str | None, answers: Any, answer: Any, abandon: bool) -> Open:  # noqa: FBT001 - passed on
-        owner: Owner = self  # type: ignore[assignment]  # the Runtime has the rest
-
-        def begin(*, listen: bool, watch: Watch) -> Run:
-            return continuing.on_either(
-                owner, input, thread, answers, answer, listen=listen, watch=watch, abandon=abandon
-            )
-
-        return begin
+        begin = opener(self, input, thread, answers, answer, abandon=abandon)
+        run = begin(listen="events" in wanted, watch=watch_for(wanted))
+        return Stream(run, lambda run, box: _picked(run, box, wanted))
 
 
-def _iterate(begin: Open, watch: Watch, *, events: bool) -> Generator[Any, None, None]:
-    yield from iterate(begin(listen=events, watch=watch), entries=events)
+def opener(runtime: Any, input: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool) -> Open:
+    """What opens the run that is meant."""
+    owner: Owner = runtime
+
+    def begin(*, listen: bool, watch: Watch) -> Run:
+        return continuing.on_either(owner, input, thread, answers, answer, listen=listen, watch=watch, abandon=abandon)
+
+    return begin
 
 
-async def _aiterate(store: Store | None, begin: Open, watch: Watch, *, events: bool) -> AsyncGenerator[Any, None]:
-    run = await opened(store, lambda: begin(listen=events, watch=watch))
-    async with aclosing(aiterate(run, entries=events)) as items:
-        async for item in items:
-            yield item
+def watch_for(wanted: frozenset[str]) -> Watch:
+    """What is published for these modes."""
+    return Watch(updates="updates" in wanted, values="values" in wanted)
 
 
-def _iterate_live(begin: Open, watch: Watch, wanted: frozenset[str]) -> Generator[Any, None, None]:
+def _steps(run: Run, box: list[RunResult[Any]]) -> Generator[Any, None, None]:
+    return iterate(run, box, entries=False)
+
+
+def _picked(run: Run, box: list[RunResult[Any]], wanted: frozenset[str]) -> Generator[Any, None, None]:
+    single = len(wanted) == 1
+    items = _live(run, box, wanted) if wanted & LIVE else iterate(run, box, entries="events" in wanted)
+    try:
+        for mode, item in items:
+            if mode in wanted:
+                yield item if single else (mode, item)
+    finally:
+        items.close()
+    if "result" in wanted:
+        yield box[0] if single else ("result", box[0])
+
+
+def _live(run: Run, box: list[RunResult[Any]], wanted: frozenset[str]) -> Generator[Any, None, None]:
     from graphrt._drivers.live import iterate_live
 
-    run = begin(listen="events" in wanted, watch=watch)
-
-    def driver(watcher: Callable[[str, Any], None]) -> SyncDriver:
+    def driver(watcher: Watcher) -> SyncDriver:
         return SyncDriver(run.scope, run.engine.limits, watcher)
 
-    yield from iterate_live(run, driver)
-
-
-async def _aiterate_live(
-    store: Store | None, begin: Open, watch: Watch, wanted: frozenset[str]
-) -> AsyncGenerator[Any, None]:
-    from graphrt._drivers.aio import AioDriver
-    from graphrt._drivers.live import aiterate_live
-
-    run = await opened(store, lambda: begin(listen="events" in wanted, watch=watch))
-    items = aiterate_live(run, lambda watcher: AioDriver(run.scope, run.engine.limits, watcher))
-    async with aclosing(items):
-        async for item in items:
-            yield item
+    run.control.live = "live" in wanted
+    return iterate_live(run, driver, box)

@@ -130,6 +130,8 @@ class Entry:
     event: Event
     path: str = field(default="")
     """Task id of the nested graph's node that the entry belongs to, empty at the top."""
+    thread: str | None = field(default=None)
+    """The thread whose journal it is in; None for a run without one."""
 
     def to_dict(self) -> dict[str, Any]:
         """The entry as JSON-ready data; values that JSON lacks are shown by their `repr`."""
@@ -140,6 +142,7 @@ class Entry:
         if isinstance(event, TaskSucceeded):
             body["update"] = event.update
         data: dict[str, Any] = {
+            "thread": self.thread,
             "seq": self.seq,
             "at": self.at,
             "run": self.run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overload
 
@@ -21,7 +21,19 @@ from graphrt.limits import Limits
 
 if TYPE_CHECKING:
     from graphrt._plan import render
-    from graphrt.runtime import Mode, RunResult, Runtime, RuntimeOptions, Step
+    from graphrt.events import Entry
+    from graphrt.runtime import (
+        AsyncStream,
+        Live,
+        MessageItem,
+        Mode,
+        Modes,
+        RunResult,
+        Runtime,
+        RuntimeOptions,
+        Step,
+        Stream,
+    )
 else:
     render = Later("graphrt._plan.render")
 
@@ -205,49 +217,109 @@ class CompiledGraph(Generic[S, U]):
         """Run once on the running loop; see `run`."""
         return await self._runtime(options).arun(input, thread=thread)
 
-    def steps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> Iterator[Step[S]]:
+    def steps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
         """Run once and yield each finished task; see `Runtime.steps`."""
         return self._runtime(options).steps(input)
 
-    def asteps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> AsyncIterator[Step[S]]:
+    def asteps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> AsyncStream[Step[S], S]:
         """Run once and yield each finished task; see `Runtime.steps`."""
         return self._runtime(options).asteps(input)
 
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
-    ) -> Iterator[S]: ...
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        modes: Literal["updates"] = ...,
+        **options: Unpack[RuntimeOptions],
+    ) -> Stream[dict[str, Any], S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Mode | Iterable[Mode] = ..., **options: Unpack[RuntimeOptions]
-    ) -> Iterator[Any]: ...
+        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
+    ) -> Stream[S, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, modes: Literal["events"], **options: Unpack[RuntimeOptions]
+    ) -> Stream[Entry, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, modes: Literal["messages"], **options: Unpack[RuntimeOptions]
+    ) -> Stream[MessageItem, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, modes: Literal["live"], **options: Unpack[RuntimeOptions]
+    ) -> Stream[Live, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, modes: Literal["result"], **options: Unpack[RuntimeOptions]
+    ) -> Stream[RunResult[S], S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, modes: Mode | tuple[Mode], **options: Unpack[RuntimeOptions]
+    ) -> Stream[Any, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, modes: Modes, **options: Unpack[RuntimeOptions]
+    ) -> Stream[tuple[str, Any], S]: ...
     def stream(
         self,
         input: S | Mapping[str, Any],
         *,
-        modes: Mode | Iterable[Mode] = ("updates",),
+        modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
-    ) -> Iterator[Any]:
+    ) -> Stream[Any, S]:
         """Run once and yield what happens; see `Runtime.stream`."""
-        return self._runtime(options).stream(input, modes=modes)
+        runtime: Any = self._runtime(options)  # untyped: which overload is meant, the caller of this one knows
+        items: Stream[Any, S] = runtime.stream(input, modes=modes)
+        return items
 
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
-    ) -> AsyncIterator[S]: ...
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        modes: Literal["updates"] = ...,
+        **options: Unpack[RuntimeOptions],
+    ) -> AsyncStream[dict[str, Any], S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Mode | Iterable[Mode] = ..., **options: Unpack[RuntimeOptions]
-    ) -> AsyncIterator[Any]: ...
+        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
+    ) -> AsyncStream[S, S]: ...
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, modes: Literal["events"], **options: Unpack[RuntimeOptions]
+    ) -> AsyncStream[Entry, S]: ...
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, modes: Literal["messages"], **options: Unpack[RuntimeOptions]
+    ) -> AsyncStream[MessageItem, S]: ...
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, modes: Literal["live"], **options: Unpack[RuntimeOptions]
+    ) -> AsyncStream[Live, S]: ...
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, modes: Literal["result"], **options: Unpack[RuntimeOptions]
+    ) -> AsyncStream[RunResult[S], S]: ...
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, modes: Mode | tuple[Mode], **options: Unpack[RuntimeOptions]
+    ) -> AsyncStream[Any, S]: ...
+    @overload
+    def astream(
+        self, input: S | Mapping[str, Any], *, modes: Modes, **options: Unpack[RuntimeOptions]
+    ) -> AsyncStream[tuple[str, Any], S]: ...
     def astream(
         self,
         input: S | Mapping[str, Any],
         *,
-        modes: Mode | Iterable[Mode] = ("updates",),
+        modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncStream[Any, S]:
         """Run once and yield what happens; see `Runtime.stream`."""
-        return self._runtime(options).astream(input, modes=modes)
+        runtime: Any = self._runtime(options)
+        items: AsyncStream[Any, S] = runtime.astream(input, modes=modes)
+        return items
 
     def _runtime(self, options: RuntimeOptions) -> Runtime[S]:
         from graphrt.runtime import Runtime, RuntimeOptions

@@ -1,0 +1,155 @@
+"""How an asynchronous stream gets its items: pulled from the run one by one, or as they come from a run beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, final
+
+from graphrt._drivers.aio import AioDriver
+from graphrt._drivers.live import OVER as LIVE_OVER
+from graphrt._drivers.live import LiveItems
+from graphrt._drivers.patience import unhurried
+from graphrt._drivers.pulled import OVER, Pulled
+from graphrt._runs.flight import Run
+from graphrt._runs.results import RunResult
+from graphrt._runs.streams import END
+
+
+@final
+class PullReader:
+    """Drives the run in the reader's task, from one item to the next.
+
+    Args:
+        wanted: The modes whose items are handed out; None for steps.
+    """
+
+    __slots__ = ("_begun", "_idle", "_over", "_pulled", "_run", "_wanted", "result")
+
+    def __init__(self, run: Run, wanted: frozenset[str] | None) -> None:
+        self._run = run
+        self._wanted = wanted
+        entries = wanted is not None and "events" in wanted
+        self._pulled = Pulled(AioDriver(run.scope, run.engine.limits), run.flow(), entries=entries)
+        self._begun = False
+        self._over = False
+        self._idle: asyncio.Future[None] | None = None
+        """Set while an item is being made: whoever closes the stream meanwhile waits for it."""
+        self.result: RunResult[Any] | None = None
+
+    async def next(self) -> Any:
+        """The next item; END after the last."""
+        self._begun = True
+        wanted = self._wanted
+        while not self._over:
+            item = await self._pull()
+            if item is OVER:
+                if wanted is None or "result" not in wanted or self.result is None:
+                    break
+                return self.result if len(wanted) == 1 else ("result", self.result)
+            if wanted is None:
+                return item
+            if item[0] in wanted:
+                return item[1] if len(wanted) == 1 else item
+        return END
+
+    async def _pull(self) -> Any:
+        run = self._run
+        idle = self._idle = asyncio.get_running_loop().create_future()
+        try:
+            if run.scope.holds:
+                with run.scope.held():
+                    item = await self._pulled.next()
+            else:
+                item = await self._pulled.next()
+            if item is OVER:
+                self._over = True
+                self.result = await unhurried(run.scope, run.ended, self._pulled.status)
+        except BaseException as error:
+            self._over = True
+            await unhurried(run.scope, run.broke, error)
+            raise
+        finally:
+            self._idle = None
+            idle.set_result(None)
+        return item
+
+    async def close(self) -> None:
+        """End the run and wait until it has ended."""
+        run = self._run
+        if self._idle is not None:
+            run.control.cancel("the stream was closed")
+            await asyncio.wait([self._idle])
+        if self._over:
+            return
+        self._over = True
+        try:
+            if self._begun:
+                with run.scope.held():
+                    await self._pulled.close()
+        finally:
+            await unhurried(run.scope, run.close)
+
+    def leave(self) -> None:
+        """End the run here and now: the reader is gone, perhaps with its loop. One commit, which blocks."""
+        if self._over:
+            return
+        self._over = True
+        try:
+            if self._begun:
+                self._pulled.leave()
+        finally:
+            self._run.close()
+
+
+@final
+class LiveReader:
+    """Reads what comes from a run that is driven in an asyncio task of its own."""
+
+    __slots__ = ("_items", "_over", "_run", "_wanted", "result")
+
+    def __init__(self, run: Run, wanted: frozenset[str]) -> None:
+        self._run = run
+        self._wanted = wanted
+        self._items: LiveItems | None = None
+        self._over = False
+        self.result: RunResult[Any] | None = None
+
+    async def next(self) -> Any:
+        """The next item; END after the last."""
+        run, wanted = self._run, self._wanted
+        if self._over:
+            return END
+        if self._items is None:
+            run.control.live = "live" in wanted
+            self._items = LiveItems(run, lambda watcher: AioDriver(run.scope, run.engine.limits, watcher))
+        single = len(wanted) == 1
+        while True:
+            try:
+                item = await self._items.next()
+            except BaseException:
+                await self.close()
+                raise
+            if item is LIVE_OVER:
+                self._over = True
+                self.result = self._items.result
+                if "result" not in wanted or self.result is None:
+                    return END
+                return self.result if single else ("result", self.result)
+            if item[0] in wanted:
+                return item[1] if single else item
+
+    async def close(self) -> None:
+        """End the run and wait until it has ended."""
+        self._over = True
+        if self._items is not None:
+            await self._items.close()
+        else:
+            await unhurried(self._run.scope, self._run.close)
+
+    def leave(self) -> None:
+        """End the run; its task does so by itself."""
+        if self._items is not None:
+            self._items.leave()
+        elif not self._over:
+            self._over = True
+            self._run.close()

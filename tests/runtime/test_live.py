@@ -1,0 +1,257 @@
+"""The stream mode `live`: what tasks do while their superstep is open, in nested graphs and at the top (rule R17)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Annotated, Any
+
+import pydantic
+import pytest
+
+from graphrt import END, START, GraphBuilder, NodeError, RetryPolicy, Runtime
+from graphrt.reducers import append, untracked
+from graphrt.runtime import Live
+
+from .support import Face, as_kind, general, get, note, parallel, sequence
+
+PATIENCE_S = 20.0
+
+
+def told(items: list[Live]) -> list[tuple[Any, ...]]:
+    return [(item.what, item.task_id, item.value) for item in items]
+
+
+def test_a_task_starts_ends_and_is_committed(face: Face, made: Any) -> None:
+    graph = sequence(("a", made(note("x"))), ("b", made(lambda s: None)))
+
+    assert told(face.stream(graph, {}, modes="live")) == [
+        ("started", "1.0:a", 1),
+        ("ended", "1.0:a", "success"),
+        ("step", "1.0:a", {"notes": ["x"]}),
+        ("started", "2.0:b", 1),
+        ("ended", "2.0:b", "success"),
+        ("step", "2.0:b", None),
+    ]
+
+
+def test_tasks_side_by_side_are_seen_while_their_superstep_is_open(face: Face, kind: str) -> None:
+    """The first task ends only once the reader has seen that both of them started."""
+    seen = threading.Event()
+
+    def wait(state: Any) -> Any:
+        assert seen.wait(PATIENCE_S)
+        return {"notes": ["waited"]}
+
+    async def await_(state: Any) -> Any:
+        while not seen.is_set():  # noqa: ASYNC110 - set from another worker thread
+            await asyncio.sleep(0.001)
+        return {"notes": ["waited"]}
+
+    graph = parallel(("a", await_ if kind == "async" else wait), ("b", as_kind(kind, note("b"))))
+    items: list[Live] = []
+
+    def look(item: Live) -> None:
+        items.append(item)
+        if {one.node for one in items if one.what == "started"} == {"a", "b"}:
+            seen.set()
+
+    each(face, graph, look)
+
+    assert {item.node for item in items if item.what == "started"} == {"a", "b"}
+    assert told(items)[-2:] == [("step", "1.0:a", {"notes": ["waited"]}), ("step", "1.1:b", {"notes": ["b"]})]
+
+
+def each(face: Face, target: Any, look: Any, input: Any = None, **options: Any) -> None:
+    """Read the live stream of *target*; *look* is called with each item when it comes."""
+    given = {} if input is None else input
+
+    async def read() -> None:
+        async for item in target.astream(given, modes="live", **options):
+            look(item)
+
+    if face.kind == "async":
+        asyncio.run(asyncio.wait_for(read(), PATIENCE_S))
+        return
+    for item in target.stream(given, modes="live", **options):
+        look(item)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_retry_is_seen_before_it_is_waited_for(face: Face, made: Any, beside: bool) -> None:
+    """The wait ends only once the reader has seen that it is waited."""
+    seen = threading.Event()
+    failed: list[int] = []
+
+    def flaky(state: Any) -> Any:
+        if not failed:
+            failed.append(1)
+            raise ConnectionError("lost the line")
+        return {"notes": ["x"]}
+
+    def sleep(seconds: float) -> None:
+        assert seen.wait(PATIENCE_S)
+
+    others = [("other", note("other"))] if beside else []
+    policy = RetryPolicy(2, wait_initial_s=30, jitter=False)
+    graph = parallel(("a", made(flaky)), *others, a={"retry": policy})
+    items: list[Live] = []
+
+    def look(item: Live) -> None:
+        items.append(item)
+        if item.what == "retrying":
+            seen.set()
+
+    each(face, Runtime(graph, sleep=sleep), look)
+
+    assert told([item for item in items if item.node == "a"]) == [
+        ("started", "1.0:a", 1),
+        ("withdrawn", "1.0:a", None),
+        ("retrying", "1.0:a", {"attempt": 2, "wait_s": 30.0, "error": "ConnectionError", "message": "lost the line"}),
+        ("started", "1.0:a", 2),
+        ("ended", "1.0:a", "success"),
+        ("step", "1.0:a", {"notes": ["x"]}),
+    ]
+
+
+def test_a_nested_graph_is_seen_while_it_runs(face: Face, kind: str) -> None:
+    """Its second node ends only once the reader has seen what its first one wrote."""
+    seen = threading.Event()
+
+    def wait(state: Any) -> Any:
+        assert seen.wait(PATIENCE_S)
+        return {"notes": ["second"]}
+
+    async def await_(state: Any) -> Any:
+        while not seen.is_set():  # noqa: ASYNC110 - set from another worker thread
+            await asyncio.sleep(0.001)
+        return {"notes": ["second"]}
+
+    inner = sequence(("first", as_kind(kind, note("first"))), ("second", await_ if kind == "async" else wait))
+    graph = sequence(("outer", inner))
+    items: list[Live] = []
+
+    def look(item: Live) -> None:
+        items.append(item)
+        if (item.what, item.node) == ("step", "first"):
+            seen.set()
+
+    each(face, graph, look)
+
+    assert [(item.what, item.path, item.task_id) for item in items] == [
+        ("started", "", "1.0:outer"),
+        ("started", "1.0:outer", "1.0:outer/1.0:first"),
+        ("ended", "1.0:outer", "1.0:outer/1.0:first"),
+        ("step", "1.0:outer", "1.0:outer/1.0:first"),
+        ("started", "1.0:outer", "1.0:outer/2.0:second"),
+        ("ended", "1.0:outer", "1.0:outer/2.0:second"),
+        ("step", "1.0:outer", "1.0:outer/2.0:second"),
+        ("ended", "", "1.0:outer"),
+        ("step", "", "1.0:outer"),
+    ]
+    assert items[-1].value == {"notes": ["first", "second"]}
+
+
+def test_what_a_stopped_task_has_shown_is_withdrawn(face: Face) -> None:
+    """One fails while the other, which would go on for long, is cancelled."""
+
+    async def fail(state: Any) -> Any:
+        raise ValueError("no")
+
+    async def slow(state: Any) -> Any:
+        await asyncio.sleep(60)
+
+    items: list[Live] = []
+    with pytest.raises(NodeError):
+        each(face, parallel(("slow", slow), ("fail", fail)), items.append)
+
+    assert told([item for item in items if item.node == "slow"]) == [
+        ("started", "1.0:slow", 1),
+        ("withdrawn", "1.0:slow", None),
+    ]
+    assert told([item for item in items if item.node == "fail"]) == [
+        ("started", "1.1:fail", 1),
+        ("ended", "1.1:fail", "error"),
+    ]
+
+
+def test_what_a_nested_graph_has_shown_that_failed_is_withdrawn(face: Face, made: Any) -> None:
+    def fail(state: Any) -> Any:
+        raise ValueError("no")
+
+    g: Any = GraphBuilder(general())
+    g.add_node("outer", sequence(("first", made(note("first"))), ("fail", made(fail))), on_error="mend")
+    g.add_node("mend", made(note("mended"))).add_edge(START, "outer").add_edge("outer", END).add_edge("mend", END)
+
+    items = face.stream(g.compile(), {}, modes="live")
+
+    assert ("step", "1.0:outer/1.0:first", {"notes": ["first"]}) in told(items)
+    assert told([item for item in items if item.task_id == "1.0:outer"]) == [
+        ("started", "1.0:outer", 1),
+        ("withdrawn", "1.0:outer", None),
+        ("ended", "1.0:outer", "error"),
+        ("step", "1.0:outer", None),
+    ]
+
+
+def test_a_task_that_asks_has_ended_interrupted(face: Face, made: Any) -> None:
+    runtime = Runtime(sequence(("ask", made(lambda s, ctx: {"x": ctx.interrupt("?")}))), store="memory:")
+
+    assert told(face.stream(runtime, {}, thread="t", modes="live")) == [
+        ("started", "1.0:ask", 1),
+        ("ended", "1.0:ask", "interrupted"),
+    ]
+
+
+def test_everything_else_comes_once_and_at_its_commit(face: Face, made: Any) -> None:
+    """The same items and the same journal whether somebody watches the mode live or not."""
+    graph = sequence(("a", made(note("a"))), ("outer", sequence(("b", made(note("b"))))), ("c", made(note("c"))))
+    options: dict[str, Any] = {"clock": lambda: 1.0, "ids": lambda: "r", "seed": 1}
+
+    plain = face.stream(graph, {}, modes=["updates", "values", "events"], **options)
+    beside = face.stream(graph, {}, modes=["updates", "values", "events", "live"], **options)
+
+    assert [pair for pair in beside if pair[0] != "live"] == plain
+    for number, (mode, item) in enumerate(beside):
+        if mode == "live" and item.what == "step" and not item.path:
+            done = [one for kind, one in beside[:number] if kind == "events"]
+            assert any(getattr(entry.event, "task", None) == item.task_id for entry in done), "shown before its commit"
+
+
+def test_untracked_fields_are_in_no_item(face: Face, made: Any) -> None:
+    class Secretive(pydantic.BaseModel):
+        token: Annotated[str, untracked] = ""
+        notes: Annotated[list[str], append] = []
+
+    g: Any = GraphBuilder(Secretive)
+    g.add_node("a", made(lambda s: {"token": "SECRET", "notes": ["x"]})).add_sequence([START, "a", END])
+
+    for target in (g.compile(), Runtime(g.compile(), store="memory:")):
+        items = face.stream(target, {}, modes="live")
+        assert "SECRET" not in repr(items)
+        assert items[-1].value == {"notes": ["x"]}
+
+
+def test_an_item_may_be_changed_by_who_reads_it(face: Face, made: Any) -> None:
+    graph = sequence(("a", made(note("a"))), ("b", made(lambda s: {"x": len(get(s, "notes"))})))
+
+    def spoil(item: Live) -> None:
+        if item.what == "step" and item.value:
+            item.value.clear()
+
+    runtime = Runtime(graph, store="memory:")
+    each(face, runtime, spoil, thread="t")
+
+    assert get(runtime.state("t").values, "notes") == ["a"]
+    assert get(runtime.state("t").values, "x") == 1
+
+
+def test_nothing_is_built_when_nobody_watches(face: Face, made: Any, monkeypatch: Any) -> None:
+    def refuse(*args: Any, **data: Any) -> None:
+        raise AssertionError("an item was built")
+
+    monkeypatch.setattr(Live, "__init__", refuse)
+    graph = parallel(("a", made(note("a"))), ("outer", sequence(("b", made(note("b"))))))
+
+    assert get(face.run(graph, {}).state, "notes") == ["a", "b"]
+    assert len(face.stream(graph, {}, modes=["updates", "custom"])) == 2
