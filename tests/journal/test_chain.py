@@ -14,7 +14,8 @@ from graphrt import START, GraphBuilder, events
 from graphrt._journal.batch import Batch
 from graphrt._journal.chain import HEADER, LEAF, SALT_BYTES, Chain
 from graphrt._journal.names import Names
-from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.reader import Reader
+from graphrt._journal.thread_fold import Fold
 from graphrt._journal.wire import Body, encode
 from graphrt.errors import StoreError
 from graphrt.limits import Limits

@@ -131,8 +131,8 @@ def test_what_a_runtime_stages_and_saves_is_read_without_the_thread_s_names(tmp_
     ):
         runtime.run({"notes": []}, thread="t")
         staged = store.load("t").staged
-        reader = Reader(store, "t", CODEC)
-        nodes = {getattr(event, "node", "") for _, body in staged for _, event in reader.staged("k", body)}
+        reader = Reader(store, "t", CODEC, meta={"bound": 1, "chained": "t"})
+        nodes = {getattr(event, "node", "") for key, body in staged for _, event in reader.staged(key, body)}
         meta = read_meta(store.load("t").meta, "t")
 
         assert {"shaky", "look", "ask"} <= nodes

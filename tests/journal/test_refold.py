@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from graphrt import END, START, GraphBuilder, Limits, Runtime
 from graphrt._journal.chain import HEADER, Chain
 from graphrt._journal.meta import read_meta
-from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.reader import Reader
 from graphrt._journal.refold import refold
+from graphrt._journal.thread_fold import Fold
 from graphrt._runs.loading import fold_all
 from graphrt.errors import StoreError
 from graphrt.reducers import add, append
@@ -64,7 +65,7 @@ RECORDS: list[Record] = list(STORE.records("t"))
 
 def fold() -> Fold:
     meta = read_meta(STORE.load("t").meta, "t")
-    return Fold(GRAPH.__graphrt_plan__, Limits(), Reader(STORE, "t", GRAPH.__graphrt_plan__.codec, meta["names"]), meta)
+    return Fold(GRAPH.__graphrt_plan__, Limits(), Reader(STORE, "t", GRAPH.__graphrt_plan__.codec, meta=meta), meta)
 
 
 def standing(at: int) -> Fold:

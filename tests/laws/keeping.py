@@ -17,7 +17,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.saving import saved
 from graphrt._engine.trace import goto_names
 from graphrt._journal import writer
-from graphrt._journal.reader import Fold
+from graphrt._journal.thread_fold import Fold
 from graphrt._runs import loading
 from graphrt._runs.flight import Run
 from graphrt.stores.protocol import Commit, Loaded, Saved, Store

@@ -1,6 +1,6 @@
 """Which readings find which change of stored rows, made by who knows their form but not the whole chain.
 
-The table "What is and is not detected" of the documentation (`reference/journal.md`) says the same.
+The table "What is and is not detected" of `docs/reference/journal.md` says the same.
 """
 
 from __future__ import annotations
@@ -114,6 +114,11 @@ EARLY = f"key = {SPAN} + 5"
 LAST = f"key = (SELECT max(key) FROM record WHERE key < 2 * {SPAN})"
 
 
+STAGED_OF_T = "no = 1 AND kind = 2"
+OPEN = EVERY - {"entries"}
+"""All that bring in what is staged of the open superstep."""
+
+
 def exchange(path: Path, table: str, column: str, one: str, other: str) -> None:
     """Exchange *column* of two rows."""
     with opened(path) as db:
@@ -161,7 +166,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     ),
     "two fields are exchanged in the meta": (
         lambda path: change_meta(path, swap_names("log", "x")),
-        {"state", "history", "replay", "resume"},
+        EVERY,
     ),
     "the chain is switched off in the meta": (
         lambda path: change_meta(path, lambda meta: meta.update(chained=None)),
@@ -179,6 +184,42 @@ CHANGES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
             path, "part", "no = 1 AND kind = 1 AND name = (SELECT max(name) FROM part WHERE no = 1 AND kind = 1)", b'"l0"', b'"m0"'
         ),
         {"replay"},
+    ),
+    "two nodes are exchanged in the meta": (lambda path: change_meta(path, swap_names("grow", "beside")), EVERY),
+    "two nodes that come late are exchanged": (lambda path: change_meta(path, swap_names("beside", "last")), EVERY),
+    "a bit in the name of a staged outcome": (
+        lambda path: execute(path, f"UPDATE part SET name = replace(name, 'beside', 'besidf') WHERE {STAGED_OF_T}"),
+        OPEN,
+    ),
+    "a bit in the place of a staged outcome": (
+        lambda path: execute(path, f"UPDATE part SET name = replace(name, '.', '/') WHERE {STAGED_OF_T} AND name LIKE '%beside'"),
+        OPEN,
+    ),
+    "a staged outcome": (lambda path: replace_in_body(path, "part", STAGED_OF_T, b"beside", b"forged"), OPEN),
+    "the result of an effect": (lambda path: replace_in_body(path, "part", STAGED_OF_T, b"paid", b"owed"), OPEN),
+    "a staged outcome of another thread": (
+        lambda path: execute(
+            path,
+            "UPDATE part SET body = (SELECT body FROM part AS other WHERE other.no = 2 AND other.kind = 2"
+            f" AND other.name = part.name) WHERE {STAGED_OF_T} AND name LIKE '%beside'",
+        ),
+        OPEN,
+    ),
+    "two staged outcomes are exchanged": (
+        lambda path: exchange(path, "part", "body", f"{STAGED_OF_T} AND name LIKE '%beside'", f"{STAGED_OF_T} AND name LIKE '%ask'"),
+        OPEN,
+    ),
+    "a staged outcome is removed": (lambda path: execute(path, f"DELETE FROM part WHERE {STAGED_OF_T} AND name LIKE '%beside'"), OPEN),
+    "all that is staged is removed": (lambda path: execute(path, f"DELETE FROM part WHERE {STAGED_OF_T}"), OPEN),
+    "what is staged is said to be bound to nothing": (
+        lambda path: change_meta(path, lambda meta: meta.pop("bound")),
+        {"history", "entries", "replay"},
+    ),
+    "two threads exchange their names": (
+        lambda path: [
+            execute(path, "UPDATE thread SET id = ? WHERE id = ?", new, old) for old, new in (("t", "x"), ("u", "t"), ("x", "u"))
+        ],
+        EVERY,
     ),
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphrt import events, reducers
 from graphrt._engine.engine import Engine
-from graphrt._journal.reader import Fold
+from graphrt._journal.thread_fold import Fold
 from graphrt._journal.verdict import Verdict
 from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
 from graphrt._plan.quoting import quoted

@@ -16,6 +16,7 @@ from graphrt.events import (
     RunInterrupted,
     RunResumed,
     RunStarted,
+    SuperstepAbandoned,
     SuperstepCommitted,
     ThreadForked,
     ThreadMigrated,
@@ -31,6 +32,8 @@ STATUS: Final[Mapping[Any, Status]] = {
     RunCancelled: "cancelled",
 }
 """The status of a thread after an event of a run."""
+UNSTAGES: Final = frozenset({SuperstepCommitted, SuperstepAbandoned})
+"""Events after which nothing stands beside the journal: what was staged became entries, or was given up."""
 LATEST_S: Final = 9.2e12
 """A time that is further from the epoch than this, 290,000 years, may not be told in whole microseconds of 64 bits."""
 _TUPLE: Final[Any] = tuple
@@ -89,8 +92,13 @@ def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:
     return cause
 
 
-def fingerprint_after(event: Any) -> str | None:
-    """The fingerprint of the thread's graph after *event*; None if it says nothing of that."""
+def fingerprint_after(logged: Sequence[Logged]) -> str | None:
+    """The fingerprint of the thread's graph after *logged*; None if they say nothing of that."""
+    found = [told for _, event in logged if (told := _fingerprint(event)) is not None]
+    return found[-1] if found else None
+
+
+def _fingerprint(event: Any) -> str | None:
     if isinstance(event, RunStarted):
         return event.fingerprint
     if isinstance(event, ThreadMigrated):

@@ -60,6 +60,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "topology": (dict,),
     "topology_of": (str,),
     "chained": (str, NoneType),
+    "bound": (int,),
     "gone": (dict,),
     "renamed": (dict,),
 }

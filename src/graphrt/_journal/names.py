@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, final
+
+
+def outcomes(keys: Iterable[str]) -> set[str]:
+    """Those of *keys* of what is staged that are tasks of the graph at the top: which they are depends on no timing."""
+    return {key for key in keys if "/" not in key and "#" not in key}
 
 
 @final
 class Names:
     """Numbers names in the order in which they were first used. Only grows."""
 
-    __slots__ = ("_numbers", "known")
+    __slots__ = ("_numbers", "known", "told")
 
     def __init__(self, known: Sequence[str] = ()) -> None:
         self.known: list[str] = list(known)
         self._numbers: dict[str, int] = {name: at for at, name in enumerate(self.known)}
+        self.told: int | None = None
+        """How many of them what was read so far tells of; None if that is not known, and `add` checks nothing."""
 
     def put(self, name: str) -> int:
         """The number of *name*, which is new if it was not used before."""
@@ -33,7 +40,11 @@ class Names:
         for name in names:
             if not isinstance(name, str):
                 raise TypeError("a name is text")
-            self.put(name)
+            number = self.put(name)
+            if self.told is not None:
+                if number > self.told:
+                    raise ValueError("a name has another number than when it was written")
+                self.told = max(self.told, number + 1)
 
     def forget(self, length: int) -> None:
         """Forget all but the first *length* names: what used them was not stored."""

@@ -29,7 +29,7 @@ from graphrt.errors import GraphrtError
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._engine.route import Due
-    from graphrt._journal.reader import Fold
+    from graphrt._journal.thread_fold import Fold
     from graphrt.stores.protocol import Record
 
 _CODES: Final = (CODES[events.TaskSucceeded], CODES[events.SuperstepCommitted])
@@ -282,7 +282,7 @@ def _take(fold: Fold, run: _Run, made: dict[str, list[Any]]) -> None:
     engine.forget_view()
     fold.seq = fold.cause = fold.steps_at = run.last
     fold.tail += run.size
-    fold.answers, fold.nested = {}, []
+    fold.answers, fold.nested, fold.beside = {}, [], 0
 
 
 def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:

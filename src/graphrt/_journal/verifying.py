@@ -63,7 +63,7 @@ class Check:
         loaded = self._store.load(self._thread)
         self.head = head = loaded.head
         meta = read_meta(loaded.meta, self._thread)
-        reader = Reader(self._store, self._thread, _PLAIN, meta.get("names", ()))
+        reader = Reader(self._store, self._thread, _PLAIN, meta=meta)
         digests, found = self._snapshots(reader, loaded)
         yield from found
         yield from self._records(reader, head, meta, digests)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from zlib import crc32
 
 from pydantic_core import from_json, to_json
@@ -28,15 +28,31 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
 
 VERSION: Final = 1
+_CHECKSUM: Final = 8
+"""Hexadecimal digits of a checksum."""
 _REFERENCE: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 """What stands for a large value. No text can look like it: the quotes in a text are escaped."""
+
+
+class Vouch(NamedTuple):
+    """What a record says of what stands in other rows, so that it cannot be changed there unseen."""
+
+    names: tuple[int, str] | None = None
+    """How many names there were after it, and their digest. Of the first record of a thread."""
+    bound: bool = False
+    """Whether staged bodies of the thread are bound to their keys. Of the first record as well."""
+    staged: int = 0
+    """How many outcomes of tasks stand beside the journal after it, if it leaves any there."""
+
+
+NOTHING: Final = Vouch()
 
 
 @final
 class Body:
     """A body that is being written or read: its lines, and the names that it may use."""
 
-    __slots__ = ("blobs", "codec", "fetch", "lines", "names", "path", "untracked", "written")
+    __slots__ = ("blobs", "codec", "fetch", "lines", "names", "path", "untracked", "vouched", "written")
 
     def __init__(self, codec: Codec, names: Names, untracked: frozenset[str] = frozenset()) -> None:
         self.codec = codec
@@ -49,6 +65,8 @@ class Body:
         self.fetch: Callable[[str], bytes] | None = None
         self.written: list[tuple[str, int]] = []
         """What the body folds into fields of the state, in order: name, and number of the line."""
+        self.vouched: Vouch = NOTHING
+        """What the body says of what stands outside of it."""
 
     def put(self, value: Any) -> int:
         """Write *value* on a line of its own; returns the line's number."""
@@ -104,8 +122,13 @@ class Body:
         return self.codec.load_error(self.lines[at])
 
 
-def encode(body: Body, batch: Batch) -> bytes:
+def encode(body: Body, batch: Batch, *, first: bool = False, staged: int = 0, binding: bytes = b"") -> bytes:
     """*batch* as bytes.
+
+    Args:
+        first: It is the first record of its thread, which vouches for the names in the meta.
+        staged: How many outcomes stand beside the journal after it.
+        binding: What a staged body is bound to, `binding`; else it ends with a checksum.
 
     Raises:
         NotStorable: A value cannot be stored exactly.
@@ -120,9 +143,47 @@ def encode(body: Body, batch: Batch) -> bytes:
         body.names.forget(known)  # else a later body would use names that were never written
         raise
     structure = [VERSION, batch.at, batch.run, batch.cause, body.names.known[known:], entries]
+    if first or staged:  # like a value it has a line: what is staged is the user's
+        told = {"names": [len(body.names.known), digest(body.names.known)], "bound": 1} if first else {}
+        structure.append(body.line(to_json({**told, "staged": staged} if staged else told)))
     body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no other word for them
     text = b"\n".join(body.lines)
-    return b"%s\n%08x" % (text, crc32(text))
+    return b"%s\n%b" % (text, _closing(text, binding))
+
+
+def digest(names: Sequence[str]) -> str:
+    """Of names in order: what the first record vouches for them with."""
+    from hashlib import sha256  # loads OpenSSL
+
+    return sha256(to_json(list(names))).hexdigest()
+
+
+def binding(chained: str, key: str) -> bytes:
+    """What the body that is staged under *key* is bound to.
+
+    Args:
+        chained: The id that the thread's chain began with; empty without a chain.
+    """
+    return b"graphrt/staged/v1\x00%b\x00%b\x00" % (chained.encode(), key.encode("utf-8", "surrogatepass"))
+
+
+def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequence[Logged]) -> bytes:
+    """What is staged under *key* as bytes, bound to it if the thread's *meta* says so.
+
+    Raises:
+        NotStorable: A value cannot be stored exactly.
+    """
+    bound = binding(str(meta.get("chained") or ""), key) if meta.get("bound") else b""
+    return encode(body, Batch(0.0, "", 0, logged), binding=bound)
+
+
+def _closing(text: bytes, bound: bytes) -> bytes:
+    """The last line of a body."""
+    if not bound:
+        return b"%08x" % crc32(text)
+    from hashlib import sha256  # loads OpenSSL
+
+    return sha256(bound + text).hexdigest().encode()
 
 
 def blob_names(payload: Any) -> set[str]:
@@ -152,16 +213,21 @@ def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> 
     return entry
 
 
-def decode(body: Body, data: bytes) -> Batch:
+def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False) -> Batch:
     """What `encode` was given.
+
+    Args:
+        binding: What a staged body may be bound to.
+        bound: It has to be: else an older graphrt may have staged it with a checksum.
 
     Raises:
         StoreError: The bytes are damaged, or of a newer version.
     """
     text, _, check = data.rpartition(b"\n")
     try:
-        if check != b"%08x" % crc32(text):
-            raise ValueError("its checksum is wrong")
+        closed = binding if bound or len(check) > _CHECKSUM else b""
+        if check != _closing(text, closed):
+            raise ValueError("it is not what was staged under its key" if closed else "its checksum is wrong")
         body.lines = text.split(b"\n")
         structure = from_json(body.lines[0], allow_inf_nan=False)
         version = structure[0]
@@ -169,9 +235,11 @@ def decode(body: Body, data: bytes) -> Batch:
             from graphrt._journal.upcast import upcast
 
             structure = upcast(structure, body)
-        _, at, run, cause, new_names, entries = structure
+        _, at, run, cause, new_names, entries, *more = structure
         body.names.add(new_names)
         logged = [_decoded(body, entry) for entry in entries]
+        if more:
+            body.vouched = _vouched(body, *more)
         at = float(at)
         if not (isinstance(run, str) and isinstance(cause, int) and isfinite(at)):
             raise TypeError
@@ -185,6 +253,16 @@ def decode(body: Body, data: bytes) -> Batch:
             known=f"{type(error).__name__}: {str(error)[:80]}",
             fix="Restore the database from a backup, or fork the thread from an earlier entry.",
         ) from error
+
+
+def _vouched(body: Body, line: int) -> Vouch:
+    told = from_json(body.lines[line])
+    if line < 1 or told.__class__ is not dict:
+        raise TypeError("what it vouches for is no object")
+    names, staged = told.get("names"), told.get("staged", 0)
+    if staged.__class__ is not int or (names is not None and [name.__class__ for name in names] != [int, str]):
+        raise TypeError("what it vouches for is of another type")
+    return Vouch(None if names is None else (names[0], names[1]), bool(told.get("bound")), staged)
 
 
 def _decoded(body: Body, entry: Any) -> Logged:

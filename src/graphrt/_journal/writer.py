@@ -6,7 +6,7 @@ commits reach the store under each durability is `modes`'.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, final
@@ -18,13 +18,13 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.log import Logged
 from graphrt._engine.saving import saved
 from graphrt._engine.task import Task
-from graphrt._journal.batch import STATUS, Batch, Line, fingerprint_after, last_cause, new_line
+from graphrt._journal.batch import STATUS, UNSTAGES, Batch, Line, fingerprint_after, last_cause, new_line
 from graphrt._journal.brief import Briefs
 from graphrt._journal.meta import preload, renewed
 from graphrt._journal.modes import Commits
-from graphrt._journal.names import Names
+from graphrt._journal.names import Names, outcomes
 from graphrt._journal.objects import Told, handed, owned_all, owned_state
-from graphrt._journal.wire import Body, encode, encode_state
+from graphrt._journal.wire import Body, encode, encode_staged, encode_state
 from graphrt._plan.fields import own
 from graphrt._plan.owning import SCALARS
 from graphrt._plan.tables import NodePlan
@@ -56,7 +56,7 @@ class Journal:
     # fmt: off
     __slots__ = (
         "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_engine", "_flushed_at", "_lock", "_measured", "_meta",
-        "_names", "_run_id", "_salts_seed", "_sinks", "_steps", "_tail", "_watched", "cause", "fingerprint", "given_at", "seed",
+        "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_steps", "_tail", "_untracked", "_watched", "cause", "fingerprint", "given_at", "seed",
         "seq", "status",
     )
     # fmt: on
@@ -80,11 +80,13 @@ class Journal:
         self._chain: Chain | None = None
         self._briefs: Briefs | None = None
         self._names = Names()
+        self._untracked: frozenset[str] = frozenset()
         self._meta: dict[str, Any] = {}
         self._salts_seed: int | None = None
         self._steps: list[Line] = []
+        self._staged: set[str] = set()
+        """Tasks whose outcomes stand beside the journal."""
         self._at = 0.0
-        """When the last commit was: the clock is read once for each."""
         self._flushed_at = 0.0
         self._tail = 0
         """Bytes (entries, where objects are kept) since the last snapshot."""
@@ -110,20 +112,21 @@ class Journal:
         meta: dict[str, Any],
         tail: int,
         salts_seed: int | None,
+        staged: Iterable[str] = (),
     ) -> None:
         """Store what is written from now on.
 
         Args:
             codec: Makes bytes of values; None where the store keeps objects.
             chain: The end of the thread's hash chain; None where it is not chained.
-            names: Those that the thread's entries used so far.
-            meta: What is kept beside them, as it was read.
-            tail: What stands since the last snapshot.
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them.
+            staged: Keys of what stands beside the journal.
         """
+        if codec is not None and not names.known:
+            meta = {**meta, "bound": 1}  # a new thread: its staged bodies are bound to their keys
         self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
         self._names, self._meta, self._tail = names, meta, tail
-        self._salts_seed = salts_seed
+        self._salts_seed, self._staged, self._untracked = salts_seed, outcomes(staged), engine.plan.state.untracked
         self._briefs = Briefs(names, engine.plan.state, self._run_id, chain, salts_seed)
 
     @property
@@ -190,10 +193,10 @@ class Journal:
                 return
             if self._steps:
                 self._flush_steps()
-            stage = [(key, self._payload(logged)) for key, logged in staged]
-            blobs = {name: blob for _, (_, found) in stage for name, blob in found.items()}
-            bodies = [(key, body) for key, (body, _) in stage]
+            blobs: dict[str, bytes] = {}
+            bodies = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
             self._commits.put(Commit(expected=self.seq, at=self._at, stage=bodies, blobs=blobs))
+            self._staged |= outcomes(key for key, _ in staged)
             if now:
                 self._commits.flush()
 
@@ -206,14 +209,17 @@ class Journal:
         blobs: dict[str, bytes] = {}
         seal = b""
         payload: Any
+        kinds = [event.__class__ for path, event in batch.logged if not path]
+        unstage = not UNSTAGES.isdisjoint(kinds)
+        beside = outcomes(key for key, _ in staged).union(() if unstage else self._staged)
         if self._codec is None:
             payload = Batch(batch.at, batch.run, batch.cause, owned_all(batch.logged))
             self._tail += count
         else:
-            body = Body(self._codec, self._names, self._untracked())
+            body = Body(self._codec, self._names, self._untracked)
             if known == 0 and self._engine is not None:
                 preload(self._names, self._engine.plan)
-            payload = encode(body, batch)
+            payload = encode(body, batch, first=known == 0, staged=len(beside))
             blobs = body.blobs
             if self._chain is not None:
                 try:
@@ -222,25 +228,18 @@ class Journal:
                     self._names.forget(known)  # as `encode` does: this body was never written
                     raise
             self._tail += len(payload) + len(seal)
-        stage: list[tuple[str, Any]] = []
-        for key, logged in staged:
-            standing, found = self._payload(logged)
-            stage.append((key, standing))
-            blobs.update(found)
-        kinds = [event.__class__ for path, event in batch.logged if not path]
+        stage = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
         committed = events.SuperstepCommitted in kinds
-        settled = committed or events.SuperstepAbandoned in kinds  # nothing of the open superstep counts any more
         status = status or next((STATUS[kind] for kind in reversed(kinds) if kind in STATUS), None)
         if status is not None:
             self.status = status
-        for _, event in batch.logged:
-            self.fingerprint = fingerprint_after(event) or self.fingerprint
+        self.fingerprint = fingerprint_after(batch.logged) or self.fingerprint
         self._commits.put(
             Commit(
                 expected=self.seq,
                 at=batch.at,
                 records=(Record(seq, count, payload, seal),),
-                unstage=settled,
+                unstage=unstage,
                 stage=stage,
                 snapshot=self._snapshot(seq, blobs) if committed else None,
                 blobs=blobs,
@@ -250,16 +249,16 @@ class Journal:
                 release=release,
             )
         )
+        self._staged = beside
 
-    def _payload(self, logged: list[Logged]) -> tuple[Any, dict[str, bytes]]:
-        """What is staged, and its large values. A staged body names what it needs itself."""
+    def _payload(self, key: str, logged: list[Logged], blobs: dict[str, bytes]) -> Any:
+        """What is staged under *key*; its large values join *blobs*. A staged body names what it needs itself."""
         if self._codec is None:
-            return owned_all(logged), {}
-        body = Body(self._codec, Names(), self._untracked())
-        return encode(body, Batch(0.0, "", 0, logged)), body.blobs
-
-    def _untracked(self) -> frozenset[str]:
-        return self._engine.plan.state.untracked if self._engine is not None else frozenset()
+            return owned_all(logged)
+        body = Body(self._codec, Names(), self._untracked)
+        payload = encode_staged(body, self._meta, key, logged)
+        blobs.update(body.blobs)
+        return payload
 
     def _new_meta(self, known: int) -> Any:
         """The thread's meta, if it changed; *known* is how many names there were before."""
@@ -351,6 +350,7 @@ class Journal:
             snapshot = self._snapshot(seq, blobs) if self._tail >= SNAPSHOT_BYTES else None
             record = Record(seq, 2, body, seal)
             commits.put(Commit(expected, at, (record,), unstage=True, snapshot=snapshot, blobs=blobs))
+            self._staged.clear()
             self.seq = self.cause = seq
 
     def _flush_steps(self, *, fresh: bool = False) -> None:
@@ -360,7 +360,7 @@ class Journal:
         if self._commits is None or engine is None or not steps:
             return
         expected, cause = self.seq, self.cause
-        run, order, untracked = self._run_id(), tuple(engine.fields), self._untracked()
+        run, order, untracked = self._run_id(), tuple(engine.fields), self._untracked
         records: list[Record] = []
         for line in steps:
             seq = self.seq = self.seq + 2

@@ -11,7 +11,8 @@ from graphrt._journal.keeper import give_back, take
 from graphrt._journal.meta import read_meta
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names
-from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.reader import Reader
+from graphrt._journal.thread_fold import Fold
 from graphrt._journal.verdict import Verdict
 from graphrt._journal.versions import judge, pending
 from graphrt._journal.writer import Journal
@@ -36,6 +37,7 @@ def journal_of(runtime: Owner, store: Store, fold: Fold, commits: Commits) -> Jo
         names=fold.reader.names,
         meta=fold.meta,
         tail=fold.tail,
+        staged=fold.staged,
         salts_seed=runtime.seed,
     )
     journal.seq, journal.cause, journal.seed = fold.seq, fold.cause, fold.seed
@@ -143,7 +145,7 @@ def _judged(runtime: Reads, store: Store, head: Head) -> Verdict | None:
     try:
         loaded = store.load(head.thread)
         meta = read_meta(loaded.meta, head.thread)
-        reader = Reader(store, head.thread, runtime.graph.__graphrt_plan__.codec, meta.get("names", ()))
+        reader = Reader(store, head.thread, runtime.graph.__graphrt_plan__.codec, meta=meta)
         verdict = judge(runtime.graph, meta, reader, loaded, runtime.migrations)
         # A run that loads the thread of its own graph need not know what is pending; who asks here does.
         verdict = replace(verdict, pending=pending(reader, loaded))

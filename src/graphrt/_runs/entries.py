@@ -14,7 +14,7 @@ from graphrt._journal.meta import read_meta
 from graphrt._journal.objects import handed
 from graphrt._journal.reader import Reader, check_end, lacking
 from graphrt._runs.arguments import check_number
-from graphrt._runs.loading import Reads, the_store
+from graphrt._runs.loading import Reads, check_own, the_store
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 
@@ -33,7 +33,8 @@ def entries(runtime: Reads, thread: str, *, after: int = 0) -> Iterator[Entry]:
     store = the_store(runtime)
     loaded = store.load(thread, upto=max(after, 1))
     head, meta = loaded.head, read_meta(loaded.meta, thread)
-    reader = Reader(store, thread, runtime.graph.__graphrt_plan__.codec, meta.get("names", ()))
+    check_own(store, thread, meta)
+    reader = Reader(store, thread, runtime.graph.__graphrt_plan__.codec, meta=meta)
     chained: str | None = meta.get("chained")
     # One record more than asked for, where there is one: the next has to follow it.
     seq = max(after, head.first) - 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._journal import keeper, modes, names, writer
     from graphrt._journal.chain import Chain
-    from graphrt._journal.reader import Fold
+    from graphrt._journal.thread_fold import Fold
     from graphrt.harness.agent._replacing import NamedModels
     from graphrt.harness.budget import Budget
 else:
@@ -143,6 +143,7 @@ class Run:
                 names=fold.reader.names if fold is not None else names.Names(),
                 meta=meta,
                 tail=fold.tail if fold is not None else 0,
+                staged=fold.staged if fold is not None else (),
                 salts_seed=runtime.seed,
             )
             if fold is not None:

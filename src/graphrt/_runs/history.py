@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, final
 
 from graphrt import events
-from graphrt._journal.reader import CHANGES, Fold, check_end
+from graphrt._journal.reader import check_end
+from graphrt._journal.thread_fold import CHANGES, Fold
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import Reads, begun, fold_all, folded, from_the_first, start_from, the_store
 from graphrt._runs.looking import state

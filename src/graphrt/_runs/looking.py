@@ -13,7 +13,8 @@ from graphrt._engine.evolve import evolve
 from graphrt._engine.standing import due_parts
 from graphrt._journal.keeper import settle
 from graphrt._journal.meta import read_meta
-from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.reader import Reader
+from graphrt._journal.thread_fold import Fold
 from graphrt._runs.alike import alike
 from graphrt._runs.entries import entries
 from graphrt._runs.loading import Reads, folded, from_the_first, load, loaded_at, the_store
@@ -48,9 +49,7 @@ def _error(runtime: Reads, thread: str) -> str | None:
     """Why the thread failed, as the last entry that tells it does; only the end of the journal is read."""
     store = the_store(runtime)
     loaded = store.load(thread)
-    reader = Reader(
-        store, thread, runtime.graph.__graphrt_plan__.codec, read_meta(loaded.meta, thread).get("names", ())
-    )
+    reader = Reader(store, thread, runtime.graph.__graphrt_plan__.codec, meta=read_meta(loaded.meta, thread))
     for record in reversed(loaded.records):
         for path, event in reversed(list(reader.batch(record).logged)):
             if isinstance(event, events.RunFailed) and not path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from graphrt._journal.reader import Fold
+from graphrt._journal.thread_fold import Fold
 from graphrt._runs import opening
 from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.flight import Owner, Run

@@ -26,7 +26,7 @@ from graphrt.stores.protocol import Claim, Store
 
 if TYPE_CHECKING:
     from graphrt._journal import batch, keeper
-    from graphrt._journal.reader import Fold
+    from graphrt._journal.thread_fold import Fold
     from graphrt._runs import loading, once
 else:
     batch, keeper = Later("graphrt._journal.batch"), Later("graphrt._journal.keeper")

@@ -16,7 +16,7 @@ from graphrt._engine.saving import saved
 from graphrt._journal.keeper import give_back, take
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names
-from graphrt._journal.reader import Fold
+from graphrt._journal.thread_fold import Fold
 from graphrt._journal.wire import Body, blob_names, encode_state
 from graphrt._runs.alike import alike
 from graphrt._runs.arguments import check_number
@@ -101,7 +101,7 @@ def _standing(fold: Fold) -> events.StateSaved:
     return replace(
         standing_of(fold, saved(fold.engine), fold.status),
         cause=fold.cause,
-        names=tuple(fold.reader.names.known),
+        names=tuple(fold.reader.names.known[: fold.reader.names.told]),
         digests=fold.chain.saved() if fold.chain is not None else {},
     )
 

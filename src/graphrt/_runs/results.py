@@ -17,7 +17,7 @@ from graphrt.stores.protocol import Head, Status
 if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._engine.engine import Engine
-    from graphrt._journal.reader import Fold
+    from graphrt._journal.thread_fold import Fold
     from graphrt._runs.flight import Run
 
 S = TypeVar("S")

@@ -18,7 +18,8 @@ from graphrt._engine.task import DONE, HANDLED
 from graphrt._engine.trace import target_name
 from graphrt._journal.keeper import give_back, take
 from graphrt._journal.modes import Commits
-from graphrt._journal.reader import Fold, Reader
+from graphrt._journal.reader import Reader
+from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import own
 from graphrt._runs.editing import journal_of
 from graphrt._runs.flight import Owner
