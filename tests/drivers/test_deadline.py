@@ -150,3 +150,31 @@ def test_waiting_for_a_retry_beside_another_task_ends_at_the_deadline(face: str)
         call(face, parallel(("bad", bad), ("ok", note("ok")), bad=policy, limits=LIMITS), "run", {})
 
     assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_the_deadline_ends_a_run_whose_tasks_wait_for_a_place(face: str, kind: str, timed: bool) -> None:
+    """One task at a time, each shorter than the deadline: those that wait for their place are not waited for."""
+    ran: list[str] = []
+
+    def node(name: str) -> Any:
+        def work(state: Any) -> None:
+            ran.append(name)
+            threading.Event().wait(0.03)
+
+        async def awork(state: Any) -> None:
+            ran.append(name)
+            await asyncio.sleep(0.03)
+
+        return awork if kind == "async" else work
+
+    names = [f"n{number}" for number in range(20)]
+    policies = {name: {"timeout_s": 60} for name in names} if timed else {}
+    graph = parallel(
+        *[(name, node(name)) for name in names], limits=Limits(max_concurrency=1, deadline_s=0.08), **policies
+    )
+
+    with pytest.raises(DeadlineError):
+        call(face, graph, "run", {})
+
+    assert len(ran) < len(names)

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
-from graphrt import END, START, GraphBuilder, NodeError, RetryPolicy, Runtime
+from graphrt import END, START, GraphBuilder, Limits, NodeError, RetryPolicy, Runtime
+from graphrt.errors import DeadlineError
 from graphrt.reducers import append, untracked
 from graphrt.runtime import Live
 
@@ -255,3 +256,21 @@ def test_nothing_is_built_when_nobody_watches(face: Face, made: Any, monkeypatch
 
     assert get(face.run(graph, {}).state, "notes") == ["a", "b"]
     assert len(face.stream(graph, {}, modes=["updates", "custom"])) == 2
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_a_task_has_shown_that_the_deadline_ended_is_withdrawn(face: Face, beside: bool) -> None:
+    async def slow(state: Any) -> Any:
+        await asyncio.sleep(60)
+
+    others = [("other", note("other"))] if beside else []
+    graph = parallel(("slow", slow), *others, limits=Limits(deadline_s=0.05))
+    items: list[Live] = []
+
+    with pytest.raises(DeadlineError):
+        each(face, graph, items.append)
+
+    assert told([item for item in items if item.node == "slow"]) == [
+        ("started", "1.0:slow", 1),
+        ("withdrawn", "1.0:slow", None),
+    ]

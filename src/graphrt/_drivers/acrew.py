@@ -285,8 +285,8 @@ class AioCrew:
         finally:
             self._bell = None
 
-    async def collect(self) -> list[Ended]:
-        """Wait until all started tasks have ended, one failed, or the run is to halt.
+    async def collect(self, until: float | None = None) -> list[Ended]:
+        """Wait until all started tasks have ended, one failed, the run is to halt, or it is *until*.
 
         An eager run waits for the first that ends; others that ended meanwhile come along.
         """
@@ -301,7 +301,12 @@ class AioCrew:
                 and not (eager and self._ended)
                 and not any(one[2].__class__ in ODD for one in self._ended)
             ):
-                await self._wait()
+                if until is None:
+                    await self._wait()
+                elif (left := until - monotonic()) > 0:
+                    await self._wait(left)
+                else:
+                    break
         finally:
             control.on_halt.remove(self._ring_from_anywhere)
         batch: list[Ended] = []

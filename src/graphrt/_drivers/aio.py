@@ -90,7 +90,7 @@ class AioDriver:
                 self._the_acrew().start(effect.tasks)
                 return None
             case Collect():
-                return await self._collect()
+                return await self._collect(effect.until)
             case Stop():
                 return await self._stop()
             case Publish():
@@ -183,9 +183,9 @@ class AioDriver:
 
     # -- several tasks -------------------------------------------------------------------------------------------
 
-    async def _collect(self) -> list[Ended]:
-        batch = await self._the_acrew().collect()
-        if not batch and self.scope.control.halt is None:
+    async def _collect(self, until: float | None) -> list[Ended]:
+        batch = await self._the_acrew().collect(until)
+        if not batch and until is None and self.scope.control.halt is None:
             raise AssertionError("nothing was started")
         return batch
 

@@ -107,8 +107,8 @@ class Crew:
         if self.queue:
             ignite(self)
 
-    def collect(self) -> list[Ended]:
-        """Run and wait until all started tasks have ended, one failed, or the run is to halt.
+    def collect(self, until: float | None = None) -> list[Ended]:
+        """Run and wait until all started tasks have ended, one failed, the run is to halt, or it is *until*.
 
         An eager run waits for the first that ends; others that ended meanwhile come along.
         """
@@ -135,18 +135,28 @@ class Crew:
                     break
                 if control.halt is not None:  # set before the bell was cleared: it would not ring again
                     continue
+                if until is not None and monotonic() >= until:
+                    break
                 if eager and self.queue:
                     ignite(self)
                 elif self.queue and (task := self._pop(caller=True)) is not None:
                     batch.append(self._run(task))  # its place was given back before the bell was cleared
                     continue
-                self.bell.wait(self.timed.patience())
+                self.bell.wait(self._patience(until))
                 self.timed.expire()
         except BaseException:
             self.ended.extendleft(reversed(batch))  # what finished keeps its outcome: the stop collects it
             raise
         self.open -= len(batch)
         return batch
+
+    def _patience(self, until: float | None) -> float | None:
+        """Seconds until the next timeout, or *until*; None if there is neither."""
+        patience = self.timed.patience()
+        if until is None:
+            return patience
+        left = max(0.0, until - monotonic())
+        return left if patience is None else min(left, patience)
 
     def _drain(self, batch: list[Ended]) -> None:
         """Run what is queued, one after another, until something odd comes of it: the caller's own share."""
@@ -228,10 +238,7 @@ class Crew:
                 if monotonic() >= until:
                     self.timed.abandon()
                     return STOPPED
-            patience = self.timed.patience()
-            if until is not None:
-                patience = min(until - monotonic(), patience) if patience is not None else until - monotonic()
-            self.bell.wait(patience)
+            self.bell.wait(self._patience(until))
             self.timed.expire()
 
     def collect_ready(self) -> list[Ended]:

@@ -149,7 +149,7 @@ class SyncDriver:
         if kind is Tell:
             return self.scope.tell()
         if kind is Collect:
-            return self._the_crew().collect()
+            return self._the_crew().collect(effect.until)
         if kind is Start:
             return self._the_crew().start(effect.tasks)
         if kind is Publish:

@@ -35,9 +35,15 @@ class Collect:
     """Wait until started tasks have ended; answered with 1..n (task, attempt, reply) in any order.
 
     The driver may wait for all of them, but returns as soon as one failed, and when the run is to halt.
+
+    Args:
+        until: When to return with what has ended, which may be nothing; None waits as long as it takes.
     """
 
-    __slots__ = ()
+    __slots__ = ("until",)
+
+    def __init__(self, until: float | None = None) -> None:
+        self.until = until
 
 
 @final

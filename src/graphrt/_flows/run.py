@@ -22,6 +22,7 @@ from graphrt._flows.effects import (
     TELL,
     TIME,
     Await,
+    Collect,
     Control,
     Flow,
     Publish,
@@ -278,6 +279,8 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
             yield from _date(reply)
         if by_deadline and reply.__class__ is TimedOut:
             engine.report(task, task.execution, STOPPED)
+            if control.live:
+                yield from reported(task, STOPPED)
             raise too_late(engine)
         engine.report(task, task.execution, reply)
         if control.live:
@@ -300,6 +303,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
             engine.snapshot_for(task)
         task.status = RUNNING
     yield Start(due)
+    collect = COLLECT if deadline_s is None else Collect(deadline_s)
     left = len(due)
     late = False
     while left:
@@ -307,7 +311,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
             yield from _stop(engine, control)
             return
         failed = False
-        for task, execution, reply in (yield COLLECT):
+        for task, execution, reply in (yield collect):
             if reply.__class__ is CoroutineType:
                 reply = yield Await(task, reply)
             if reply.__class__ is Interrupt:
@@ -327,6 +331,8 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
             else:
                 left -= 1
                 failed = failed or task.status == FAILED
+        if deadline_s is not None and left and not failed:
+            late = late or (yield NOW) >= deadline_s  # perhaps some wait for a place, and no timeout runs for them
         if failed or late:
             yield from _stop(engine, control)
             break
