@@ -1,6 +1,5 @@
 """What is due and who arrived, as plain data for events, and back. By name: a changed graph may number its nodes anew."""
 
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +69,8 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
     tasks = handled.get(at, ())
     each: Sequence[BaseException] = [error]
     if len(tasks) != 1:
-        each = getattr(error, "exceptions", ())
+        parts: Any = getattr(error, "exceptions", ())
+        each = parts
     if len(each) != len(tasks):  # written before the tasks were told
         return Handled(error, ())
     failures = (

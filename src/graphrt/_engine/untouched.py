@@ -5,7 +5,6 @@ changed. With `check_state` the stored form of every value is compared as well, 
 that finds every change of a value that can be stored.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphrt._codec import NotStorable
 from graphrt._engine import outcome
 from graphrt._engine.task import DUE, RUNNING, Failed, Task
+from graphrt._plan.fields import is_mapping
 from graphrt._plan.owning import SCALARS
 from graphrt._plan.quoting import HIDDEN, short
 from graphrt._plan.views import HAS_MAPPING, Values
@@ -182,7 +182,7 @@ def _give_up(tasks: Sequence[Task], error: UpdateError) -> None:
 
 
 def _seen(view: Any, name: str) -> Any:
-    return view.get(name) if isinstance(view, dict) else getattr(view, name, None)
+    return view.get(name) if is_mapping(view) else getattr(view, name, None)
 
 
 def _how(engine: Engine, name: str) -> str:

@@ -4,12 +4,12 @@ Values are read as plain JSON and never decoded, so no class has to be known. Re
 `Chain` as a run's does. Nothing is written, and one record or blob is in memory at a time, beside what a resume loads.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from pydantic_core import from_json
 
@@ -21,6 +21,9 @@ from graphrt.stores.protocol import Head, Loaded, Record, Store
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
+    from graphrt.events import StateSaved
+
+T = TypeVar("T")
 
 Told = tuple[str, str, int | None]
 """The code of what is wrong, a sentence about it, and the entry."""
@@ -68,7 +71,7 @@ class Check:
         yield from found
         yield from self._records(reader, head, meta, digests)
         for key, payload in loaded.staged:
-            yield from _told("staged", lambda key=key, payload=payload: reader.staged(key, payload))
+            yield from _told("staged", partial(reader.staged, key, payload))
             self._named |= blob_names(payload)
         yield from self._blobs()
 
@@ -84,12 +87,11 @@ class Check:
         while saved is not None:
             if saved.seq > end:
                 found.append(("snapshot", f"There is a snapshot of entry {saved.seq}, after the last one.", saved.seq))
-            kept: list[Any] = []
-            payload = saved.body
-            found += _told("snapshot", lambda payload=payload, kept=kept: kept.append(reader.saved(payload)), saved.seq)
+            kept: list[StateSaved] = []
+            found += _told("snapshot", partial(_keep, kept, partial(reader.saved, saved.body)), saved.seq)
             if kept:
                 digests[saved.seq] = dict(kept[0].digests)
-            self._named |= blob_names(payload)
+            self._named |= blob_names(saved.body)
             saved = self._store.load(self._thread, upto=saved.seq - 1).snapshot if saved.seq > 0 else None
         return digests, found
 
@@ -114,9 +116,7 @@ class Check:
             if seq > head.seq:
                 yield "tail", f"There are entries after {head.seq}, which was the last one.", head.seq + 1
                 return
-            broken = list(
-                _told("record", lambda record=record, chain=chain: _read(reader, record, chain, sealed=sealed), seq)
-            )
+            broken = list(_told("record", partial(_read, reader, record, chain, sealed=sealed), seq))
             yield from broken
             if broken:
                 chain, whole = None, False  # what follows cannot be told from it
@@ -136,18 +136,19 @@ class Check:
 
     def _blobs(self) -> Iterator[Told]:
         for name in sorted(self._named):
-            found: list[bytes] = []
-            wrong = list(
-                _told(
-                    "blob",
-                    lambda name=name, found=found: found.extend(self._store.blobs(self._thread, [name]).values()),
-                )
-            )
-            yield from wrong
-            if not wrong and not found:
+            blobs: list[Mapping[str, bytes]] = []
+            yield from _told("blob", partial(_keep, blobs, partial(self._store.blobs, self._thread, [name])))
+            if not blobs:
+                continue
+            blob = blobs[0].get(name)
+            if blob is None:
                 yield "blob", f"The large value {name[:12]}... is missing.", None
-            elif found and sha256(found[0]).hexdigest() != name:
+            elif sha256(blob).hexdigest() != name:
                 yield "blob", f"The large value {name[:12]}... is not what was written.", None
+
+
+def _keep(kept: list[T], call: Callable[[], T]) -> None:
+    kept.append(call())
 
 
 def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) -> None:
@@ -169,7 +170,7 @@ def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) 
         check_unsealed(record.seq, record.seal)
 
 
-def _told(code: str, call: Any, seq: int | None = None) -> Iterator[Told]:
+def _told(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[Told]:
     """What *call* raises about what is stored, told instead."""
     try:
         call()

@@ -3,11 +3,10 @@
 Who raises which error does not live here.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
@@ -70,7 +69,7 @@ def tells(value: Any, untracked: Collection[str], view: Any) -> bool:
         return False
     text = _text(value)
     for name in untracked:
-        held = view.get(name) if isinstance(view, Mapping) else getattr(view, name, None)
+        held = cast("dict[str, Any]", view).get(name) if isinstance(view, Mapping) else getattr(view, name, None)
         if held is not None and held != "" and (str(held) if isinstance(held, str) else _text(held)) in text:
             return True
     return False

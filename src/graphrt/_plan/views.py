@@ -4,7 +4,6 @@ A view shares the values; the containers are everyone's, and nobody's to change 
 node assigned to the view it was given.
 """
 
-# pyright: reportUnknownArgumentType=false
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
@@ -130,16 +129,18 @@ def _read_model(view: Any) -> Any:
 
 
 def _assigned(view: Any, values: Values, field_names: Collection[str], make: Callable[[Values], Any]) -> list[str]:
+    kind: type[Any] = view.__class__
     if isinstance(view, dict):
         seen = cast("dict[str, Any]", view)
         added = [name for name in seen if name not in field_names]
     else:
-        seen = dict(getattr(view, "__dict__", None) or {})
-        added = [name for name in seen if name not in field_names and not _is_own(type(view), name)]
+        attributes: dict[str, Any] | None = getattr(view, "__dict__", None)
+        seen = dict(attributes or {})
+        added = [name for name in seen if name not in field_names and not _is_own(kind, name)]
         seen.update({name: getattr(view, name) for name in field_names if name not in seen and hasattr(view, name)})
         added += _extras(view, values.get(EXTRA) or {})
     changed = [name for name in field_names if not _same(seen.get(name, _NONE), values.get(name, _NONE))]
-    if changed and getattr(type(view), "__pydantic_post_init__", None):
+    if changed and getattr(kind, "__pydantic_post_init__", None):
         once, twice = make(values), make(values)
         changed = [
             name

@@ -1,6 +1,5 @@
 """What a caller passes to the Runtime, checked: store, durability, limits, stream modes. Nothing is run here."""
 
-# pyright: reportAssignmentType=false, reportReturnType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -242,11 +241,10 @@ def checked_clock(clock: Any) -> Callable[[], float]:
         )
 
     def told() -> float:
-        at = clock()
+        at: Any = clock()
         if at.__class__ is not float and (isinstance(at, bool) or not isinstance(at, (int, float))):
             raise no_time(at)
-        seconds: float = at
-        return seconds
+        return at
 
     return told
 
@@ -309,10 +307,13 @@ def check_status(status: Any) -> None:
         )
 
 
-def stream_modes(modes: Iterable[str] | str) -> frozenset[str]:
+def _is_several(modes: Any) -> bool:
+    return isinstance(modes, Iterable) and not isinstance(modes, (str, bytes))
+
+
+def stream_modes(modes: Any) -> frozenset[str]:
     """The stream modes that *modes* names."""
-    given: Any = modes
-    wanted = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else (given,)
+    wanted: tuple[str, ...] = tuple(modes) if _is_several(modes) else (modes,)
     unknown = [mode for mode in wanted if mode not in MODES]
     if unknown or not wanted:
         raise InputError(

@@ -1,6 +1,5 @@
 """Opening a run on a thread that was left: paused, failed or cancelled, or by an owner that died."""
 
-# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -77,11 +76,15 @@ def resumed(
     runtime: Owner, thread_id: str, answers: Any, answer: Any, *, listen: bool = False, watch: Watch | None = None
 ) -> Run:
     """Open a run that answers open interrupts; see `continued`."""
+
+    def prepare(engine: Engine, *, failed: bool) -> Mapping[str, Any]:
+        return answers_by_id(engine, answers, answer, runtime.clock, failed=failed)
+
     return continued(
         runtime,
         thread_id,
         "resume",
-        lambda engine, *, failed: answers_by_id(engine, answers, answer, runtime.clock, failed=failed),
+        prepare,
         given=answers is not UNSET or answer is not UNSET,
         listen=listen,
         watch=watch,

@@ -1,6 +1,5 @@
 """The verbs about threads that drive nothing: looking, editing, forking, listing, forgetting. The Runtime has them all."""
 
-# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -282,14 +281,27 @@ class ThreadVerbs(Generic[S]):
             return keeping.sweep(self._owner(), older_than_s, status, limit, dry_run=True)
         return keeping.sweep(self._owner(), older_than_s, status, limit, dry_run=False)
 
+    @overload
+    async def asweep(
+        self,
+        *,
+        older_than_s: float,
+        status: Status | None = ...,
+        limit: int | None = ...,
+        dry_run: Literal[False] = ...,
+    ) -> int: ...
+    @overload
+    async def asweep(
+        self, *, older_than_s: float, status: Status | None = ..., limit: int | None = ..., dry_run: Literal[True]
+    ) -> tuple[ThreadInfo, ...]: ...
     async def asweep(
         self, *, older_than_s: float, status: Status | None = None, limit: int | None = None, dry_run: bool = False
-    ) -> Any:
+    ) -> int | tuple[ThreadInfo, ...]:
         """Delete threads that nobody wrote for so many seconds; see `sweep`."""
-        wanted: Any = dry_run
-        return await self._unhurried(
-            lambda: self.sweep(older_than_s=older_than_s, status=status, limit=limit, dry_run=wanted)
-        )
+        owner = self._owner()
+        if dry_run:
+            return await self._unhurried(lambda: keeping.sweep(owner, older_than_s, status, limit, dry_run=True))
+        return await self._unhurried(lambda: keeping.sweep(owner, older_than_s, status, limit, dry_run=False))
 
     def verify(self, *, replay: bool = False) -> Verification:
         """Read everything that the store holds and see that it is what was written; see `StoreVerbs.verify`.

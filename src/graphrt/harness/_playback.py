@@ -4,7 +4,6 @@
 Nothing here sleeps, draws a random number or opens a connection: the same calls get the same replies.
 """
 
-# pyright: reportUnknownArgumentType=false
 from __future__ import annotations
 
 import inspect
