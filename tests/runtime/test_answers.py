@@ -23,7 +23,7 @@ def two() -> Runtime[Any]:
     return Runtime(parallel(("a", ask("a?")), ("b", ask("b?", "y"))), store="memory:")
 
 
-@pytest.mark.parametrize("answer", ["yes", 0, False, None, [1], ("a",), 3.5, "", object], ids=repr)
+@pytest.mark.parametrize("answer", ["yes", 0, False, None, [1], ("a",), 3.5, ""], ids=repr)
 def test_anything_but_a_mapping_answers_the_only_open_interrupt(face: Face, answer: Any) -> None:
     runtime = one()
     face.run(runtime, {}, thread="t")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from graphrt import END, START, GraphBuilder, GraphrtError, Interrupt, NodeError, Runtime, Send, UpdateError
+from graphrt.reducers import untracked
 
-from .support import Face, general, get, note, parallel, sequence
+from .support import Face, general, get, note, parallel, sequence, state_class
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,11 @@ def test_a_value_that_cannot_be_compared_is_no_trouble(face: Face) -> None:
 
     assert face.run(graph, {"y": Array()}, check_state=True).status == "completed"
     assert len(face.steps(graph, {"y": Array()})) == 2
-    runtime = Runtime(sequence(("ask", lambda s, ctx: {"x": ctx.interrupt({"a": 1})})), store="memory:")
+    graph = sequence(
+        ("ask", lambda s, ctx: {"x": ctx.interrupt({"a": 1})}),
+        state=state_class("pydantic", x=(Any, None), y=(Annotated[Any, untracked], None)),
+    )
+    runtime = Runtime(graph, store="memory:")
     face.run(runtime, {"y": Array()}, thread="t")
     assert face.resume(runtime, "t", 1).status == "completed"
 

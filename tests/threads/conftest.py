@@ -53,6 +53,12 @@ def durable(request: pytest.FixtureRequest, folder):
     yield from the_world(request.param, folder, request)
 
 
+@pytest.fixture(params=["memory", "sqlite"])
+def local(request: pytest.FixtureRequest, folder):
+    """A store in memory and a durable one, where their kinds must make no difference."""
+    yield from the_world(request.param, folder, request)
+
+
 @pytest.fixture
 def lite(request: pytest.FixtureRequest, folder):
     """SQLite alone, where the kind of store makes no difference."""

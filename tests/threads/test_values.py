@@ -128,7 +128,7 @@ def unstorable() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", list(unstorable()))
 @pytest.mark.parametrize("through", ["update", "input", "answer", "effect", "interrupt", "edit", "send"])
-def test_what_cannot_be_stored_is_refused_and_the_thread_goes_on(lite, name, through):
+def test_what_cannot_be_stored_is_refused_and_the_thread_goes_on(local, name, through):
     """Refused where it comes in, before the next superstep; nothing of it is stored, and a good value goes through."""
     value = [unstorable()[name]]
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_stored_is_refused_and_the_thread_goes_on(lite, name, thr
         "node", lambda state: [Send("sent", value[0] if value and through == "send" else 1)], ["sent"]
     )
     g.add_edge("sent", END)
-    runtime = lite.runtime(g.compile())
+    runtime = local.runtime(g.compile())
     if through == "input":
         refused(
             "not-storable", lambda: runtime.run({"notes": [], "x": value[0]}, thread="t"), "x", "nothing was stored"
@@ -192,13 +192,48 @@ def test_what_cannot_be_stored_is_refused_and_the_thread_goes_on(lite, name, thr
 
 
 @pytest.mark.parametrize("name", ["a cycle", "50,000 levels", "a lock", "a lone surrogate"])
-def test_a_store_in_memory_keeps_what_others_refuse(name):
-    runtime = Runtime(line(("a", lambda state: {"x": unstorable()[name]}), ("b", note("b"))), store="memory:")
+def test_untracked_is_the_way_out(local, name):
+    class State(te.TypedDict, total=False):
+        notes: Annotated[list[str], append]
+        x: Annotated[Any, untracked]
 
-    assert runtime.run({"notes": []}, thread="t").status == "completed"
-    assert type(runtime.state("t").values["x"]) is type(unstorable()[name])
+    runtime = local.runtime(
+        line(("a", lambda state: {"x": unstorable()[name]}), ("b", lambda state: {"notes": ["b"]}), state=State)
+    )
+
+    assert type(runtime.run({"notes": []}, thread="t").state["x"]) is type(unstorable()[name])
     assert len(runtime.history("t")) == 3
     assert runtime.state(runtime.fork("t")).status == "completed"
+
+
+@pytest.mark.parametrize(
+    "value", ["plain", 5, 2**70, [1.5, None, True], {"a": {"b": "c"}}, "\u00e9", float("nan"), (1, 2)]
+)
+def test_what_others_take_memory_takes(value):
+    """The quick look at small plain values agrees with the codec."""
+    runtime = Runtime(line(("a", lambda state: {"x": value})), store="memory:")
+
+    assert repr(runtime.run({"notes": []}, thread="t").state["x"]) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ([1, {"a": [Odd()]}], "x[1].a[0]"),
+        ({"a": {"$t": "list", "v": Odd()}}, "x.a.v"),
+        ([*range(30), Odd()], "x[30]"),
+        ({"a": "half \ud800"}, "x.a"),
+    ],
+)
+def test_what_is_deep_inside_is_found_in_memory_too(local, value, path):
+    """Beside other fields, and where several tasks run."""
+    g = builder()
+    g.add_node("a", lambda state: {"y": "fine", "x": value})
+    g.add_node("b", note("b"))
+    g.add_edge(START, "a").add_edge(START, "b").add_edge("a", END).add_edge("b", END)
+    runtime = local.runtime(g.compile())
+
+    refused("not-storable", lambda: runtime.run({"notes": []}, thread="t"), "'a'", f"at {path}:", error=UpdateError)
 
 
 @pytest.mark.slow

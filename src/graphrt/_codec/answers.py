@@ -136,7 +136,7 @@ def _describe_literal(value: Any, tables: Tables) -> Any:
         tag = _tag_of(type(value), tables)
         if tag is None:
             raise NotStorable(
-                f"names a member of {type(value).__qualname__}, which is not known: declare it in the state"
+                f"names a member of {type(value).__qualname__}, a class that the store does not know: use it in the annotation of a field"
             )
         return {"enum": [tag, value.name]}
     if type(value) in (str, int, bool, type(None)):

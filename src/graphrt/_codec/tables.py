@@ -127,11 +127,11 @@ def _why_none_of(cls: Any, value: Any) -> str:
         return "is a defaultdict, whose factory is code: store dict(it)"
     known = next((base for base in cls.__mro__[1:-1] if base in registry.BUILT_IN_ENCODERS), None)
     kind = (
-        f"is a {name}, a subclass of {known.__name__} that is not known"
+        f"is an instance of {name}, a subclass of {known.__name__} that the store does not know"
         if known
-        else f"is a {name}, which is not known"
+        else f"is an instance of {name}, a class that the store does not know"
     )
-    return f"{kind}: declare it in the state, or call graphrt.stores.register_type({name})"
+    return f"{kind}: use {name} in the annotation of a field, or call graphrt.stores.register_type({name})"
 
 
 def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:

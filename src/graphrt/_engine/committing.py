@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 
-def commit(engine: Engine, after: Collection[str] | None = None) -> bool:
+def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool = False) -> bool:
     """Fold the staged updates, ask the routers, make the next tasks due; or fold them, and hold the superstep.
 
     Args:
         after: Tasks whose `interrupt_after` holds it, as an entry tells; None asks the policies of their nodes.
+        past: An entry tells of it already; see `fold`.
 
     Returns:
         Whether the superstep is held.
@@ -46,6 +47,7 @@ def commit(engine: Engine, after: Collection[str] | None = None) -> bool:
             tasks,
             ephemeral=engine.ephemeral,
             record=engine.tape is not None,
+            past=past,
             where=engine.where,
         )
     except FoldError as error:

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from graphrt.stores.protocol import Status
 
 
-def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool) -> Values:
+def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: bool = False) -> Values:
     """The engine's values with a checked *update* folded in through the reducers; changes nothing.
 
     Args:
         reset: Ephemeral fields go back first, as at the fold of a superstep.
+        past: An entry tells of it already; see `fold`.
 
     Raises:
         UpdateError: A reducer raised.
@@ -29,7 +30,7 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool) -> Valu
     task.status = DONE
     ephemeral = engine.ephemeral if reset else ()
     try:
-        folded = fold(engine.fields, engine.values, [task], ephemeral=ephemeral, where=engine.where)
+        folded = fold(engine.fields, engine.values, [task], ephemeral=ephemeral, past=past, where=engine.where)
     except FoldError as error:
         raise error.error from error.error.__cause__
     # The lists are not ours alone while the old values hold them: nothing grows in place.

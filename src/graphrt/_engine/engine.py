@@ -41,8 +41,8 @@ class Engine:
     __slots__ = (
         "after", "aliases", "asked", "batches", "call", "check_state", "codec", "depth", "dirty", "due", "entering", "ephemeral",
         "fast", "fields", "granted", "guard", "held", "joins", "keeps", "limits", "log", "looks", "make_view", "max_steps",
-        "opened", "path", "plan", "quick", "run_id", "settled", "sizes", "spoilt", "staging", "steps", "superstep", "tape",
-        "tasks", "thread", "told", "trail", "trail_last", "unstorable", "usage", "values", "view", "visit_limits", "visits",
+        "opened", "path", "plan", "quick", "run_id", "settled", "sizes", "spoilt", "staging", "stamps", "steps", "superstep",
+        "tape", "tasks", "thread", "told", "trail", "trail_last", "unstorable", "usage", "values", "view", "visit_limits", "visits",
         "waiting", "watched", "writable",
     )
     # fmt: on
@@ -63,7 +63,9 @@ class Engine:
         self.run_id: str | None = None
         self.check_state: bool = check_state
         self.codec: Codec | None = None
-        """Makes values storable, where entries are bytes."""
+        """Says what can be stored, where there is a store."""
+        self.stamps: bool = False
+        """Whether updates keep the bytes that stand for them: entries are bytes."""
         self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
         """Takes commits of the fast path that need no events."""
         self.told: Any = None
@@ -149,13 +151,13 @@ class Engine:
         self.trail, self.trail_last = [], last
         self._look()
 
-    def listen(self, codec: Codec | None = None, *, staging: bool = False) -> None:
+    def listen(self, codec: Codec | None = None, *, staging: bool = False, stamps: bool = False) -> None:
         """Keep events from now on, for a journal or a sink; *staging* keeps outcomes of an open superstep as well."""
-        self.log, self.codec, self.staging = [], codec, staging
+        self.log, self.codec, self.staging, self.stamps = [], codec, staging, stamps
         self._look()
         for task in self.tasks:
             if task.extra is not None and task.extra.child is not None:
-                task.extra.child.listen(codec, staging=staging)
+                task.extra.child.listen(codec, staging=staging, stamps=stamps)
                 task.extra.child.run_id = self.run_id
 
     def _look(self) -> None:
@@ -266,9 +268,9 @@ class Engine:
             return [question for question in self.after if question.open]
         return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
 
-    def commit(self, after: Collection[str] | None = None) -> bool:
+    def commit(self, after: Collection[str] | None = None, *, past: bool = False) -> bool:
         """Fold the staged updates, ask the routers, make the next tasks due; see `committing.commit`."""
-        return committing.commit(self, after)
+        return committing.commit(self, after, past=past)
 
     def hold(self, after: list[OpenInterrupt]) -> None:
         """Keep the superstep, which is folded, until the questions *after* it are answered."""

@@ -167,7 +167,7 @@ def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -
 
 def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
     values = take(dict(event.input))
-    start(engine, values if event.fresh else folded_in(engine, values, reset=True))
+    start(engine, values if event.fresh else folded_in(engine, values, reset=True, past=True))
 
 
 def _resumed(engine: Engine, _event: events.RunResumed, _take: Take) -> None:
@@ -279,7 +279,7 @@ def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated, ta
 def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> None:
     tasks = engine.tasks or engine.open()
     try:
-        folded = fold(engine.fields, engine.values, tasks, ephemeral=engine.ephemeral, where=engine.where)
+        folded = fold(engine.fields, engine.values, tasks, ephemeral=engine.ephemeral, past=True, where=engine.where)
     except FoldError as error:
         raise error.error from error.error.__cause__
     for task in tasks:
@@ -308,7 +308,8 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
         return
     if event.open and not engine.tasks:  # only what is staged beside the journal tells more of it
         engine.open()
-    edit(engine, folded_in(engine, take(dict(event.values)), reset=False), event.as_node, _goto(engine, event, take))
+    values = folded_in(engine, take(dict(event.values)), reset=False, past=True)
+    edit(engine, values, event.as_node, _goto(engine, event, take))
     if event.next is not None:
         due = _due(engine, event, take)
         if engine.tasks:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
 from graphrt._engine.task import Task
-from graphrt._plan.fields import ABSENT, APPEND, LAST, Field
+from graphrt._plan.fields import ABSENT, APPEND, LAST, Field, describe
 from graphrt._plan.state import Values, short
 from graphrt.commands import DELETE, Replacement
 from graphrt.errors import ConcurrentUpdateError, Place, UpdateError, told
@@ -63,12 +63,16 @@ def fold(
     *,
     ephemeral: Sequence[Field] = (),
     record: bool = False,
+    past: bool = False,
     where: Callable[[], Place] = Place,
 ) -> Folded:
     """Fold the updates of *tasks* over *values*.
 
+    Args:
+        past: An entry tells of it already: what reducers made then is not judged now.
+
     Raises:
-        FoldError: Two tasks wrote a last-value field, or a reducer raised.
+        FoldError: Two tasks wrote a last-value field, or a reducer raised, or returned None where that cannot be.
     """
     result = Folded()
     out, grown = result.values, result.grown
@@ -110,6 +114,8 @@ def fold(
                         grown[name] = list(value)
                 else:
                     out[name] = _reduced(field, values, out, value, task, tasks, where)
+                    if out[name] is None and not (field.nullable or past or value is None):
+                        raise _none(field, task, tasks, where)
         if record:
             result.undo.append(undo)
     return result
@@ -172,6 +178,20 @@ def _reduced(
         )
         raised.__cause__ = None if field.untracked else error
         raise FoldError(raised, wrote) from raised.__cause__
+
+
+def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
+    wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
+    error = UpdateError(
+        f"Reducer {field.reducer_name!r} of field {field.name!r} returned None, which the field cannot be.",
+        code="reducer-failed",
+        where=where(),
+        known=f"{field.name}: {describe(field.annotation)}",
+        fix="Return the new value: a method that changes its object, such as list.append, returns None. Then retry.",
+        node=task.node.name,
+        field=field.name,
+    )
+    return FoldError(error, wrote)
 
 
 def _place(error: Exception) -> str:

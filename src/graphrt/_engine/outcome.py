@@ -16,7 +16,7 @@ from graphrt._engine.failures import mark
 from graphrt._engine.questions import OpenInterrupt
 from graphrt._engine.route import Due
 from graphrt._engine.spending import spending
-from graphrt._engine.stored import check_storable, stamped
+from graphrt._engine.stored import check_storable, is_simple, stamped
 from graphrt._engine.task import (
     DONE,
     DUE,
@@ -68,10 +68,10 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
         if odd:  # after the `except`, else the error would be chained to what pydantic says of the value
             _try(engine, task, reply)
         else:
-            if engine.codec is not None and not _stamp(engine, task, (checked,)):
-                return True
-            if engine.codec is None:
+            if engine.codec is None or (not engine.stamps and is_simple(checked.values())):
                 task.updates = (checked,)
+            elif not _stamp(engine, task, (checked,)):
+                return True
             task.status = DONE
     elif reply is None:
         task.status = DONE

@@ -13,7 +13,7 @@ from graphrt._engine.fold import CONTAINERS, Prefix
 from graphrt._engine.ownership import SOLE, getrefcount
 from graphrt._engine.route import Due, Routed
 from graphrt._engine.spending import count
-from graphrt._engine.stored import stamped
+from graphrt._engine.stored import kept, stamped
 from graphrt._engine.task import DONE, DUE, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.views import HAS_MAPPING
@@ -102,11 +102,15 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                         out[name] = field.reduce(values[name], value)
                 else:
                     current = values[name]
-                    out[name] = field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
+                    made = field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
+                    if made is None and not field.nullable:
+                        _leave(engine, call)
+                        return None
+                    out[name] = made
                 if field.boxed:
                     boxed = True
             if checked and engine.codec is not None:
-                checked = stamped(engine, call, checked)
+                checked = stamped(engine, call, checked) if engine.stamps else kept(engine, call, checked)
         except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and names it
             _leave(engine, call)
             return None

@@ -116,7 +116,7 @@ def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))
     if parent.log is not None:
-        engine.listen(parent.codec, staging=parent.staging)
+        engine.listen(parent.codec, staging=parent.staging, stamps=parent.stamps)
     shared = {
         name
         for name, field in plan.state.fields.items()

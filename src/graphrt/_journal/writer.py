@@ -25,8 +25,6 @@ from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names, outcomes
 from graphrt._journal.objects import Told, handed, owned_all, owned_state
 from graphrt._journal.wire import Body, encode, encode_staged, encode_state
-from graphrt._plan.fields import own
-from graphrt._plan.owning import SCALARS
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import InputError
 from graphrt.events import Entry
@@ -315,18 +313,17 @@ class Journal:
     # -- the fast path -------------------------------------------------------------------------------------------
 
     def step(self, task: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
-        """Note a superstep of the fast path for a store that keeps objects; written with others at once."""
-        kept: dict[str, Any] | None = None
-        if update:
-            kept = {}
-            for name, value in update.items():
-                kept[name] = value if value.__class__ in SCALARS else own(value)
+        """Note a superstep of the fast path for a store that keeps objects; written with others at once.
+
+        Args:
+            update: The journal's own: a copy of what the node returned.
+        """
         at = self._clock()
         # A plain task object is used again with the next superstep's number: the engine has the true one.
         engine = task.engine
         due = () if target is None else (target.name,)
         steps = self._steps
-        steps.append(new_line((at, engine.superstep, task.node.name, kept, due)))
+        steps.append(new_line((at, engine.superstep, task.node.name, update or None, due)))
         if at - self._flushed_at >= FLUSH_S or len(steps) >= FLUSH_STEPS:
             with self._lock:
                 self._flush_steps(fresh=True)

@@ -67,6 +67,7 @@ class Field:
         "kind",
         "make_default",
         "name",
+        "nullable",
         "reduce",
         "reducer_name",
         "required",
@@ -94,6 +95,8 @@ class Field:
         """Whether the state class wants it in an input (a TypedDict key may be NotRequired)."""
         self.ephemeral: bool = False
         self.untracked: bool = False
+        self.nullable: bool = _takes_none(annotation)
+        """Whether the type allows None."""
         self.reducer_name: str = "overwrite"
         self.exact: Any = None
         """A class whose instances pass `check` unchanged, so that it need not be called; None if there is none."""
@@ -123,6 +126,26 @@ def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(value, Mapping)
 
 
+_NAMES: Final = frozenset(reducers.__all__) - {"DELETE", "Overwrite", "reduced"}
+"""What may be meant where a text stands beside a type."""
+
+
+def _takes_none(hint: Any) -> bool:
+    """Whether None is a value of *hint*, or may be: of what is no class nobody knows."""
+    for member in hints.members(hint):
+        kind: Any = typing.get_origin(member) or member
+        if kind is typing.Literal:
+            if None in typing.get_args(member):
+                return True
+            continue
+        try:
+            if not isinstance(kind, type) or isinstance(None, kind):
+                return True
+        except TypeError:  # a protocol that cannot be asked
+            return True
+    return False
+
+
 def _is_scalar(hint: Any) -> bool:
     return all(isinstance(member, type) and issubclass(member, _UNBOXED) for member in hints.members(hint))
 
@@ -139,6 +162,16 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
             _set_marker(field, mark)
         elif _is_reducer(mark):
             found.append(mark)
+        elif isinstance(mark, str) and mark in _NAMES:
+            problems.append(
+                Problem(
+                    code="bad-reducer",
+                    message=f"Field {field.name!r} has the text {mark!r} beside its type: the name of a reducer or "
+                    "marker does nothing.",
+                    hint=f"Write it without quotes, after `from graphrt.reducers import {mark}`. A text that is meant "
+                    "for readers may say anything else.",
+                )
+            )
     problems += [
         Problem(
             code="bad-reducer",

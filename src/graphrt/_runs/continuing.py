@@ -134,12 +134,11 @@ def continued(
         answers: Mapping[str, Any] = {}
         if prepare is not None and (given or status != "running"):
             answers = prepare(engine, failed=replacing)
-        if store.durable or fold.meta.get("chained"):
-            for answer in answers.values():
-                try:
-                    engine.plan.codec.dump(answer)
-                except NotStorable as error:
-                    raise opening.not_storable(engine, error, "An answer holds a value") from error
+        for answer in answers.values():
+            try:
+                engine.plan.codec.dump(answer)
+            except NotStorable as error:
+                raise opening.not_storable(engine, error, "An answer holds a value") from error
         engine.limit(runtime.limits)
         opened = Run(runtime, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
         opened.seeded()

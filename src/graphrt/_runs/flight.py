@@ -129,7 +129,7 @@ class Run:
             meta = fold.meta if fold is not None else {"chained": claim.thread if self._chained(store) else None}
             chained = bool(meta.get("chained"))
             codec = engine.plan.codec if store.durable or chained else None
-            engine.listen(codec, staging=True)
+            engine.listen(engine.plan.codec, staging=True, stamps=codec is not None)
             chain: Chain | None = None
             if chained:
                 from graphrt._journal.chain import Chain  # loads OpenSSL

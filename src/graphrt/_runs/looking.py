@@ -112,7 +112,7 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
             if not engine.tasks:
                 engine.open()
             engine.codec = None
-            engine.commit(event.after)
+            engine.commit(event.after, past=True)
             _compare(fold, event, seq)
             fold.fold([], seq + 1, run, take)
             fold.seq = seq

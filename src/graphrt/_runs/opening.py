@@ -12,7 +12,7 @@ from graphrt._engine.abandoning import give_up_superstep
 from graphrt._engine.edit import folded_in
 from graphrt._engine.engine import Engine
 from graphrt._engine.spending import budget_field
-from graphrt._engine.stored import stamp, tracked
+from graphrt._engine.stored import storable, tracked
 from graphrt._flows.run import Watch
 from graphrt._later import Later
 from graphrt._plan.fields import is_mapping, own
@@ -116,12 +116,11 @@ def _started(opened: Run, values: dict[str, Any], given: Mapping[str, Any], *, f
         _check_budget(engine, values)
     if opened.listening:
         kept = tracked(engine, given)
-        if engine.codec is not None:
-            try:
-                kept = stamp(engine.codec, kept)
-            except NotStorable as error:
-                raise not_storable(engine, error, "The input holds a value") from error
-        else:
+        try:
+            kept = storable(engine, kept)
+        except NotStorable as error:
+            raise not_storable(engine, error, "The input holds a value") from error
+        if not engine.stamps:
             kept = engine.plan.state.own_all(kept)
         log.note(
             engine,

@@ -13,7 +13,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve
 from graphrt._engine.route import Due, merged
 from graphrt._engine.standing import due_parts, join_standings
-from graphrt._engine.stored import stamp, tracked
+from graphrt._engine.stored import storable, tracked
 from graphrt._engine.task import DONE, HANDLED
 from graphrt._engine.trace import target_name
 from graphrt._journal.keeper import give_back, take
@@ -55,7 +55,7 @@ def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
         if fresh:
             journal.given_at, journal.fingerprint = at, runtime.graph.fingerprint
         engine = fold.engine
-        engine.listen(journal.codec)
+        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         adopted(engine, fold)
         open_ = [task for task in engine.tasks if task.status not in (DONE, HANDLED)]
         status: Status = "completed" if fresh else claim.head.status
@@ -97,11 +97,11 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool) -> events.ThreadUpdated:
     else:
         checked = checked_update(engine, {} if values is None else values, what="What update() was given")
     kept = tracked(engine, checked)
-    if engine.codec is not None:
-        try:
-            kept = stamp(engine.codec, kept)
-        except NotStorable as error:
-            raise not_storable(engine, error, "update() was given a value") from error
+    try:
+        kept = storable(engine, kept)
+    except NotStorable as error:
+        raise not_storable(engine, error, "update() was given a value") from error
+    after = engine.values if fresh else folded_in(engine, checked, reset=False)  # a reducer that cannot is told here
     if node is None:
         return events.ThreadUpdated(values=kept, as_node=None, open=bool(engine.tasks), fresh=fresh)
     mine = unfinished(engine, node)
@@ -110,7 +110,6 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool) -> events.ThreadUpdated:
         at = {n: target.arg for n, target in enumerate(targets or ()) if target.__class__ is Due}
         return events.ThreadUpdated(values=kept, as_node=node, open=True, goto=goto_, sends=at)
     node_plan = plan.by_name[node]
-    after = engine.values if fresh else folded_in(engine, checked, reset=False)
     router = engine.router()
     routed = router.ask(node_plan, engine.make_view(after)) if targets is None else router.lead(targets)
     moved = engine.arrive(routed)
@@ -187,7 +186,7 @@ def cancel(runtime: Owner, thread: str) -> bool:
         fold = folded(runtime, store.load(thread))
         journal = journal_of(runtime, store, fold, Commits(store, claim, "sync"))
         engine = fold.engine
-        engine.listen(journal.codec)
+        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         adopted(engine, fold)
         log.note(engine, events.RunCancelled(reason="cancel() was called", folded=log.folded(engine)))
         journal.write(log.take(engine), release=True)
