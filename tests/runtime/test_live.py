@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from graphrt import END, START, GraphBuilder, Limits, NodeError, RetryPolicy, Runtime
-from graphrt.errors import DeadlineError
+from graphrt.errors import ConcurrentUpdateError, DeadlineError
 from graphrt.reducers import append, untracked
 from graphrt.runtime import Live
 
@@ -176,7 +176,7 @@ def test_what_a_stopped_task_has_shown_is_withdrawn(face: Face) -> None:
     ]
 
 
-def test_what_a_nested_graph_has_shown_that_failed_is_withdrawn(face: Face, made: Any) -> None:
+def test_what_a_nested_graph_has_shown_whose_failure_was_handled_is_withdrawn(face: Face, made: Any) -> None:
     def fail(state: Any) -> Any:
         raise ValueError("no")
 
@@ -193,6 +193,51 @@ def test_what_a_nested_graph_has_shown_that_failed_is_withdrawn(face: Face, made
         ("ended", "1.0:outer", "error"),
         ("step", "1.0:outer", None),
     ]
+
+
+def test_what_a_nested_graph_has_shown_stands_if_a_retry_goes_on_from_it(face: Face, made: Any) -> None:
+    ran: list[str] = []
+
+    def first(state: Any) -> Any:
+        ran.append("first")
+        return {"notes": ["first"]}
+
+    def second(state: Any) -> Any:
+        ran.append("second")
+        if ran.count("second") == 1:
+            raise ValueError("no")
+        return {"notes": ["second"]}
+
+    runtime = Runtime(sequence(("outer", sequence(("first", made(first)), ("second", made(second))))), store="memory:")
+    items: list[Live] = []
+    with pytest.raises(NodeError):
+        each(face, runtime, items.append, thread="t")
+    items += runtime.stream(thread="t", modes="live")
+
+    assert ran == ["first", "second", "second"]
+    assert "withdrawn" not in {item.what for item in items}
+    assert [item.node for item in items if item.what == "step"] == ["first", "second", "outer"]
+
+
+def test_tasks_whose_outcomes_cannot_be_folded_are_withdrawn(face: Face, made: Any) -> None:
+    """Two write one field (rule R6); the third keeps its outcome, and so does what a nested graph has committed."""
+    nested = sequence(("inner", made(lambda s: {"x": 2})))
+    graph = parallel(
+        ("a", made(lambda s: {"x": 1})), ("outer", nested), ("c", made(note("c"))), allow=("write-conflict",)
+    )
+    items: list[Live] = []
+
+    with pytest.raises(ConcurrentUpdateError):
+        each(face, graph, items.append)
+
+    assert told([item for item in items if item.node == "a"]) == [
+        ("started", "1.0:a", 1),
+        ("ended", "1.0:a", "success"),
+        ("withdrawn", "1.0:a", None),
+        ("ended", "1.0:a", "error"),
+    ]
+    assert [item.value for item in items if item.node == "outer"] == [1, "success", "error"]
+    assert [item.value for item in items if item.node == "c"] == [1, "success"]
 
 
 def test_a_task_that_asks_has_ended_interrupted(face: Face, made: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -210,3 +211,29 @@ def test_a_late_emit_of_a_node_that_ended_is_dropped(face: Face) -> None:
         kept[0].emit("late")
 
     assert face.stream(sequence(("a", a), ("b", b)), {}, modes="custom") == ["in time"]
+
+
+@pytest.mark.parametrize("modes", ["updates", "live"])
+def test_a_stream_that_is_closed_while_it_is_opened_runs_nothing(modes: Any, tmp_path: Path) -> None:
+    """The thread is being taken, on a worker thread, when the client has gone already."""
+    ran: list[str] = []
+
+    def work(state: Any) -> None:
+        ran.append("work")
+
+    async def main(runtime: Any) -> list[Any]:
+        stream = runtime.astream({}, thread="t", modes=modes)
+
+        async def read() -> list[Any]:
+            return [item async for item in stream]
+
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        await stream.aclose()
+        assert list(runtime.threads()) == []
+        runtime.run({}, thread="t")  # it is given back
+        return await reading
+
+    with Runtime(sequence(("work", work)), store=f"sqlite:///{tmp_path / 'runs.db'}") as runtime:
+        assert asyncio.run(main(runtime)) == []
+    assert ran == ["work"]

@@ -60,9 +60,18 @@ def reported(task: Task, reply: Any) -> Flow:
             }
             yield Publish("live", live(task, "retrying", told))
         return
-    if nested and task.status in (FAILED, HANDLED):
+    if nested and task.status == HANDLED:  # one that failed goes on from its last commit at the next drive
         yield Publish("live", live(task, "withdrawn"))
     yield Publish("live", live(task, "ended", _OUTCOME[task.status]))
+
+
+def given_up(engine: Engine) -> Flow:
+    """Publish which tasks of a superstep that could not be committed lost their outcomes: a retry runs them again."""
+    for task in engine.tasks:
+        if task.status == FAILED:
+            if task.node.child is None:
+                yield Publish("live", live(task, "withdrawn"))
+            yield Publish("live", live(task, "ended", "error"))
 
 
 def take_long_way(tasks: Sequence[Task]) -> None:

@@ -31,7 +31,7 @@ from graphrt._flows.effects import (
     Stage,
     Start,
 )
-from graphrt._flows.live import committed, reported, take_long_way
+from graphrt._flows.live import committed, given_up, reported, take_long_way
 from graphrt._plan.owning import own
 from graphrt.commands import Interrupt
 from graphrt.errors import StoreError
@@ -239,6 +239,8 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
     try:
         held = engine.commit()
     except Exception:
+        if control.live:
+            yield from given_up(engine)
         yield from _show(engine, watch, FAILED)
         raise
     if held:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 import typing_extensions as te
 
 from graphrt._runs.flight import Run
 from graphrt._runs.results import RunResult
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 T_co = TypeVar("T_co", covariant=True)
 """Of the items: they are only handed out."""
@@ -99,24 +102,34 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
     which awaits it first and closes it in the end.
     """
 
-    __slots__ = ("_busy", "_open", "_reader")
+    __slots__ = ("_busy", "_closed", "_open", "_opening", "_reader")
 
     def __init__(self, open_: Callable[[], Awaitable[Reader]]) -> None:
         self._open: Callable[[], Awaitable[Reader]] | None = open_
+        self._opening: Future[None] | None = None
+        """Set while the run is being opened: whoever closes the stream meanwhile waits for it."""
         self._reader: Reader | None = None
         self._busy = False
+        self._closed = False
 
     def __await__(self) -> Generator[Any, None, AsyncStream[T_co, S]]:
         return self._opened().__await__()
 
     async def _opened(self) -> AsyncStream[T_co, S]:
         if self._open is not None:
+            import asyncio
+
             self._begin()
+            open_, self._open = self._open, None
+            opening = self._opening = asyncio.get_running_loop().create_future()
             try:
-                open_, self._open = self._open, None
                 self._reader = await open_()
+                if self._closed:
+                    await self._reader.close()
             finally:
                 self._busy = False
+                self._opening = None
+                opening.set_result(None)
         return self
 
     def _begin(self) -> None:
@@ -149,8 +162,12 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
 
     async def aclose(self) -> None:
         """End the run, unless it has ended, and wait until it has. Another task that waits for an item gets the end."""
-        self._open = None
-        if self._reader is not None:
+        self._open, self._closed = None, True
+        if self._opening is not None:
+            import asyncio
+
+            await asyncio.wait([self._opening])  # whoever opens it closes it then
+        elif self._reader is not None:
             await self._reader.close()
 
     async def __aenter__(self) -> AsyncStream[T_co, S]:
