@@ -98,7 +98,7 @@ class ApswConnection:
         return self._db.in_transaction
 
     def execute(self, sql: str, values: Any = ()) -> _Rows:
-        return _translated(lambda: _Rows(self._db, sql, tuple(values)))
+        return _translated(lambda: _Rows(self._db, sql, values if isinstance(values, dict) else tuple(values)))
 
     def close(self) -> None:
         _translated(self._db.close)

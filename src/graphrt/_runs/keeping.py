@@ -57,6 +57,9 @@ def sweep(
         some = [info.thread for info in old[at : at + size]]
         at += size
         gone += len(delete_many(store, some, updated_before=before))  # but those that were taken or written meanwhile
+    tidy = getattr(store, "_tidy", None)
+    if tidy is not None:
+        tidy()
     return gone
 
 

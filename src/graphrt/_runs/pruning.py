@@ -43,6 +43,16 @@ def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
     check_id(thread)
     check_number("before", before)
     store = the_store(runtime)
+    try:
+        return _pruned(runtime, store, thread, before)
+    except StoreError as error:
+        make_room = getattr(store, "_make_room", None)
+        if error.code != "store-full" or make_room is None or not make_room():
+            raise
+    return _pruned(runtime, store, thread, before)
+
+
+def _pruned(runtime: Owner, store: Store, thread: str, before: int | None) -> int:
     claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
     try:
         loaded = store.load(thread)

@@ -5,7 +5,8 @@ Locks, transactions, reconnection and forks; what is read and written in a trans
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 from weakref import finalize
@@ -14,6 +15,7 @@ from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
 from graphrt.stores import _sqlite_files as files
+from graphrt.stores import _sqlite_room as room
 from graphrt.stores._owners import Owner, this_owner
 from graphrt.stores._sqlite_errors import BUSY, breaks, explain, primary
 
@@ -36,6 +38,8 @@ class Database:
         """Whom claims belong to; another one in the child of a fork."""
         self.closed = False
         self.lock = RLock()
+        self._aside = RLock()
+        """Held while a second connection is open. Whoever waits for it does not have the other lock."""
         self._busy_timeout_s = busy_timeout_s
         self._pragmas = pragmas
         self._db: Connection | None = None
@@ -61,7 +65,34 @@ class Database:
             self._db, self._read_only, self._looked = opened
             self._kept[:] = [self._db]
             self._file = files.identity(self.path)
+            if self._read_only is None and self._pragmas is None:
+                room.reserve(self.path)
         return self._db
+
+    @contextmanager
+    def aside(self) -> Generator[Connection]:
+        """A second connection, in a transaction that reads the file as it is now. One at a time.
+
+        It begins while nobody of this process writes: with a rollback journal, threads that write all the time would
+        let no other connection in.
+        """
+        with self._aside:
+            with self.lock:
+                db = self.connection()  # the file is what it was, and the store is open
+                if self._read_only is not None:
+                    yield db
+                    return
+                db = files.connect(self.path, self._busy_timeout_s)
+                try:
+                    db.execute("BEGIN")
+                    db.execute("SELECT count(*) FROM sqlite_master").fetchall()
+                except BaseException:
+                    db.close()
+                    raise
+            try:
+                yield db
+            finally:
+                db.close()
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """What *work* reads, all of it at one moment."""
@@ -174,14 +205,16 @@ class Database:
     # Around a fork.
 
     def before_fork(self) -> None:
+        self._aside.acquire()
         self.lock.acquire()
         self._drop()
 
     def after_fork_in_parent(self) -> None:
         self.lock.release()
+        self._aside.release()
 
     def after_fork_in_child(self) -> None:
-        self.lock = RLock()
+        self.lock, self._aside = RLock(), RLock()
         self.owner = this_owner()
 
 

@@ -31,18 +31,32 @@ _MEANING: Final[dict[int, tuple[str, str, str]]] = {
     13: ("store-full", "cannot grow: the disk or a quota is full", _ROOM),
     14: ("store-unavailable", "cannot be opened", _REACH),
     15: ("store-busy", "was locked by another process for too long", _FREE),
-    22: ("store-full", "is larger than the file system allows", _ROOM),
+    22: ("store-full", "is larger than the file system, or a limit of this process, allows", _ROOM),
     26: ("store-damaged", "is not a SQLite database", "Give the path of another file; this one was not changed."),
 }
 _BROKEN: Final = frozenset({7, 10, 11, 14, 26})
 """After these a connection is not trusted again."""
 
 _TOO_BIG: Final = 18
+_WRITE: Final = 10 | 3 << 8
+"""SQLITE_IOERR_WRITE: whatever a write fails with that is not a full disk."""
 
 
 def primary(error: BaseException) -> int:
     """SQLite's primary result code of *error*, 0 if it has none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _limited() -> bool:
+    """Whether there is a limit to the size of a file that this process may write (`ulimit -f`).
+
+    How large the file was when the write failed cannot be seen any more: it was rolled back.
+    """
+    try:
+        import resource
+    except ImportError:
+        return False
+    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
 
 
 def breaks(error: BaseException) -> bool:
@@ -63,6 +77,8 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
             **data,
         )
     slug, what, fix = _MEANING.get(code, ("store-damaged", "is not as this version of graphrt made it", _RESTORE))
+    if getattr(error, "sqlite_errorcode", 0) == _WRITE and _limited():
+        slug, what, fix = _MEANING[22]
     if code == 14 and Path(path).exists() and not os.access(Path(path).parent, os.W_OK):
         slug, what, fix = _MEANING[8]
     return StoreError(

@@ -157,11 +157,16 @@ def next_place(db: Connection, row: Row) -> int:
     return 0 if found[0][0] is None else place(row.id, found[0][0]) + 1
 
 
+def forget_row(db: Connection, no: int) -> None:
+    """Remove the thread for everybody; what is left of it is not found any more."""
+    db.execute("DELETE FROM thread WHERE no = ?", (no,))
+
+
 def forget(db: Connection, no: int) -> None:
     """Remove the thread and everything of it."""
     db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
     db.execute("DELETE FROM part WHERE no = ?", (no,))
-    db.execute("DELETE FROM thread WHERE no = ?", (no,))
+    forget_row(db, no)
 
 
 def duplicate(db: Connection, no: int, to: int) -> None:
@@ -177,12 +182,17 @@ def duplicate(db: Connection, no: int, to: int) -> None:
     )
 
 
-def prune(db: Connection, row: Row, upto: int, keep: set[str] | None) -> int:
-    """Remove what lies before *upto*; returns the number of the oldest entry that is left."""
+def prune(db: Connection, row: Row, upto: int, keep: set[str] | None, *, whole: bool = True) -> int:
+    """Remove what lies before *upto*; returns the number of the oldest entry that is left.
+
+    Args:
+        whole: Remove the records, too; else they are given up, and not found any more.
+    """
     base = row.no * SPAN
     last = db.execute("SELECT max(key) FROM record WHERE key > ? AND key <= ?", (base, base + upto)).fetchall()[0][0]
     first = row.first if last is None else int(last) - base + 1
-    db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
+    if whole:
+        db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
     db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name < ?", (row.no, SNAPSHOT, upto))
     db.execute("UPDATE thread SET first = ? WHERE no = ?", (first, row.no))
     if keep is not None:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.stores._sqlite_schema import BLOB, SPAN
+from graphrt.stores._sqlite_room import strays
+from graphrt.stores._sqlite_schema import BLOB
 from graphrt.stores._verifying import Finding
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 500
 _IDS: Final = "SELECT no, id FROM thread WHERE no > ? AND (seq > 0 OR typeof(seq) <> 'integer') ORDER BY no LIMIT ?"
-_STRAY_RECORD: Final = (
-    "SELECT key FROM record WHERE key > ? AND key / ? NOT IN (SELECT no FROM thread) ORDER BY key LIMIT 1"
-)
-_STRAY_PART: Final = "SELECT no FROM part WHERE no > ? AND no NOT IN (SELECT no FROM thread) ORDER BY no LIMIT 1"
 _MOST: Final = 20
 
 
@@ -43,21 +40,8 @@ def survey(file: Database) -> Iterator[str | Finding]:
                 )
         if len(rows) < _PAGE:
             break
-    yield from _strays(file, "records", _STRAY_RECORD, SPAN)
-    yield from _strays(file, "parts", _STRAY_PART, None)
-
-
-def _strays(file: Database, what: str, statement: str, span: int | None) -> Iterator[Finding]:
-    """One finding for each thread that is not there and of which there are rows."""
-    after: Any = 0
-    for _ in range(_MOST):
-        values = (after,) if span is None else (after, span)
-        found = file.read(partial(_rows, statement=statement, values=values))
-        if not found:
-            return
-        no = found[0][0] if span is None else found[0][0] // span
-        yield Finding(None, "waste", "orphan", f"There are {what} of thread number {no}, which is not there.")
-        after = no if span is None else (no + 1) * span
+    for no in file.read(strays):
+        yield Finding(None, "waste", "orphan", f"There are rows of thread number {no}, which is not there.")
 
 
 def _rows(db: Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:

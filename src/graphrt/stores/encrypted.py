@@ -195,6 +195,14 @@ class EncryptedStore(StoreVerbs):
         keep = [one for name in keep_blobs for one in self._keys.names(claim.thread, name)]
         return self._store.prune(claim, upto, keep_blobs=[*keep, *self._names(claim).pages(self._store)])
 
+    def _make_room(self) -> bool:
+        make: Any = getattr(self._store, "_make_room", bool)
+        return bool(make())
+
+    def _tidy(self) -> None:
+        tidy: Any = getattr(self._store, "_tidy", bool)
+        tidy()
+
     def _survey(self) -> Iterator[str | Finding]:
         inner = getattr(self._store, "_survey", None)
         return listed(self._store) if inner is None else inner()

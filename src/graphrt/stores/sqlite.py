@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeGuard, final
+from typing import TYPE_CHECKING, final
 
 import typing_extensions as te
 
@@ -20,13 +20,12 @@ from graphrt.stores import _sqlite_writing as writing
 from graphrt.stores._owners import Holder, now_s
 from graphrt.stores._sqlite_database import Database
 from graphrt.stores._sqlite_files import Pragmas, resolve
-from graphrt.stores._sqlite_rows import Row, head
+from graphrt.stores._sqlite_rows import head
 from graphrt.stores._sqlite_schema import SPAN
-from graphrt.stores._sqlite_survey import blob_names, survey
+from graphrt.stores._sqlite_whole import WholeThreads
 from graphrt.stores._sqlite_writing import SqliteClaim
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
-from graphrt.stores.verbs import Finding, StoreVerbs
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -35,7 +34,7 @@ __all__ = ["SqliteStore"]
 
 
 @final
-class SqliteStore(StoreVerbs):
+class SqliteStore(WholeThreads):
     """Keeps threads in a SQLite file, made if it is missing, that only the user who makes it may read.
 
     A commit is on the disk when it returns. A claim is void at once when its process has died or the machine was
@@ -202,102 +201,13 @@ class SqliteStore(StoreVerbs):
         """Records of *thread* in order, read page by page. See `Store.records`."""
         check_id(thread)
         row = self._file.read(lambda db: self._there(db, thread)[0])
-        return reading.pages(self._file, row, after, upto)
+        return reading.pages(self._file, row, max(after, row.first - 1), upto)
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Those of the named large values that are there."""
         check_id(thread)
         wanted = list(names)
         return self._file.read(lambda db: reading.blobs(db, thread, wanted))
-
-    def delete(self, thread: str) -> None:
-        """Forget the thread and everything of it. See `Store.delete`."""
-        check_id(thread)
-
-        def work(db: Connection) -> int:
-            row, owned = self._there(db, thread, damaged=True)
-            if owned:
-                self._unheld(row, thread)
-            reading.forget(db, row.no)
-            return row.no
-
-        self._file.write(
-            work,
-            landed=lambda db, _: reading.row_by_id(db, thread, damaged=True) is None,
-            kept=lambda: f"thread {thread!r} is still there",
-            thread=thread,
-        )
-
-    def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
-        """Forget threads that nobody holds, in one transaction. See `StoreVerbs.delete_many`."""
-        wanted = [check_id(thread) for thread in threads]
-
-        def work(db: Connection) -> list[Row]:
-            rows = [row for thread in wanted if (row := reading.row_by_id(db, thread)) is not None and row.seq]
-            old = [row for row in rows if updated_before is None or row.updated_at < updated_before]
-            free = [row for row in old if not self._lives(row)]
-            for row in free:
-                reading.forget(db, row.no)
-            return free
-
-        gone = self._file.write(
-            work,
-            landed=lambda db, rows: all(reading.row_by_no(db, row.no) is None for row in rows),
-            kept=lambda: "all of the threads are still there",
-            thread="",
-        )
-        return [row.id for row in gone]
-
-    def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
-        check_id(thread)
-        check_id(to)
-
-        def work(db: Connection) -> int:
-            row, _ = self._there(db, thread)
-            if not row.seq:
-                raise _refusals.unknown_thread(thread)
-            other = reading.row_by_id(db, to)
-            if other is not None:
-                if other.seq or self._lives(other):
-                    raise _refusals.thread_exists(to)
-                reading.forget(db, other.no)
-            no = writing.make(db, to, row.seq, row.first, 0, row.status, row.graph, at, at, None, None)
-            reading.duplicate(db, row.no, no)
-            return no
-
-        self._file.write(
-            work,
-            landed=lambda db, no: reading.row_by_no(db, no) is not None,
-            kept=lambda: f"there is no copy of thread {thread!r}",
-            thread=thread,
-        )
-
-    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Forget the records up to the entry *upto*. See `Store.prune`."""
-        keep = None if keep_blobs is None else set(keep_blobs)
-        thread = claim.thread
-
-        def work(db: Connection) -> tuple[int, int]:
-            row = self._owned(db, claim)
-            there = reading.snapshots(db, row.no)
-            if upto not in there:
-                raise _refusals.no_snapshot(thread, upto, there)
-            first = reading.prune(db, row, upto, keep)
-            return first - row.first, first
-
-        def landed(db: Connection, found: tuple[int, int]) -> bool:
-            row = reading.row_by_id(db, thread)
-            return found[0] > 0 and row is not None and row.first >= found[1]
-
-        told = f"thread {thread!r} still has all its records"
-        return self._file.write(work, landed=landed, kept=lambda: told, thread=thread)[0]
-
-    def _survey(self) -> Iterator[str | Finding]:
-        return survey(self._file)
-
-    def _blob_names(self, thread: str) -> list[str]:
-        return self._file.read(lambda db: blob_names(db, self._there(db, thread)[0].no))
 
     def close(self) -> None:
         """Free the file; may be called again. Claims that it gave are void."""
@@ -334,56 +244,3 @@ class SqliteStore(StoreVerbs):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def _forget(self, claim: SqliteClaim) -> None:
-        if self._held.get(claim.no) is claim:
-            del self._held[claim.no]
-
-    def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
-        """Whether *claim* was given by this store object, in this process."""
-        return isinstance(claim, SqliteClaim) and claim.token == self._file.owner.token
-
-    def _owned(self, db: Connection, claim: Claim) -> Row:
-        """The row of the thread that *claim* holds.
-
-        Raises:
-            ConflictError: It is void.
-        """
-        if not self._gave(claim):
-            raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store object")
-        row = reading.row_by_no(db, claim.no)
-        if row is None:
-            raise _refusals.lost(claim.thread, claim.epoch, "the thread was deleted")
-        if row.epoch != claim.epoch or row.lease is None or row.lease <= now_s():
-            raise _refusals.lost(claim.thread, claim.epoch, self._holder(row))
-        return row
-
-    def _there(self, db: Connection, thread: str, *, damaged: bool = False) -> tuple[Row, bool]:
-        """The thread's row, and whether a living owner holds it; for *damaged* see `row_by_id`."""
-        row = reading.row_by_id(db, thread, damaged=damaged)
-        owned = row is not None and self._lives(row)
-        if row is None or not (row.seq or owned):
-            raise _refusals.unknown_thread(thread)
-        return row, owned
-
-    def _lives(self, row: Row) -> bool:
-        if not isinstance(row.owner, str) or not isinstance(row.lease, (int, float)):
-            return False
-        holder = Holder.load(row.owner)
-        if holder is None:
-            return False
-        if holder.owner.token == self._file.owner.token:
-            held = self._held.get(row.no)
-            if held is None or held.epoch != row.epoch:
-                return False  # a claim of ours whose end failed, so that nobody was given it
-        return holder.lives(row.lease, me=self._file.owner)
-
-    def _holder(self, row: Row) -> str:
-        holder = Holder.load(row.owner) if row.owner else None
-        if holder is None or row.lease is None:
-            return f"its newest claim is number {row.epoch}, which is not held now"
-        return f"its newest claim is number {row.epoch}, {holder.describe(row.lease, me=self._file.owner)}"
-
-    def _unheld(self, row: Row | None, thread: str) -> None:
-        if row is not None and self._lives(row):
-            raise _refusals.held(thread, self._holder(row))

@@ -27,10 +27,11 @@ def delete_many(store: Store, threads: Iterable[str], *, updated_before: float |
     """As `StoreVerbs.delete_many`, of any store."""
     if isinstance(store, StoreVerbs):
         return store.delete_many(threads, updated_before=updated_before)
-    return _one_by_one(store, threads, updated_before)
+    return one_by_one(store, threads, updated_before)
 
 
-def _one_by_one(store: Store, threads: Iterable[str], updated_before: float | None) -> list[str]:
+def one_by_one(store: Store, threads: Iterable[str], updated_before: float | None) -> list[str]:
+    """The same, through the protocol."""
     gone: list[str] = []
     for thread in [check_id(thread) for thread in threads]:
         with suppress(InputError, ConflictError):  # it is not there, or somebody has it
@@ -126,7 +127,7 @@ class StoreVerbs:
         Returns:
             The ids of those that went.
         """
-        return _one_by_one(self._as_store(), threads, updated_before)
+        return one_by_one(self._as_store(), threads, updated_before)
 
     async def _aside(self, call: Callable[[], T]) -> T:
         """What *call* returns; made on a worker thread, since files and databases may block."""

@@ -1,0 +1,78 @@
+"""Which thread of a SQLite file is there, who holds it, and whether that is us: asked inside transactions of the caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeGuard
+
+from graphrt.stores import _refusals
+from graphrt.stores import _sqlite_reading as reading
+from graphrt.stores._owners import Holder, now_s
+from graphrt.stores._sqlite_rows import Row
+from graphrt.stores._sqlite_writing import SqliteClaim
+from graphrt.stores.protocol import Claim
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from graphrt.stores._sqlite_database import Database
+
+
+class Holding:
+    """A file, and the claims on its threads."""
+
+    _file: Database
+    _held: dict[int, SqliteClaim]
+    """Claims that were given and not given back, by the thread's number. Guarded by the file's lock."""
+
+    def _forget(self, claim: SqliteClaim) -> None:
+        if self._held.get(claim.no) is claim:
+            del self._held[claim.no]
+
+    def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
+        """Whether *claim* was given by this store object, in this process."""
+        return isinstance(claim, SqliteClaim) and claim.token == self._file.owner.token
+
+    def _owned(self, db: Connection, claim: Claim) -> Row:
+        """The row of the thread that *claim* holds.
+
+        Raises:
+            ConflictError: It is void.
+        """
+        if not self._gave(claim):
+            raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store object")
+        row = reading.row_by_no(db, claim.no)
+        if row is None:
+            raise _refusals.lost(claim.thread, claim.epoch, "the thread was deleted")
+        if row.epoch != claim.epoch or row.lease is None or row.lease <= now_s():
+            raise _refusals.lost(claim.thread, claim.epoch, self._holder(row))
+        return row
+
+    def _there(self, db: Connection, thread: str, *, damaged: bool = False) -> tuple[Row, bool]:
+        """The thread's row, and whether a living owner holds it; for *damaged* see `row_by_id`."""
+        row = reading.row_by_id(db, thread, damaged=damaged)
+        owned = row is not None and self._lives(row)
+        if row is None or not (row.seq or owned):
+            raise _refusals.unknown_thread(thread)
+        return row, owned
+
+    def _lives(self, row: Row) -> bool:
+        if not isinstance(row.owner, str) or not isinstance(row.lease, (int, float)):
+            return False
+        holder = Holder.load(row.owner)
+        if holder is None:
+            return False
+        if holder.owner.token == self._file.owner.token:
+            held = self._held.get(row.no)
+            if held is None or held.epoch != row.epoch:
+                return False  # a claim of ours whose end failed, so that nobody was given it
+        return holder.lives(row.lease, me=self._file.owner)
+
+    def _holder(self, row: Row) -> str:
+        holder = Holder.load(row.owner) if row.owner else None
+        if holder is None or row.lease is None:
+            return f"its newest claim is number {row.epoch}, which is not held now"
+        return f"its newest claim is number {row.epoch}, {holder.describe(row.lease, me=self._file.owner)}"
+
+    def _unheld(self, row: Row | None, thread: str) -> None:
+        if row is not None and self._lives(row):
+            raise _refusals.held(thread, self._holder(row))

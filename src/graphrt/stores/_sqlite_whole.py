@@ -1,0 +1,173 @@
+"""Whole threads of a SQLite file: forgotten, copied, pruned; and the whole file, backed up and looked over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from graphrt.errors import StoreError
+from graphrt.stores import _refusals
+from graphrt.stores import _sqlite_reading as reading
+from graphrt.stores import _sqlite_room as room
+from graphrt.stores import _sqlite_writing as writing
+from graphrt.stores._sqlite_backup import backup
+from graphrt.stores._sqlite_holding import Holding
+from graphrt.stores._sqlite_rows import Row
+from graphrt.stores._sqlite_survey import blob_names, survey
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Claim
+from graphrt.stores.verbs import Finding, StoreVerbs, one_by_one
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+class WholeThreads(Holding, StoreVerbs):
+    """What a SQLite store does with more than an entry."""
+
+    def delete(self, thread: str) -> None:
+        """Forget the thread and everything of it. See `Store.delete`."""
+        check_id(thread)
+
+        def deleted(forget: Callable[[Connection, int], None]) -> int:
+            def work(db: Connection) -> int:
+                row, owned = self._there(db, thread, damaged=True)
+                if owned:
+                    self._unheld(row, thread)
+                forget(db, row.no)
+                return row.no
+
+            return self._file.write(
+                work,
+                landed=lambda db, _: reading.row_by_id(db, thread, damaged=True) is None,
+                kept=lambda: f"thread {thread!r} is still there",
+                thread=thread,
+            )
+
+        try:
+            deleted(reading.forget)
+        except StoreError as error:
+            if error.code != "store-full":
+                raise
+            room.give_up(self._file.path)
+            no = deleted(reading.forget_row)
+            with suppress(StoreError):  # what is left is not there for anybody, and goes another time
+                room.remove_rows(self._file, no)
+
+    def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
+        """Forget threads that nobody holds, in one transaction. See `StoreVerbs.delete_many`."""
+        wanted = [check_id(thread) for thread in threads]
+
+        def work(db: Connection) -> list[Row]:
+            rows = [row for thread in wanted if (row := reading.row_by_id(db, thread)) is not None and row.seq]
+            old = [row for row in rows if updated_before is None or row.updated_at < updated_before]
+            free = [row for row in old if not self._lives(row)]
+            for row in free:
+                reading.forget(db, row.no)
+            return free
+
+        try:
+            gone = self._file.write(
+                work,
+                landed=lambda db, rows: all(reading.row_by_no(db, row.no) is None for row in rows),
+                kept=lambda: "all of the threads are still there",
+                thread="",
+            )
+        except StoreError as error:
+            if error.code != "store-full":
+                raise
+            return one_by_one(self._as_store(), wanted, updated_before)
+        return [row.id for row in gone]
+
+    def copy(self, thread: str, to: str, *, at: float) -> None:
+        """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
+        check_id(thread)
+        check_id(to)
+
+        def work(db: Connection) -> int:
+            row, _ = self._there(db, thread)
+            if not row.seq:
+                raise _refusals.unknown_thread(thread)
+            other = reading.row_by_id(db, to)
+            if other is not None:
+                if other.seq or self._lives(other):
+                    raise _refusals.thread_exists(to)
+                reading.forget(db, other.no)
+            no = writing.make(db, to, row.seq, row.first, 0, row.status, row.graph, at, at, None, None)
+            reading.duplicate(db, row.no, no)
+            return no
+
+        self._file.write(
+            work,
+            landed=lambda db, no: reading.row_by_no(db, no) is not None,
+            kept=lambda: f"there is no copy of thread {thread!r}",
+            thread=thread,
+        )
+
+    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
+        """Forget the records up to the entry *upto*. See `Store.prune`."""
+        keep = None if keep_blobs is None else set(keep_blobs)
+        thread = claim.thread
+
+        def work(db: Connection, *, whole: bool) -> tuple[int, int, int]:
+            row = self._owned(db, claim)
+            there = reading.snapshots(db, row.no)
+            if upto not in there:
+                raise _refusals.no_snapshot(thread, upto, there)
+            first = reading.prune(db, row, upto, keep, whole=whole)
+            return first - row.first, first, row.no
+
+        def landed(db: Connection, found: tuple[int, int, int]) -> bool:
+            row = reading.row_by_id(db, thread)
+            return found[0] > 0 and row is not None and row.first >= found[1]
+
+        told = f"thread {thread!r} still has all its records"
+
+        def pruned(*, whole: bool) -> tuple[int, int, int]:
+            return self._file.write(partial(work, whole=whole), landed=landed, kept=lambda: told, thread=thread)
+
+        try:
+            return pruned(whole=True)[0]
+        except StoreError as error:
+            if error.code != "store-full":
+                raise
+            room.give_up(self._file.path)
+            went, first, no = pruned(whole=False)
+            with suppress(StoreError):  # what is left is not found any more, and goes with the next pruning
+                room.remove_records(self._file, no, first)
+            return went
+
+    def backup(self, path: str | PathLike[str]) -> str:
+        """Copy the whole file to the new file *path*, which appears when it is whole; returns its absolute path.
+
+        The copy is of one moment, however many runs are under way, here or in other processes, and nobody owns a thread
+        in it. It can be opened like any other file of a store.
+
+        Raises:
+            InputError: There is a file of that name (`path-exists`), or it can be none (`bad-path`).
+            StoreError: The file cannot be read, or there is no room for the copy.
+        """
+        return backup(self._file, path)
+
+    async def abackup(self, path: str | PathLike[str]) -> str:
+        """Copy the whole file; see `backup`."""
+        return await self._aside(lambda: self.backup(path))
+
+    def _make_room(self) -> bool:
+        """Give up the room that is kept for the file; False if none is."""
+        return room.give_up(self._file.path)
+
+    def _tidy(self) -> None:
+        """Remove what is left of threads that were deleted when the disk was full, and keep room for the next time."""
+        for no in self._file.read(room.strays):
+            room.remove_rows(self._file, no)
+        room.reserve(self._file.path)
+
+    def _survey(self) -> Iterator[str | Finding]:
+        return survey(self._file)
+
+    def _blob_names(self, thread: str) -> list[str]:
+        return self._file.read(lambda db: blob_names(db, self._there(db, thread)[0].no))
