@@ -136,6 +136,53 @@ def test_path_that_is_none_is_refused(sqlite, path):
         assert caught.value.code == "bad-path"
 
 
+def test_bytes_in_place_of_a_path_are_not_shown(sqlite):
+    with pytest.raises(InputError, match="not 300,000 bytes") as caught:
+        sqlite.import_thread(b"x" * 300_000)
+    assert caught.value.code == "bad-path"
+    assert "io.BytesIO" in str(caught.value)
+
+
+def test_folder_in_place_of_a_file_is_told(sqlite, folder):
+    with pytest.raises(InputError, match="There is a folder") as caught:
+        sqlite.export_thread("paused", folder)
+    assert caught.value.code == "path-exists"
+    with pytest.raises(InputError, match="cannot be opened: Is a directory") as caught:
+        sqlite.import_thread(folder)
+    assert caught.value.code == "bad-path"
+
+
+def test_file_that_is_not_open_for_bytes_is_refused(sqlite, folder):
+    (folder / "t").write_bytes(b"mine")
+    with (folder / "t").open("rb") as read, (folder / "t").open("ab") as written:
+        for call in (
+            lambda: sqlite.export_thread("paused", io.StringIO()),
+            lambda: sqlite.export_thread("paused", read),
+            lambda: sqlite.import_thread(io.StringIO("text")),
+            lambda: sqlite.import_thread(written),
+        ):
+            with pytest.raises(InputError, match="is not open for") as caught:
+                call()
+            assert caught.value.code == "bad-path"
+    assert (folder / "t").read_bytes() == b"mine"
+
+
+@pytest.mark.needs("cryptography")
+def test_encrypted_thread_that_is_read_without_keys_says_so(tmp_path, folder):
+    """Nothing is damaged, and a file of it would lack its large values, whose names are encrypted."""
+    with SqliteStore(tmp_path / "runs.db") as inner:
+        fill(EncryptedStore(inner, KEYS))
+        for call in (
+            lambda: runtime(inner).state("paused"),
+            lambda: inner.export_thread("paused", folder / "paused.grt"),
+        ):
+            with pytest.raises(StoreError, match="is encrypted, and it was opened without keys") as caught:
+                call()
+            assert caught.value.code == "missing-key"
+        assert list(folder.iterdir()) == []
+        assert "is encrypted" in inner.verify().findings[0].what
+
+
 def test_folder_or_file_that_is_missing_is_named(sqlite, folder):
     for call in (
         lambda: sqlite.export_thread("done", folder / "no" / "done.grt"),

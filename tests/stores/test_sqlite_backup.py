@@ -112,6 +112,13 @@ def test_file_that_is_there_is_not_replaced(store, tmp_path):
     assert (tmp_path / "mine.db").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("path", [":memory:", "sqlite:///copy.db"])
+def test_name_of_a_store_is_no_path_of_a_copy(store, path):
+    with pytest.raises(InputError, match="names a store") as caught:
+        store.backup(path)
+    assert caught.value.code == "bad-path"
+
+
 def test_copy_that_cannot_be_written_leaves_nothing(store, tmp_path, monkeypatch):
     real = files.connect
 

@@ -40,7 +40,7 @@ def read_meta(meta: Any, thread: str) -> dict[str, Any]:
     """The meta of *thread*.
 
     Raises:
-        StoreError: It is not what was written (`store-damaged`).
+        StoreError: It is not what was written (`store-damaged`), or encrypted (`missing-key`).
     """
     if meta is None:
         return {}
@@ -48,6 +48,9 @@ def read_meta(meta: Any, thread: str) -> dict[str, Any]:
         data = from_json(meta) if meta.__class__ is bytes else dict(meta)
         wrong = _wrong(data)
     except (ValueError, TypeError) as error:
+        from graphrt.stores._sealing import refuse_sealed  # only here: it belongs to stores with keys
+
+        refuse_sealed(meta, thread)
         raise _damaged(thread, str(error)[:80]) from error
     if wrong:
         raise _damaged(thread, f"its {wrong} is not what graphrt writes")

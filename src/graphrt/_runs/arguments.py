@@ -269,7 +269,7 @@ def check_number(name: str, value: Any) -> None:
         raise InputError(
             f"{name}= must be a whole number, 0 or more, not {value!r}.",
             code="bad-limit",
-            fix="Pass the seq of an entry, or for limit= how many snapshots.",
+            fix="Pass how many at most, or None for all." if name == "limit" else "Pass the seq of an entry.",
         )
 
 

@@ -10,6 +10,7 @@ it, byte for byte; the last one is the SHA-256 of everything before it. Only fil
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from math import isfinite
 from os import PathLike
 from pathlib import Path
 from struct import Struct
-from typing import IO, Any, Final, NamedTuple, get_args
+from typing import IO, Any, Final, Literal, NamedTuple, get_args
 
 from graphrt.errors import InputError
 from graphrt.stores.protocol import Head, Record, Status
@@ -87,7 +88,7 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
     """
     magic = file.read(len(MAGIC))
     if magic[:-1] != MAGIC[:-1]:
-        raise bad("It is no exported thread.")
+        raise bad("It is no exported thread.", "Give what export_thread() wrote.")
     if magic != MAGIC:
         raise bad(f"It is of version {magic[-1:].hex() or '?'}, which a newer graphrt wrote.")
     digest = sha256(magic)
@@ -142,12 +143,8 @@ def read_head(frame: Frame) -> Head:
     return Head(thread, seq, 0, status, graph, float(times[0]), float(times[1]), owned=False, first=first)
 
 
-def bad(why: str) -> InputError:
-    return InputError(
-        f"The file cannot be imported. {why} Nothing was written.",
-        code="bad-archive",
-        fix="Export the thread again.",
-    )
+def bad(why: str, fix: str = "Export the thread again.") -> InputError:
+    return InputError(f"The file cannot be imported. {why} Nothing was written.", code="bad-archive", fix=fix)
 
 
 # ---------------------------------------------------------------------------------------------------------- the files
@@ -185,8 +182,34 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
 def checked_path(path: Any) -> str:
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
     if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(f"The path of a file was expected, not {text!r}.", code="bad-path", fix="Give 'thread.grt'.")
+        what = f"{len(text):,} bytes" if isinstance(text, bytes) else repr(text)[:100]
+        raise InputError(
+            f"The path of a file was expected, not {what}.",
+            code="bad-path",
+            fix="Give the path as a str or a Path; what is in memory can be read as io.BytesIO(data).",
+        )
+    if text == ":memory:" or "://" in text:
+        raise InputError(
+            f"The path of a file was expected; {text!r} names a store.",
+            code="bad-path",
+            fix="Give the path alone, such as 'copy.db'.",
+        )
     return text
+
+
+def check_open(file: Any, purpose: Literal["reading", "writing"]) -> None:
+    """See that *file* is one of bytes, opened for *purpose*.
+
+    Raises:
+        InputError: It is not (`bad-path`).
+    """
+    able: Any = getattr(file, "readable" if purpose == "reading" else "writable", lambda: True)
+    if isinstance(file, io.TextIOBase) or not able():
+        raise InputError(
+            f"The file {str(getattr(file, 'name', ''))!r} is not open for {purpose} bytes.",
+            code="bad-path",
+            fix=f"Open it with mode {'rb' if purpose == 'reading' else 'wb'!r}.",
+        )
 
 
 def _folder(target: Path) -> str:
@@ -200,7 +223,7 @@ def _folder(target: Path) -> str:
 def _refuse_present(target: Path) -> None:
     if os.path.lexists(target):
         raise InputError(
-            f"There is a file {str(target)!r} already; it was not touched.",
+            f"There is a {'folder' if target.is_dir() else 'file'} {str(target)!r} already; it was not touched.",
             code="path-exists",
             fix="Give the path of a file that does not exist yet.",
         )
@@ -220,17 +243,26 @@ def opened(source: Any) -> Generator[IO[bytes]]:
     """*source*, a path or a file open for reading bytes, as a file that can be read again from its beginning.
 
     Raises:
-        InputError: It is neither, or there is no such file.
+        InputError: It is neither, or there is no such file, or it cannot be opened (`bad-path`).
     """
     if not hasattr(source, "read"):
+        path = Path(checked_path(source))
         try:
-            with Path(checked_path(source)).open("rb") as file:
-                yield file
+            found = path.open("rb")
         except FileNotFoundError:
             raise InputError(
-                f"There is no file {str(source)!r}.", code="bad-path", fix="Give what export_thread() wrote."
+                f"There is no file {str(path)!r}.", code="bad-path", fix="Give what export_thread() wrote."
             ) from None
+        except OSError as error:
+            raise InputError(
+                f"The file {str(path)!r} cannot be opened: {error.strerror}.",
+                code="bad-path",
+                fix="Give what export_thread() wrote, and see that this user may read it.",
+            ) from error
+        with found as file:
+            yield file
         return
+    check_open(source, "reading")
     with tempfile.TemporaryFile() as kept:
         shutil.copyfileobj(source, kept)
         kept.seek(0)

@@ -14,6 +14,7 @@ from graphrt.errors import InputError, StoreError
 from graphrt.stores import _archive as archive
 from graphrt.stores._archive import Frame
 from graphrt.stores._copying import Whole, records_of, snapshots_of, write_thread
+from graphrt.stores._sealing import refuse_sealed
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Head, Loaded, Record, Store
 
@@ -35,6 +36,7 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
         )
     loaded = store.load(thread)
     if hasattr(to, "write"):
+        archive.check_open(to, "writing")
         _write(store, loaded, to)
         return
 
@@ -63,6 +65,7 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
                 fix="Keep it in a durable store, or chain it: Runtime(graph, store=..., chain=True).",
                 thread=thread,
             )
+        refuse_sealed(body, thread)  # the names of its large values are encrypted too: they would be missing
         named.update(blob_names(body))
         kept: bytes = body
         return kept

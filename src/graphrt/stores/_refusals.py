@@ -28,7 +28,7 @@ def thread_exists(thread: str) -> InputError:
         f"There is a thread {thread!r} already.",
         code="thread-exists",
         where=f"thread {thread!r}",
-        fix="Copy to another id, or delete that thread first.",
+        fix="Give another id, or delete that thread first.",
         thread=thread,
     )
 

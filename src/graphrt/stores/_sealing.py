@@ -139,6 +139,22 @@ class Keyring:
         return [hmac.digest(naming, said, "sha256").hex() for naming in self._naming]
 
 
+def refuse_sealed(body: Any, thread: str) -> None:
+    """See that *body*, read without keys, is not encrypted.
+
+    Raises:
+        StoreError: It is (`missing-key`).
+    """
+    if body.__class__ is bytes and body.startswith(_MAGIC):
+        raise StoreError(
+            f"Thread {thread!r} is encrypted, and it was opened without keys.",
+            code="missing-key",
+            where=f"thread {thread!r}",
+            fix="Open the store as EncryptedStore(store, keys).",
+            thread=thread,
+        )
+
+
 def _check(keys: Mapping[str, bytes]) -> None:
     if not keys:
         raise InputError("An encrypted store needs a key.", code="bad-key", fix="Give 32 random bytes, by an id.")
