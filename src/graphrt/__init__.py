@@ -91,6 +91,12 @@ def __getattr__(name: str) -> Any:
         from graphrt import harness
 
         return getattr(harness, name)
+    from graphrt.errors._foreign import PACKAGE
+
+    if name in PACKAGE:  # not an AttributeError: of that `from graphrt import ...` keeps no word
+        raise ImportError(
+            f"graphrt has no {name!r}: {PACKAGE[name]}. See docs/how-to/from-langgraph.md.", name="graphrt"
+        )
     raise AttributeError(f"module 'graphrt' has no attribute {name!r}")
 
 

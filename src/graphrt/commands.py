@@ -33,6 +33,9 @@ U_co = te.TypeVar("U_co", covariant=True, default=Any)
 """Covariant: a Command that updates less is usable where one that may update more is expected."""
 
 
+_NONE: Any = object()
+
+
 @final
 class StartType(Enum):
     """The type of START: a class of its own, so that type checkers refuse an edge to START."""
@@ -171,7 +174,18 @@ class Command(Generic[U_co]):
 
     __slots__ = ("goto", "update")
 
-    def __init__(self, *, update: U_co | None = None, goto: Goto | None = None) -> None:
+    def __init__(
+        self, *, update: U_co | None = None, goto: Goto | None = None, resume: te.Never = _NONE, graph: te.Never = _NONE
+    ) -> None:
+        if resume is not _NONE or graph is not _NONE:
+            raise InputError(
+                f"A Command has no {'resume' if resume is not _NONE else 'graph'}=.",
+                code="unknown-option",
+                fix="Answer a question from outside: Runtime(graph, store=...).resume(thread, answer)."
+                if resume is not _NONE
+                else "A Command leads to nodes of its own graph; what a nested graph returns tells the graph around it.",
+                boundary=True,
+            )
         self.update: U_co | None = update
         self.goto: Goto | None = goto
 

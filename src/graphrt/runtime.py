@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, final
 
 from graphrt._drivers.shown import MessageItem
 from graphrt._engine.trace import Diff, Step
@@ -44,7 +44,7 @@ from graphrt._runs.streams import AsyncStream, Stream
 from graphrt._runs.verbs import ThreadVerbs
 from graphrt._runs.watching import WatchVerbs
 from graphrt.commands import UNSET
-from graphrt.errors import InputError, a_type
+from graphrt.errors import InputError, _foreign, a_type
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -117,6 +117,7 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         InputError: A limit, the store, a sink, a model or the sleep is not what it must be.
     """
 
+    @_foreign.told
     def __init__(
         self,
         graph: CompiledGraph[S, Any],
@@ -180,10 +181,11 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
     def run(
         self,
         input: S | Mapping[str, Any],
-        *,
+        *config: Never,
         thread: str | None = None,
         abandon: bool = False,
         only_if_new: bool = False,
+        **words: Never,
     ) -> RunResult[S]:
         """Run the graph to its end, in the caller.
 
@@ -203,6 +205,8 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
             GraphrtError: The run failed. On a thread it can be retried.
             ConflictError: A living owner drives the thread.
         """
+        if config or words:
+            _foreign.refuse(self, "run", config, words)
         if only_if_new:
             return once.run(self, input, thread, abandon=abandon)
         return drive(opening.begin(self, input, thread, listen=False, watch=None, abandon=abandon))
@@ -210,12 +214,15 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
     async def arun(
         self,
         input: S | Mapping[str, Any],
-        *,
+        *config: Never,
         thread: str | None = None,
         abandon: bool = False,
         only_if_new: bool = False,
+        **words: Never,
     ) -> RunResult[S]:
         """Run the graph to its end on the running loop; see `run`."""
+        if config or words:
+            _foreign.refuse(self, "arun", config, words)
         if only_if_new:
             return await once.arun(self, input, thread, abandon=abandon)
         if self.store is None:
@@ -267,6 +274,11 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         return checks_state(given=self._check_state, harness=self.harness)
 
     # -- the runtime itself --------------------------------------------------------------------------------------
+
+    if not TYPE_CHECKING:  # checkers know that there is none
+
+        def __getattr__(self, name: str) -> Any:
+            _foreign.no_such(self, name, _foreign.RUNTIME)
 
     def __enter__(self) -> Runtime[S]:
         self._share_loop()

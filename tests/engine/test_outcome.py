@@ -40,11 +40,11 @@ class Later:
     ("reply", "what", "how"),
     [
         (Later(), "a coroutine that was never awaited", "async def"),
-        (Send("a"), "a Send", "goto=[Send"),
+        (Send("a"), "an instance of Send", "goto=[Send"),
         ([Send("a")], "a list", "goto=[Send"),
         ([], "a list", "Return a mapping"),
         (7, "an int", "Return a mapping"),
-        (Model(), "a Model", "Return only what changes"),
+        (Model(), "an instance of Model", "Return only what changes"),
     ],
     ids=["awaitable", "send", "sends", "list", "number", "state"],
 )

@@ -5,10 +5,10 @@ Which failure counts, and what follows from it, is `outcome`'s business.
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING
 
 from graphrt import _retrying as retry
+from graphrt._engine.advice import advice, other_answer
 from graphrt._engine.task import Task
 from graphrt._plan.quoting import tells
 from graphrt._plan.tables import NodePlan
@@ -61,7 +61,10 @@ def failure(engine: Engine, task: Task) -> BaseException:
     extra = task.more()
     error = extra.failure
     assert error is not None  # noqa: S101 - a FAILED task has one
+    instead = other_answer(engine, task)
     if not isinstance(error, Exception) or extra.at_boundary:
+        if instead and isinstance(error, GraphrtError) and instead not in error.fix:
+            error.fix = f"{error.fix} {instead}".lstrip()
         return error
     node: NodePlan = task.node
     tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
@@ -72,15 +75,16 @@ def failure(engine: Engine, task: Task) -> BaseException:
     elif isinstance(error, TimeoutError) and text.startswith("no result within"):
         code = "node-timeout"
         fix = "Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself."
-    elif isinstance(error, AttributeError) and inspect.iscoroutine(error.obj):
-        how = "await the call" if node.is_async else "await the call in an async node, or use ctx.call(function, ...)"
-        fix = f"The node uses a coroutine as if it were its result: {how}."
+    else:
+        fix = fix or advice(engine, task, error)
     too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
     if too_long is not None:
         fix = "Retry the thread after that time, or raise wait_max_s of the retry= policy"
     fix = fix or "Correct the node. What it raised is this error's __cause__, which a traceback shows above it."
     if engine.thread is not None:
         fix = f"{fix.rstrip('.')}. Then retry({engine.thread!r}): finished tasks do not run again."
+    if instead:
+        fix = f"{fix} {instead}"
     what = told(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
     raised = NodeError(
         f"Node {node.name!r} failed{tried}: {what}",

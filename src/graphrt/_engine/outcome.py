@@ -202,7 +202,8 @@ def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
 def _what(returned: Any) -> str:
     if inspect.isawaitable(returned):
         return "a coroutine that was never awaited"
-    return a_type(returned)
+    kind: Any = returned.__class__
+    return a_type(returned) if kind.__module__ == "builtins" else f"an instance of {kind.__name__}"
 
 
 def _how(engine: Engine, returned: Any) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
+from graphrt._plan.quoting import short
+
 _VARARGS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x20, 0x80, 0x200
 
 
@@ -17,6 +19,8 @@ class Shape(NamedTuple):
     is_async: bool
     problem: str | None = None
     """Why it cannot be a node."""
+    hint: str = ""
+    """What to do about that, where it is no function at all."""
 
 
 def node_shape(fn: Any) -> Shape:
@@ -29,7 +33,7 @@ def node_shape(fn: Any) -> Shape:
     if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType) and not _passes_on(fn.__func__):
         return _from_code(fn.__func__, bound=1)
     if not callable(fn):
-        return Shape(False, False, f"{fn!r} cannot be called")
+        return Shape(False, False, f"{short(fn)} cannot be called", _instead(fn))
     call = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
     if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in (fn, call)):
@@ -43,6 +47,22 @@ def node_shape(fn: Any) -> Shape:
     star = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     missing = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     return _judge(len(positional), required, missing, star=star, is_async=is_async)
+
+
+def _instead(given: Any) -> str:
+    """What to do with what is no function; told by what it has, for the classes are of rooms above."""
+    if given is None:
+        return "Pass the function itself: add_node('work', work), not what a call of it returned."
+    if hasattr(given, "__graphrt_agent__") or (hasattr(given, "run") and hasattr(given, "tools")):
+        return (
+            "Write an async node that calls the agent: async def node(state, ctx): "
+            "reply = await ctx.bind(agent).run(state.question); return {'answer': reply.text}."
+        )
+    if hasattr(given, "compile") and hasattr(given, "add_node"):
+        return "A graph is a node once it is compiled: add_node('sub', builder.compile())."
+    if hasattr(getattr(given, "graph", None), "__graphrt_plan__"):
+        return "Pass the graph, not what drives it: add_node('sub', runtime.graph)."
+    return ""
 
 
 def _passes_on(fn: FunctionType) -> bool:

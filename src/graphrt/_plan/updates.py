@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Mapping
@@ -217,7 +218,9 @@ class UpdateSchema:
                 code="wrong-type",
                 where=where,
                 known=", ".join(f"{name}: {describe(self.state.fields[name].annotation)}" for name in returned),
-                fix=f"Return {'; '.join(wanted)}.",
+                fix="A value is a coroutine: await the call that makes it."
+                if any(_holds_coroutine(returned[name]) for name in wrong)
+                else f"Return {'; '.join(wanted)}.",
                 node=node,
                 field=next(iter(wrong)),
                 path=next(iter(wrong.values())).split(":")[0],
@@ -267,6 +270,12 @@ class UpdateSchema:
             node=node,
             field=str(name),
         )
+
+
+def _holds_coroutine(value: Any) -> bool:
+    kind: Any = value.__class__
+    parts: Any = value.values() if kind is dict else value if kind in (list, tuple) else (value,)
+    return any(inspect.iscoroutine(part) for part in parts)
 
 
 def _wanted(field: Field, value: Any) -> str:

@@ -117,7 +117,8 @@ class _Checks:
                     code="bad-signature",
                     message=f"Node {name!r} cannot be called as fn(state) or fn(state, ctx): {shape.problem}.",
                     node=name,
-                    hint="Take the state, and the context as a second positional parameter without default.",
+                    hint=shape.hint
+                    or "Take the state, and the context as a second positional parameter without default.",
                     where=node.where,
                 )
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Never, TypeVar, overload
 
 from graphrt._drivers.shown import MessageItem
 from graphrt._engine.trace import Step
@@ -15,6 +15,7 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.streams import AsyncStream, Reader
 from graphrt._runs.watching import opener, watch_for
 from graphrt.commands import UNSET
+from graphrt.errors import _foreign
 from graphrt.events import Entry
 from graphrt.stores.protocol import Store
 
@@ -35,16 +36,19 @@ class AsyncWatchVerbs(Generic[S]):
     def asteps(
         self,
         input: Any = UNSET,
-        *,
+        *config: Never,
         thread: str | None = None,
         abandon: bool = False,
         answers: Any = UNSET,
         answer: Any = UNSET,
+        **words: Never,
     ) -> AsyncStream[Step[S], S]:
         """Run the graph and yield each finished task after its commit; see `steps`.
 
         Awaited, or with its first step, the stream has taken the thread and raises what is wrong with the call.
         """
+        if config or words:
+            _foreign.refuse(self, "asteps", config, words)
         begin = opener(self, input, thread, answers, answer, abandon=abandon)
 
         async def open_() -> Reader:
@@ -132,17 +136,20 @@ class AsyncWatchVerbs(Generic[S]):
     def astream(
         self,
         input: Any = UNSET,
-        *,
+        *config: Never,
         thread: str | None = None,
         abandon: bool = False,
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
+        **words: Never,
     ) -> AsyncStream[Any, S]:
         """Run the graph on the running loop and yield what happens; see `stream`.
 
         Awaited, or with its first item, the stream has taken the thread and raises what is wrong with the call.
         """
+        if config or words:
+            _foreign.refuse(self, "astream", config, words)
         wanted = stream_modes(modes)
         begin = opener(self, input, thread, answers, answer, abandon=abandon)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Never, Protocol, TypeVar, overload
 
 from graphrt._drivers.shown import MessageItem
 from graphrt._drivers.sync import SyncDriver, Watcher
@@ -17,6 +17,7 @@ from graphrt._runs.flight import Owner, Run
 from graphrt._runs.results import RunResult
 from graphrt._runs.streams import Stream
 from graphrt.commands import UNSET
+from graphrt.errors import _foreign
 from graphrt.events import Entry
 
 S = TypeVar("S")
@@ -40,11 +41,12 @@ class WatchVerbs(Generic[S]):
     def steps(
         self,
         input: Any = UNSET,
-        *,
+        *config: Never,
         thread: str | None = None,
         abandon: bool = False,
         answers: Any = UNSET,
         answer: Any = UNSET,
+        **words: Never,
     ) -> Stream[Step[S], S]:
         """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
 
@@ -65,6 +67,8 @@ class WatchVerbs(Generic[S]):
             InputError: Both an input and answers, neither an input nor a thread, or as for the verb that is meant.
             ConflictError: Another run has the thread.
         """
+        if config or words:
+            _foreign.refuse(self, "steps", config, words)
         begin = opener(self, input, thread, answers, answer, abandon=abandon)
         return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
 
@@ -145,12 +149,13 @@ class WatchVerbs(Generic[S]):
     def stream(
         self,
         input: Any = UNSET,
-        *,
+        *config: Never,
         thread: str | None = None,
         abandon: bool = False,
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
+        **words: Never,
     ) -> Stream[Any, S]:
         """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
 
@@ -175,6 +180,8 @@ class WatchVerbs(Generic[S]):
             InputError: There is no such mode, or as for `steps`.
             ConflictError: Another run has the thread.
         """
+        if config or words:
+            _foreign.refuse(self, "stream", config, words)
         wanted = stream_modes(modes)
         begin = opener(self, input, thread, answers, answer, abandon=abandon)
         run = begin(listen="events" in wanted, watch=watch_for(wanted))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Generic, Literal, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
 
 from typing_extensions import Unpack
 
@@ -17,7 +17,7 @@ from graphrt._plan.tables import Plan
 from graphrt._plan.updates import UpdateSchema
 from graphrt._plan.validate import errors
 from graphrt.commands import END, START, Command, NodeRef, node_name
-from graphrt.errors import DefinitionError, Problem, names
+from graphrt.errors import DefinitionError, Problem, _foreign, names
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator
 from graphrt.graph.handles import Outcome, RouterResult, S, Source, Target, U, function_of
@@ -81,6 +81,7 @@ class GraphBuilder(Generic[S, U]):
         output: type[Any] | None = ...,
         inline: bool = ...,
     ) -> None: ...
+    @_foreign.told
     def __init__(
         self,
         state: type[Any],
@@ -172,6 +173,7 @@ class GraphBuilder(Generic[S, U]):
     def add_node(
         self, name: str, fn: CompiledGraph[Any, Any], /, **policy: Unpack[GraphPolicy[S]]
     ) -> GraphBuilder[S, U]: ...
+    @_foreign.told
     def add_node(self, name: str, fn: Any, /, **policy: Any) -> GraphBuilder[S, U]:
         """Add a function or a compiled graph as a node.
 
@@ -244,6 +246,7 @@ class GraphBuilder(Generic[S, U]):
         sources = (src,) if isinstance(src, str) else tuple(src)
         self._declared.append(JoinSpec(tuple(self._ref(ref) for ref in sources), self._ref(dst), when, starved, where))
 
+    @_foreign.told
     def add_conditional_edges(
         self,
         src: Source,
@@ -291,6 +294,7 @@ class GraphBuilder(Generic[S, U]):
         self._declared.append(EdgeSpec(START, self._ref(node), here()))
         return self
 
+    @_foreign.told
     def set_conditional_entry(
         self,
         router: Callable[[S], RouterResult],
@@ -316,6 +320,7 @@ class GraphBuilder(Generic[S, U]):
 
     # -- compiling -----------------------------------------------------------------------------------------------
 
+    @_foreign.told
     def compile(self, *, limits: Limits | None = None, allow: Iterable[str] = ()) -> CompiledGraph[S, U]:
         """Check the whole graph and freeze it. The builder stays as it is and may be compiled again.
 
@@ -357,6 +362,11 @@ class GraphBuilder(Generic[S, U]):
             count = "a problem" if len(found) == 1 else f"{len(found)} problems"
             raise DefinitionError(f"Graph {self._name!r} has {count}.", found, where=f"defined at {self._where}")
         return CompiledGraph(plan)
+
+    if not TYPE_CHECKING:  # checkers know that there is none
+
+        def __getattr__(self, name: str) -> Any:
+            _foreign.no_such(self, name, _foreign.BUILDER)
 
     def __repr__(self) -> str:
         return f"GraphBuilder({self._name!r}, {len(self._declared)} declarations)"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, final, overload
 
 from typing_extensions import Unpack
 
@@ -15,7 +15,7 @@ from graphrt._plan.shape import node_shape
 from graphrt._plan.specs import NodeSpec
 from graphrt._plan.tables import Plan
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
-from graphrt.errors import DefinitionError, InputError, Problem, closest, names
+from graphrt.errors import DefinitionError, InputError, Problem, _foreign, closest, names
 from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits
 
@@ -111,6 +111,11 @@ class CompiledGraph(Generic[S, U]):
         """For notebooks: Mermaid, which JupyterLab draws itself, and text. No network."""
         return {"text/vnd.mermaid": self.to_mermaid(), "text/plain": repr(self)}
 
+    if not TYPE_CHECKING:  # checkers know that there is none
+
+        def __getattr__(self, name: str) -> Any:
+            _foreign.no_such(self, name, _foreign.GRAPH)
+
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, {len(self.nodes)} nodes)"
 
@@ -202,28 +207,32 @@ class CompiledGraph(Generic[S, U]):
     # -- running: the one import that goes up --------------------------------------------------------------------
 
     def run(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
+        self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
         """Run once: `Runtime(self, **options).run(input)`; without a store, in memory.
 
         Raises:
             GraphrtError: The run failed.
         """
-        return self._runtime(options).run(input, thread=thread)
+        return self._runtime(options, "run", config).run(input, thread=thread)
 
     async def arun(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
+        self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
         """Run once on the running loop; see `run`."""
-        return await self._runtime(options).arun(input, thread=thread)
+        return await self._runtime(options, "arun", config).arun(input, thread=thread)
 
-    def steps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
+    def steps(
+        self, input: S | Mapping[str, Any], *config: Never, **options: Unpack[RuntimeOptions]
+    ) -> Stream[Step[S], S]:
         """Run once and yield each finished task; see `Runtime.steps`."""
-        return self._runtime(options).steps(input)
+        return self._runtime(options, "steps", config).steps(input)
 
-    def asteps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> AsyncStream[Step[S], S]:
+    def asteps(
+        self, input: S | Mapping[str, Any], *config: Never, **options: Unpack[RuntimeOptions]
+    ) -> AsyncStream[Step[S], S]:
         """Run once and yield each finished task; see `Runtime.steps`."""
-        return self._runtime(options).asteps(input)
+        return self._runtime(options, "asteps", config).asteps(input)
 
     @overload
     def stream(
@@ -264,12 +273,14 @@ class CompiledGraph(Generic[S, U]):
     def stream(
         self,
         input: S | Mapping[str, Any],
-        *,
+        *config: Never,
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> Stream[Any, S]:
         """Run once and yield what happens; see `Runtime.stream`."""
-        runtime: Any = self._runtime(options)  # untyped: which overload is meant, the caller of this one knows
+        runtime: Any = self._runtime(
+            options, "stream", config
+        )  # untyped: which overload is meant, the caller of this one knows
         items: Stream[Any, S] = runtime.stream(input, modes=modes)
         return items
 
@@ -312,25 +323,27 @@ class CompiledGraph(Generic[S, U]):
     def astream(
         self,
         input: S | Mapping[str, Any],
-        *,
+        *config: Never,
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> AsyncStream[Any, S]:
         """Run once and yield what happens; see `Runtime.stream`."""
-        runtime: Any = self._runtime(options)
+        runtime: Any = self._runtime(options, "astream", config)
         items: AsyncStream[Any, S] = runtime.astream(input, modes=modes)
         return items
 
-    def _runtime(self, options: RuntimeOptions) -> Runtime[S]:
+    def _runtime(self, options: RuntimeOptions, verb: str, config: Sequence[Any]) -> Runtime[S]:
         from graphrt.runtime import Runtime, RuntimeOptions
 
+        if config:
+            _foreign.refuse(self, verb, config, {})
         unknown = [option for option in options if option not in RuntimeOptions.__annotations__]
         if unknown:
             guess = closest(unknown[0], RuntimeOptions.__annotations__)
             if unknown[0] in Limits.fields:
                 fix = f"Pass limits=Limits({unknown[0]}=...)."
             else:
-                fix = f"Did you mean {guess!r}?" if guess else "Remove it."
+                fix = _foreign.keyword("run", unknown[0]) or (f"Did you mean {guess!r}?" if guess else "Remove it.")
             raise InputError(
                 f"A run has no option {unknown[0]!r}.",
                 code="unknown-option",

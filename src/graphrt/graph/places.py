@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-_ROOM = __name__.rpartition(".")[0]
+_OURS = (__name__.rpartition(".")[0], "graphrt.errors")
+"""This package, and what stands around its methods to tell of foreign words."""
 
 
 def caller() -> FrameType:
-    """The frame that called into this package: the nearest one outside of it."""
+    """The frame that called into this package: the nearest one outside of `_OURS`."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_ROOM):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
     return frame
 

@@ -9,7 +9,7 @@ import typing_extensions as te
 
 from graphrt._plan.specs import Policy
 from graphrt.commands import EndType
-from graphrt.errors import Problem, closest, names
+from graphrt.errors import Problem, _foreign, closest, names
 from graphrt.graph.handles import S, Target
 from graphrt.limits import RetryPolicy
 
@@ -122,7 +122,9 @@ def _several(goto: Any) -> Iterable[Any]:
 
 def _unknown(name: Any, option: str, where: str) -> Problem:
     guess = closest(option, _OPTIONS)
-    hint = f"Did you mean {guess!r}?" if guess else f"Known: {names(sorted(_OPTIONS))}."
+    hint = _foreign.keyword("add_node", option)
+    if not hint:
+        hint = f"Did you mean {guess!r}?" if guess else f"Known: {names(sorted(_OPTIONS))}."
     return _problem(name, f"Node {name!r} has no policy {option!r}.", hint, where)
 
 

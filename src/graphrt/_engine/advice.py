@@ -1,0 +1,81 @@
+"""What to do about an exception of a node that comes of a well-known mistake: said in the place of "correct the node".
+
+Nothing else may live here: no exception is changed, and none is judged.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from graphrt._engine.questions import effects_after
+from graphrt._engine.task import Task
+from graphrt._plan.fields import is_mapping
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+_OF_THE_CONTEXT = {
+    "state": "the state is the node's first parameter, and a node returns what changes",
+    "config": "there is no config: the thread is ctx.thread, and what the caller passed is ctx.deps",
+    "get": "there is no config: the thread is ctx.thread, and what the caller passed is ctx.deps",
+    "store": "pass the store of your own as deps= of the Runtime, and use ctx.deps",
+    "stream_writer": "use ctx.emit(value)",
+    "runtime": "what the caller passed is ctx.deps",
+    "context": "what the caller passed is ctx.deps",
+}
+
+
+def advice(engine: Engine, task: Task, error: BaseException) -> str:
+    """What to do about *error*, which the node of *task* raised; empty if nothing better is known than to look."""
+    owner = error.obj if isinstance(error, AttributeError) else None
+    if inspect.iscoroutine(owner):
+        how = (
+            "await the call"
+            if task.node.is_async
+            else "await the call in an async node, or use ctx.call(function, ...)"
+        )
+        return f"The node uses a coroutine as if it were its result: {how}."
+    if isinstance(error, AttributeError):
+        return _of_attribute(engine, owner, str(error.name))
+    if isinstance(error, TypeError) and str(error).endswith("object is not subscriptable"):
+        kind = str(error).partition("'")[2].partition("'")[0]
+        if kind == "Context":
+            return (
+                "The node's second parameter is the Context, not a config: the thread is ctx.thread, what the caller "
+                "passed is ctx.deps, and the argument of a Send is ctx.arg."
+            )
+        if kind == engine.plan.state.cls.__name__:
+            return f"A field of the state is an attribute: state.{next(iter(engine.fields), 'field')}.{_of_send(task)}"
+    if isinstance(error, KeyError) and is_mapping(task.arg) and error.args[:1] and error.args[0] in task.arg:
+        return f"The key is in the argument of the Send, not in the state: ctx.arg[{error.args[0]!r}]."
+    return ""
+
+
+def _of_attribute(engine: Engine, owner: Any, name: str) -> str:
+    kind: Any = owner.__class__
+    if kind.__module__ == "graphrt._drivers.context" and name in _OF_THE_CONTEXT:
+        return f"The Context has no {name!r}: {_OF_THE_CONTEXT[name]}."
+    if kind is dict and name in engine.fields and engine.plan.state.kind == "typeddict":
+        return f"The state is a dictionary: state[{name!r}]."
+    return ""
+
+
+def _of_send(task: Task) -> str:
+    if task.arg is None:
+        return ""
+    return " The argument of the Send is ctx.arg, not the state."
+
+
+def other_answer(engine: Engine, task: Task) -> str:
+    """How to replace the answer that the failed *task* was given; empty if it was given none, or it must stay."""
+    extra = task.more()
+    given = [
+        question for question in extra.interrupts if question.answered and question.current and not question.static
+    ]
+    if engine.thread is None or extra.child is not None or not given:
+        return ""
+    if any(effects_after(task, question) for question in given):
+        return ""
+    answer = "answer" if len(given) == 1 else "{id: answer}"
+    return f"If the answer was wrong, replace it: resume({engine.thread!r}, {answer})."

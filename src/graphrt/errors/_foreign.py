@@ -1,0 +1,196 @@
+"""Words of other libraries, LangGraph's above all, and what they are called here: for errors that say it.
+
+Nothing else may live here: no word does anything, and none is accepted.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from graphrt.errors import InputError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+GRAPH: Final[Mapping[str, str]] = {
+    "invoke": "Use run(input).",
+    "ainvoke": "Use arun(input).",
+    "batch": "Call run(input) for each of the inputs.",
+    "abatch": "Await arun(input) for each of the inputs, for instance with asyncio.gather.",
+    "astream_events": "Use astream(input, modes=('messages', 'custom', 'live')).",
+    "astream_log": "Use astream(input, modes='events').",
+    "with_config": "Pass options to the run, or to a Runtime: run(input, limits=..., deps=...).",
+    "get_graph": "Use to_mermaid(), to_dot() or topology().",
+    "get_state": "Use Runtime(graph, store=...).state(thread).",
+    "aget_state": "Use Runtime(graph, store=...).astate(thread).",
+    "get_state_history": "Use Runtime(graph, store=...).history(thread).",
+    "aget_state_history": "Use Runtime(graph, store=...).ahistory(thread).",
+    "update_state": "Use Runtime(graph, store=...).update(thread, values).",
+    "aupdate_state": "Use Runtime(graph, store=...).aupdate(thread, values).",
+    "compile": "This graph is compiled already.",
+    **{
+        verb: f"A graph keeps no threads: use Runtime(graph, store=...).{verb}(...)."
+        for verb in ("resume", "aresume", "retry", "state", "history", "update", "fork", "replay", "cancel", "threads")
+    },
+}
+"""Names that a CompiledGraph does not have."""
+RUNTIME: Final[Mapping[str, str]] = {
+    name: fix.replace("Runtime(graph, store=...).", "") for name, fix in GRAPH.items() if not fix.startswith("A graph")
+} | {
+    "get_graph": "Use runtime.graph.to_mermaid(), to_dot() or topology().",
+    "compile": "A runtime drives a graph that is compiled already: runtime.graph.",
+}
+"""Names that a Runtime does not have."""
+BUILDER: Final[Mapping[str, str]] = {
+    "set_entry_point": "Use set_entry(node), or add_edge(START, node).",
+    "set_finish_point": "Use set_finish(node), or add_edge(node, END).",
+    "set_conditional_entry_point": "Use set_conditional_entry(router, routes).",
+    "get_graph": "Call compile() first: builder.compile().to_mermaid().",
+    **{
+        verb: f"A builder only declares the graph. Call compile() first: builder.compile().{ours}(...)."
+        for verb, ours in (
+            *((name, name) for name in ("run", "arun", "steps", "asteps", "stream", "astream", "route", "with_nodes")),
+            *((name, name) for name in ("to_mermaid", "to_dot", "to_json", "topology")),
+            ("invoke", "run"),
+            ("ainvoke", "arun"),
+        )
+    },
+}
+"""Names that a GraphBuilder does not have."""
+PACKAGE: Final[Mapping[str, str]] = {
+    "StateGraph": "from graphrt import GraphBuilder",
+    "MessageGraph": "from graphrt import GraphBuilder",
+    "interrupt": "call ctx.interrupt(payload) on the Context, a node's second parameter",
+    "RunnableConfig": "a node's second parameter is a graphrt.Context",
+    "add_messages": "from graphrt.reducers import messages",
+    "MemorySaver": 'use Runtime(graph, store="memory:")',
+    "InMemorySaver": 'use Runtime(graph, store="memory:")',
+    "SqliteSaver": 'use Runtime(graph, store="sqlite:///runs.db")',
+    "PostgresSaver": 'use Runtime(graph, store="postgresql://...")',
+    "create_react_agent": "from graphrt.harness import Agent",
+    "ToolNode": "from graphrt.harness import Agent, which runs the tools that it is given",
+}
+"""Names that the package does not have."""
+KEYWORDS: Final[Mapping[str, str]] = {
+    "config": "Name the thread by thread=, and pass what nodes need as deps= of the Runtime.",
+    "configurable": "Name the thread by thread=, and pass what nodes need as deps= of the Runtime.",
+    "context": "Pass what nodes need as deps= of the Runtime; they find it as ctx.deps.",
+    "thread_id": "Use thread=.",
+    "checkpoint_id": "Use Runtime.fork(thread, at=seq), and run the new thread.",
+    "stream_mode": "Use modes=: 'updates', 'values', 'messages', 'custom', 'events', 'live' or 'result'.",
+    "subgraphs": "Use modes='live', whose items name the nested graph.",
+    "recursion_limit": "Use limits=Limits(max_steps=...).",
+    "max_iterations": "Use limits=Limits(max_steps=...).",
+    "checkpointer": 'Give the store to the runtime: Runtime(graph, store="sqlite:///runs.db").',
+    "state_schema": "Pass the class first: GraphBuilder(State).",
+    "context_schema": "Annotate the node's second parameter, ctx: Context[Deps], and pass deps= to the Runtime.",
+    "config_schema": "Annotate the node's second parameter, ctx: Context[Deps], and pass deps= to the Runtime.",
+    "input_schema": "Use input=.",
+    "output_schema": "Use output=.",
+    "path_map": "Use routes=: a mapping of labels to nodes, or a list of nodes.",
+    "path": "Use router=.",
+    "then": "Add an edge from each of the nodes to the next, or use add_join().",
+    "retry_policy": "Use retry=, a number of attempts or a RetryPolicy.",
+    "cache_policy": "Use cache= and key=.",
+    "defer": "Use add_join([sources], node), which waits for all of them.",
+    "destinations": "Use goto=[...].",
+    "ends": "Use goto=[...].",
+    "metadata": "There is none; keep it beside the graph, by the name of the node.",
+    "debug": "Read steps(input), or stream(input, modes='events').",
+}
+"""Parameters that nothing here has."""
+_ON_NODES: Final = "Name it where the node is added: add_node(name, fn, {word}=True)."
+_POSITIONAL: Final[Mapping[str, str]] = {
+    "add_node": "Name the node: add_node('plan', plan). Or decorate the function with @g.node, which takes its name.",
+    "add_conditional_edges": "Say where each label leads: add_conditional_edges(node, router, {'label': target}), or "
+    "list the targets.",
+    "set_conditional_entry": "Say where each label leads: set_conditional_entry(router, {'label': target}).",
+    **dict.fromkeys(
+        ("run", "arun", "stream", "astream", "steps", "asteps"),
+        "Everything after the input has a name: run(input, thread='t'). There is no config: pass what nodes need as "
+        "deps= of the Runtime, and limits as limits=.",
+    ),
+}
+
+
+class UnknownNameError(InputError, AttributeError):
+    """An attribute that the object does not have, and what it is called here."""
+
+    default_code = "unknown-name"
+
+
+def no_such(owner: object, name: str, words: Mapping[str, str]) -> NoReturn:
+    """Raise for the attribute *name*, which *owner* does not have.
+
+    Raises:
+        AttributeError: Always; with our word for it, if *words* has one.
+    """
+    kind = type(owner).__name__
+    if name not in words:
+        error = AttributeError(f"{kind!r} object has no attribute {name!r}")
+        error.name, error.obj = name, owner  # so that Python proposes one
+        raise error
+    raise UnknownNameError(f"A {kind} has no {name}().", fix=words[name])
+
+
+def keyword(function: str, word: str) -> str:
+    """What to do in the place of the parameter *word* of *function*, or an empty text."""
+    if function == "compile" and word in ("interrupt_before", "interrupt_after"):
+        return _ON_NODES.format(word=word)
+    if function == "compile" and word in ("store", "cache"):
+        return 'Give it to the runtime: Runtime(graph, store="sqlite:///runs.db").'
+    return KEYWORDS.get(word, "")
+
+
+def refuse(owner: object, function: str, more: Sequence[Any], words: Mapping[str, Any]) -> NoReturn:
+    """Refuse a call of *function* with *more* arguments than it has, or with *words* that name none of them.
+
+    Raises:
+        InputError: Our word is known.
+        TypeError: It is not: as Python says it.
+    """
+    shown = f"{type(owner).__name__}.{function}"
+    for word in words:
+        fix = keyword(function, word)
+        if fix:
+            raise InputError(f"{shown}() has no parameter {word!r}.", code="unknown-option", fix=fix)
+        raise TypeError(f"{shown}() got an unexpected keyword argument {word!r}")
+    raise InputError(
+        f"{shown}() takes one argument without a name, the input, but {1 + len(more)} were given.",
+        code="unknown-option",
+        fix=_POSITIONAL[function],
+    )
+
+
+def told(fn: _F) -> _F:
+    """Let calls of *fn* that do not fit its parameters be told by ours, where they use words from elsewhere.
+
+    The function keeps its signature; a call that fits runs unchanged.
+    """
+
+    @functools.wraps(fn)
+    def called(*args: Any, **given: Any) -> Any:
+        try:
+            return fn(*args, **given)
+        except TypeError as error:
+            _tell(fn, error, args, given)
+            raise
+
+    return called  # type: ignore[return-value]  # of the same signature
+
+
+def _tell(fn: Any, error: TypeError, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
+    trace = error.__traceback__
+    if trace is None or trace.tb_next is not None:  # raised inside of it, not by the call
+        return
+    name = fn.__name__
+    kind = type(args[0]).__name__ if args else ""
+    shown = kind if name == "__init__" else f"{kind}.{name}"
+    for word in given:
+        fix = keyword(name, word)
+        if fix:
+            raise InputError(f"{shown}() has no parameter {word!r}.", code="unknown-option", fix=fix) from None
+    if name in _POSITIONAL and "positional argument" in str(error):
+        what = str(error).rpartition(f"{name}() ")[2]
+        raise InputError(f"{shown}() {what}.", code="unknown-option", fix=_POSITIONAL[name]) from None
