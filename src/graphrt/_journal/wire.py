@@ -55,9 +55,9 @@ class Body:
     __slots__ = ("blobs", "codec", "fetch", "lines", "names", "path", "untracked", "vouched", "written")
 
     def __init__(self, codec: Codec, names: Names, untracked: frozenset[str] = frozenset()) -> None:
-        self.codec = codec
-        self.names = names
-        self.untracked = untracked
+        self.codec: Codec = codec
+        self.names: Names = names
+        self.untracked: frozenset[str] = untracked
         self.lines: list[bytes] = [b""]
         """The first one is kept free for the structure."""
         self.blobs: dict[str, bytes] = {}
