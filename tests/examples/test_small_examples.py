@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import graphrt
+from graphrt import Runtime
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,6 +23,12 @@ PRINTS = {
     "  read Quito  (process first)\nkilled: the thread is running, next read, read\n"
     "  read Quito  (process second)\n  read Hanoi  (process second)\n  write       (process second)\n"
     "report: Lisbon 16°, Oslo 14°, Quito 15°, Hanoi 15°\n",
+    "sse": '200 left at data: {"read": "tea 2", "of": 30}\n'
+    "then it is cancelled before read\n"
+    '200 came back to data: {"node": "read", "what": "started"} ... '
+    'data: {"status": "interrupted", "questions": [{"send": "30 sources on tea"}]}\n'
+    "400 Thread 'tea' is interrupted: it cannot take a new input.\n"
+    '200 data: {"status": "completed", "questions": []}\n',
     "map_reduce": "A day: Dawn 3, Noon 3, Dusk 7; 13 words, at most 7\n",
 }
 
@@ -45,6 +53,33 @@ def test_quickstart_routes_until_there_are_enough_notes() -> None:
 
     assert graph.route("search", State(question="q", calls=1)) == ("search",)
     assert graph.route("search", State(question="q", calls=2)) == ("answer",)
+
+
+@pytest.mark.parametrize("modes", [("updates", "result"), ("custom", "result"), ("live", "result")])
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_a_client_that_disconnects_ends_its_run(
+    modes: tuple[str, ...], store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves while a node works and nothing is written to it; what was committed stands, and the rest runs later."""
+    from examples import sse
+
+    monkeypatch.setattr(sse, "MODES", modes)
+    url = "memory:" if store == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"
+
+    async def main(runtime: Runtime[sse.State]) -> None:
+        async with sse.serving(runtime) as (port, answering):
+            status, _ = await asyncio.to_thread(sse.post, port, "t", topic="tea", leave_after=1)
+            assert status == 200
+            await asyncio.wait(answering)
+            assert [task.exception() for task in answering] == [None]
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            assert runtime.state("t").status == "cancelled"
+            _, lines = await asyncio.to_thread(sse.post, port, "t")
+            assert lines[-1] == 'data: {"status": "interrupted", "questions": [{"send": "30 sources on tea"}]}'
+            await asyncio.wait(answering)
+
+    with Runtime(sse.graph, store=url) as runtime:
+        asyncio.run(main(runtime))
 
 
 def test_map_reduce_of_a_book_without_chapters() -> None:
