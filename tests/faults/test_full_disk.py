@@ -86,16 +86,16 @@ def full(request, tmp_path, monkeypatch):
     watched.unregister()
 
 
-def fill(runtime):
-    """Run new threads until the disk is full."""
+def fill(runtime, thread=None):
+    """Run new threads, or one again and again, until the disk is full."""
     with pytest.raises(StoreError) as caught:
-        run_for_ever(runtime)
+        run_for_ever(runtime, thread)
     assert caught.value.code == "store-full"
 
 
-def run_for_ever(runtime):
+def run_for_ever(runtime, thread):
     for number in count():
-        runtime.run({"log": ["start"]}, thread=f"more-{number}")
+        runtime.run({"log": ["start"]}, thread=thread or f"more-{number}")
 
 
 def reserved(store):
@@ -126,6 +126,28 @@ def test_room_is_freed_on_a_full_disk(full, verb):
     }
     assert runtime.run({"log": ["again"]}, thread="after").status == "completed"
     assert store.verify().findings == ()
+
+
+def test_thread_whose_run_found_the_disk_full_can_be_deleted(full):
+    """Its claim could not be given back, either."""
+    runtime, store, quota = full
+    quota.most = None
+
+    def fills(_):
+        quota.most = quota.most or quota.used()
+        return {"log": ["c" * 700]}
+
+    g = GraphBuilder(State, name="filling")
+    g.add_node("c", fills)
+    g.add_edge(START, "c")
+    other = Runtime(g.compile(), store=store)
+    fill(other, "mine")
+    quota.most = quota.used()
+
+    other.delete_thread("mine")
+
+    assert "mine" not in {info.thread for info in runtime.threads()}
+    assert runtime.run({"log": ["again"]}, thread="mine").status == "completed"
 
 
 def test_what_does_not_fit_at_once_is_removed_in_parts(full):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, overload
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeVar, overload
 
 from graphrt._journal.keeper import settle
 from graphrt._runs.arguments import check_age, check_number, check_status
@@ -10,14 +11,40 @@ from graphrt._runs.flight import Owner
 from graphrt._runs.loading import Reads, the_store
 from graphrt._runs.looking import info, replay
 from graphrt._runs.results import ThreadInfo
+from graphrt.errors import StoreError
 from graphrt.stores._moving import export_thread, import_thread
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Status, Store
 from graphrt.stores.verbs import delete_many
 
+T = TypeVar("T")
+
 _TOGETHER: Final = 100
 """Threads that are deleted at once: other writers of the store wait meanwhile."""
+
+
+def freeing(store: Store, work: Callable[[], T]) -> T:
+    """What *work* returns, which frees room; where the disk is full, it begins anew on what the store kept for this."""
+    try:
+        return work()
+    except StoreError as error:
+        make_room = getattr(store, "_make_room", None)
+        if error.code != "store-full" or make_room is None or not make_room():
+            raise
+    return work()
+
+
+def delete(runtime: Owner, thread: str) -> None:
+    """Forget the thread and everything of it."""
+    store = the_store(runtime)
+    check_id(thread)
+
+    def work() -> None:
+        settle(store, thread)  # a run that found the disk full could not give it back
+        store.delete(thread)
+
+    freeing(store, work)
 
 
 @overload

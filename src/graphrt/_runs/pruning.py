@@ -22,6 +22,7 @@ from graphrt._runs.alike import alike
 from graphrt._runs.arguments import check_number
 from graphrt._runs.editing import journal_of, standing_of
 from graphrt._runs.flight import Owner
+from graphrt._runs.keeping import freeing
 from graphrt._runs.loading import WORLD, Reads, begun, folded, start_from, the_store
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.stores.ids import check_id
@@ -43,13 +44,7 @@ def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
     check_id(thread)
     check_number("before", before)
     store = the_store(runtime)
-    try:
-        return _pruned(runtime, store, thread, before)
-    except StoreError as error:
-        make_room = getattr(store, "_make_room", None)
-        if error.code != "store-full" or make_room is None or not make_room():
-            raise
-    return _pruned(runtime, store, thread, before)
+    return freeing(store, lambda: _pruned(runtime, store, thread, before))
 
 
 def _pruned(runtime: Owner, store: Store, thread: str, before: int | None) -> int:

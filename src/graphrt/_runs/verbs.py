@@ -17,11 +17,9 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Status, Store
 
 if TYPE_CHECKING:
-    from graphrt._journal import keeper
     from graphrt._runs import editing, entries, history, keeping, loading, looking, pruning, updating
     from graphrt.stores.verbs import Verification
 else:
-    keeper = Later("graphrt._journal.keeper")
     editing, entries, history, keeping, loading, looking, pruning, updating = (
         Later(f"graphrt._runs.{name}")
         for name in ("editing", "entries", "history", "keeping", "loading", "looking", "pruning", "updating")
@@ -224,9 +222,7 @@ class ThreadVerbs(Generic[S]):
 
     def delete_thread(self, thread: str) -> None:
         """Forget the thread and everything of it; a ConflictError if a run has it."""
-        store = loading.the_store(self._owner())
-        keeper.settle(store, check_id(thread))
-        store.delete(thread)
+        keeping.delete(self._owner(), thread)
 
     async def adelete_thread(self, thread: str) -> None:
         """Forget the thread; see `delete_thread`."""

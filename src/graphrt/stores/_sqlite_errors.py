@@ -15,7 +15,7 @@ BUSY: Final = 5
 """SQLITE_BUSY: another connection holds the lock for longer than we wait."""
 
 _FREE = "Close what holds the database open, or wait; a larger busy_timeout_s waits longer."
-_ROOM = "Free some space; the next call goes on as if nothing had happened."
+_ROOM = "Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened."
 _REACH = "See that the file's folder is there, mounted and healthy, and that this user may read and write it."
 _RIGHTS = "Give this user the right to write the file and its folder."
 _RESTORE = "Restore the file from a backup, or give the path of another one."
