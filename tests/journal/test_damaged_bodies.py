@@ -306,6 +306,6 @@ def test_large_value_that_is_gone_is_noticed(kept: dict[str, bytes]) -> None:
 def test_snapshot_that_is_something_else_is_refused() -> None:
     reader = Reader(MemoryStore(), "t", CODEC)
     with pytest.raises(StoreError, match="snapshot"):
-        reader.saved(made("superstep"))
+        reader.saved(made("superstep"), 1)
     with pytest.raises(StoreError):
-        reader.saved(encode(Body(CODEC, Names()), Batch(0.0, "", 0, [])))
+        reader.saved(encode(Body(CODEC, Names()), Batch(0.0, "", 0, [])), 1)

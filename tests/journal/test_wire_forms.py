@@ -225,7 +225,7 @@ def test_snapshot_names_what_it_needs_itself() -> None:
     state = events.StateSaved(values={"a": 1}, superstep=2, steps=2, visits={"n": 2}, next=("n",), names=("x", "n"))
     read = reader("other")
 
-    assert read.saved(encode_state(Body(CODEC, Names()), state)) == state
+    assert read.saved(encode_state(Body(CODEC, Names()), state), 1) == state
     assert read.names.known == ["other"]
 
 

@@ -5,6 +5,7 @@ Nothing of graphrt is used here but the numbers of the tables' kinds.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import zlib
@@ -52,6 +53,21 @@ def replace_in_body(path: Path, table: str, where: str, old: bytes, new: bytes) 
         lines[1:] = [line.replace(old, new) for line in lines[1:]]
 
     assert change_body(path, table, where, change), f"no {old!r} in {table} where {where}"
+
+
+def replace_bound(path: Path, where: str, old: bytes, new: bytes, chained: str = "t") -> None:
+    """Replace *old* by *new* in what is staged, and make anew what binds it to its key and to the chain *chained*."""
+    with opened(path) as db:
+        rows = db.execute(f"SELECT name, body FROM part WHERE {where}").fetchall()
+        assert rows, where
+        for name, body in rows:
+            structure, *values = body.split(b"\n")[:-1]
+            changed = [line.replace(old, new) for line in values]
+            assert changed != values, name
+            text = b"\n".join([structure, *changed])
+            bound = b"graphrt/staged/v1\x00%b\x00%b\x00" % (chained.encode(), name.encode())
+            made = b"%b\n%b" % (text, hashlib.sha256(bound + text).hexdigest().encode())
+            db.execute(f"UPDATE part SET body = ? WHERE {where} AND name = ?", (made, name))
 
 
 def change_meta(path: Path, change: Callable[[dict[str, Any]], None], no: int = 1) -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
-
-
-def outcomes(keys: Iterable[str]) -> set[str]:
-    """Those of *keys* of what is staged that are tasks of the graph at the top: which they are depends on no timing."""
-    return {key for key in keys if "/" not in key and "#" not in key}
 
 
 @final

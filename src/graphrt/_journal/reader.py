@@ -6,15 +6,19 @@ A snapshot saves reading, and nothing else: the fold from the first entry comes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
+
+from pydantic_core import to_json
 
 from graphrt import events
 from graphrt._engine.log import Logged
-from graphrt._journal.batch import Batch
+from graphrt._journal.batch import UNSTAGES, Batch
+from graphrt._journal.meta import read_meta
 from graphrt._journal.names import Names
 from graphrt._journal.objects import Told
-from graphrt._journal.wire import Body, binding, decode, digest
-from graphrt.errors import StoreError
+from graphrt._journal.staging import binding, outcomes
+from graphrt._journal.wire import Body, decode, digest
+from graphrt.errors import InputError, StoreError
 from graphrt.events import Entry
 from graphrt.stores.protocol import Record, Store
 
@@ -22,12 +26,15 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._journal.chain import Links
 
+WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
+"""Codes of errors that say nothing of what is stored."""
+
 
 @final
 class Reader:
     """Reads the bodies of one thread."""
 
-    __slots__ = ("_alone", "_blobs", "_bound", "_chained", "codec", "names", "store", "thread")
+    __slots__ = ("_alone", "_blobs", "_bound", "_chained", "_saved", "beside", "codec", "names", "store", "thread")
 
     def __init__(
         self, store: Store, thread: str, codec: Codec, names: Iterable[str] = (), *, meta: Mapping[str, Any] = {}
@@ -40,6 +47,10 @@ class Reader:
         self._bound = bool(meta.get("bound"))
         self._blobs: dict[str, bytes] = {}
         self._alone = False
+        self._saved: dict[int, bytes] = {}
+        """Snapshots that were read, by their entries: a later record vouches for each."""
+        self.beside: Mapping[str, str] = {}
+        """What has to stand beside the journal after the records that were read; see `Vouch`."""
 
     def fetch(self, name: str) -> bytes:
         """A large value by its name."""
@@ -113,30 +124,63 @@ class Reader:
                 check_unsealed(record.seq, record.seal)
         except StoreError as error:
             raise self.placed(error, place) from error.__cause__
-        self.check_vouched(record, body)
+        self.check_vouched(record, batch, body)
         return batch
 
-    def check_vouched(self, record: Record, body: Body) -> None:
-        """See that the meta says what the first record of the thread vouches for. Threads of 0.1 have no such word.
+    def check_vouched(self, record: Record, batch: Batch, body: Body) -> None:
+        """See that meta and snapshots are what records vouch for. Records of 0.1 have no such word.
 
         Raises:
             StoreError: It says something else.
         """
         told = body.vouched
-        if told.names is None:
+        if self.beside and any(not path and event.__class__ in UNSTAGES for path, event in batch.logged):
+            self.beside = {}
+        self.beside = told.staged or self.beside
+        if told.snapshot is not None and told.snapshot[0] in self._saved:
+            seq, wanted = told.snapshot
+            if digest(self._saved[seq]) != wanted:
+                raise self._forged(f"The snapshot of entry {seq}", record, "its values, or where the thread stood")
+        if told.names is not None:
+            count, wanted = told.names
+            if digest(to_json(self.names.known[:count])) != wanted or told.bound != self._bound:
+                known = "the names of nodes and fields, or that staged outcomes are bound to their tasks"
+                raise self._forged("The meta", record, known)
+            self.names.told = max(count, self.names.told or 0)
+
+    def check_beside(self, staged: Iterable[tuple[str, Any]], seq: int) -> None:
+        """See that what is *staged* is what the records up to the entry *seq*, the last one, vouch for.
+
+        Raises:
+            StoreError: It is not.
+        """
+        if not self.beside:
             return
-        count, names = told.names
-        if digest(self.names.known[:count]) != names or told.bound != self._bound:
+        there = outcomes(staged)
+        gone = sorted(key for key in self.beside if key not in there)
+        changed = sorted(key for key, end in self.beside.items() if end and there.get(key, end) != end)
+        if gone or changed:
+            what = "gone" if gone else "not what was written"
             raise StoreError(
-                f"The meta of thread {self.thread!r} is not what was written with entry {record.seq}.",
+                f"Outcomes of tasks of thread {self.thread!r} that were staged beside its journal are {what}.",
                 code="store-damaged",
                 where=f"thread {self.thread!r}",
-                known="the names of nodes and fields, or that staged outcomes are bound to their tasks",
-                fix="Restore the database from a backup.",
+                known=", ".join(map(repr, (gone or changed)[:8])),
+                fix="Restore the database from a backup, or run those tasks again: fork(at=) this entry, and retry it.",
                 thread=self.thread,
-                seq=record.seq,
+                seq=seq,
             )
-        self.names.told = max(count, self.names.told or 0)
+
+    def _forged(self, what: str, record: Record, known: str) -> StoreError:
+        return StoreError(
+            f"{what} of thread {self.thread!r} is not what entry {record.seq} says that was written.",
+            code="store-damaged",
+            where=f"thread {self.thread!r}",
+            known=known,
+            fix="Restore the database from a backup.",
+            thread=self.thread,
+            seq=record.seq,
+        )
 
     def miscounted(self, record: Record, found: int) -> StoreError:
         """The error for a record that holds another number of entries than it says."""
@@ -170,8 +214,8 @@ class Reader:
             )
         return payload
 
-    def saved(self, payload: Any) -> events.StateSaved:
-        """A snapshot."""
+    def saved(self, payload: Any, seq: int) -> events.StateSaved:
+        """The snapshot of the entry *seq*."""
         if payload.__class__ is not bytes:
             state: events.StateSaved = self.kept(payload)
             return state
@@ -180,6 +224,7 @@ class Reader:
         if not isinstance(event, events.StateSaved):
             error = StoreError("A snapshot holds something else.", code="store-damaged", fix="Restore from a backup.")
             raise self.placed(error, "its snapshot")
+        self._saved[seq] = payload
         return event
 
 
@@ -228,4 +273,32 @@ def check_unsealed(seq: int, seal: bytes) -> None:
             code="store-damaged",
             fix="Restore the database from a backup.",
             seq=seq,
+        )
+
+
+def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
+    """See that *thread* did not exchange its name with the thread that its chain began with.
+
+    A copy goes on with the chain of another thread, so a chain that began elsewhere is no damage by itself.
+
+    Raises:
+        StoreError: That thread's chain began here.
+    """
+    began = meta.get("chained")
+    if not began or began == thread:
+        return
+    try:
+        other = read_meta(store.load(began, upto=0).meta, began)
+    except (InputError, StoreError) as error:  # it is gone, or another matter
+        if error.code in WORLD:
+            raise
+        return
+    if other.get("chained") == thread:
+        raise StoreError(
+            f"Threads {thread!r} and {began!r} have exchanged their names.",
+            code="store-damaged",
+            where=f"thread {thread!r}",
+            known=f"the journal of each began as the other's: {thread!r} has what was written to {began!r}",
+            fix="Restore the database from a backup.",
+            thread=thread,
         )

@@ -15,7 +15,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, as_is, evolve_all
 from graphrt._engine.evolve_questions import local_id
 from graphrt._engine.log import Logged
-from graphrt._journal.batch import STATUS, UNSTAGES, Batch, last_cause
+from graphrt._journal.batch import STATUS, Batch, last_cause
 from graphrt._journal.objects import Told
 from graphrt._journal.reader import Reader, check_unsealed, lacking
 from graphrt._plan.fields import own
@@ -40,7 +40,6 @@ class Fold:
 
     __slots__ = (
         "answers",
-        "beside",
         "cause",
         "chain",
         "engine",
@@ -83,10 +82,8 @@ class Fold:
         """What stands since the snapshot: bytes, or entries where objects are kept."""
         self.steps_at: int = 0
         """Number of the last entry that changed the state."""
-        self.beside: int = 0
-        """How many outcomes stand beside the journal, as the last record vouches."""
-        self.staged: tuple[str, ...] = ()
-        """Keys of what stands there."""
+        self.staged: Mapping[str, str] = {}
+        """What stands beside the journal of the open superstep's tasks; see `outcomes`."""
         self.migrated: events.ThreadMigrated | None = None
         """What the next run is to journal, since the graph has changed."""
 
@@ -155,10 +152,7 @@ class Fold:
                     check_unsealed(record.seq, record.seal)
             except StoreError as error:
                 raise self.reader.placed(error, place) from error.__cause__
-            self.reader.check_vouched(record, body)
-            if any(not path and event.__class__ in UNSTAGES for path, event in batch.logged):
-                self.beside = 0
-            self.beside = body.vouched.staged or self.beside
+            self.reader.check_vouched(record, batch, body)
             self.tail += len(payload) + len(record.seal)
         else:
             batch = self.reader.kept(payload)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from pydantic_core import from_json
 
 from graphrt._journal.meta import read_meta
-from graphrt._journal.reader import Reader, check_unsealed
+from graphrt._journal.reader import WORLD, Reader, check_own, check_unsealed
 from graphrt._journal.wire import blob_names
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Head, Loaded, Record, Store
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from graphrt.events import StateSaved
 
 T = TypeVar("T")
+
+__all__ = ["WORLD", "Check"]
 
 Told = tuple[str, str, int | None]
 """The code of what is wrong, a sentence about it, and the entry."""
@@ -69,7 +71,9 @@ class Check:
         reader = Reader(self._store, self._thread, _PLAIN, meta=meta)
         digests, found = self._snapshots(reader, loaded)
         yield from found
+        yield from _told("head", partial(check_own, self._store, self._thread, meta))
         yield from self._records(reader, head, meta, digests)
+        yield from _told("staged", partial(reader.check_beside, loaded.staged, head.seq))
         for key, payload in loaded.staged:
             yield from _told("staged", partial(reader.staged, key, payload))
             self._named |= blob_names(payload)
@@ -88,7 +92,7 @@ class Check:
             if saved.seq > end:
                 found.append(("snapshot", f"There is a snapshot of entry {saved.seq}, after the last one.", saved.seq))
             kept: list[StateSaved] = []
-            found += _told("snapshot", partial(_keep, kept, partial(reader.saved, saved.body)), saved.seq)
+            found += _told("snapshot", partial(_keep, kept, partial(reader.saved, saved.body, saved.seq)), saved.seq)
             if kept:
                 digests[saved.seq] = dict(kept[0].digests)
             self._named |= blob_names(saved.body)
@@ -168,6 +172,7 @@ def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) 
         chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
     elif not sealed:
         check_unsealed(record.seq, record.seal)
+    reader.check_vouched(record, batch, body)
 
 
 def _told(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[Told]:
@@ -178,7 +183,3 @@ def _told(code: str, call: Callable[[], object], seq: int | None = None) -> Iter
         if error.code in WORLD:
             raise
         yield code, error.what, seq if error.seq is None else error.seq
-
-
-WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
-"""Codes of errors that say nothing of what is stored."""

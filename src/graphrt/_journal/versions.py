@@ -175,7 +175,7 @@ def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
                 return event.state.next
             if isinstance(event, events.RunStarted):
                 return ()
-    return reader.saved(loaded.snapshot.body).next if loaded.snapshot is not None else ()
+    return reader.saved(loaded.snapshot.body, loaded.snapshot.seq).next if loaded.snapshot is not None else ()
 
 
 def refusal(verdict: Verdict) -> InputError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from zlib import crc32
 
@@ -41,8 +42,10 @@ class Vouch(NamedTuple):
     """How many names there were after it, and their digest. Of the first record of a thread."""
     bound: bool = False
     """Whether staged bodies of the thread are bound to their keys. Of the first record as well."""
-    staged: int = 0
-    """How many outcomes of tasks stand beside the journal after it, if it leaves any there."""
+    staged: Mapping[str, str] = MappingProxyType({})
+    """What is known of tasks beside the journal after it: the key, and how the body ends; empty if that may change."""
+    snapshot: tuple[int, str] | None = None
+    """The entry that a snapshot is of which was made since the record before, and the digest of its body."""
 
 
 NOTHING: Final = Vouch()
@@ -122,12 +125,21 @@ class Body:
         return self.codec.load_error(self.lines[at])
 
 
-def encode(body: Body, batch: Batch, *, first: bool = False, staged: int = 0, binding: bytes = b"") -> bytes:
+def encode(
+    body: Body,
+    batch: Batch,
+    *,
+    first: bool = False,
+    staged: Mapping[str, str] | None = None,
+    snapshot: tuple[int, str] | None = None,
+    binding: bytes = b"",
+) -> bytes:
     """*batch* as bytes.
 
     Args:
         first: It is the first record of its thread, which vouches for the names in the meta.
-        staged: How many outcomes stand beside the journal after it.
+        staged: What stands beside the journal after it, that it vouches for; see `Vouch`.
+        snapshot: The entry of a snapshot that it vouches for, and the digest of its body.
         binding: What a staged body is bound to, `binding`; else it ends with a checksum.
 
     Raises:
@@ -143,38 +155,25 @@ def encode(body: Body, batch: Batch, *, first: bool = False, staged: int = 0, bi
         body.names.forget(known)  # else a later body would use names that were never written
         raise
     structure = [VERSION, batch.at, batch.run, batch.cause, body.names.known[known:], entries]
-    if first or staged:  # like a value it has a line: what is staged is the user's
-        told = {"names": [len(body.names.known), digest(body.names.known)], "bound": 1} if first else {}
-        structure.append(body.line(to_json({**told, "staged": staged} if staged else told)))
+    if first or staged or snapshot:  # like a value it has a line: what is staged is the user's
+        told: dict[str, Any] = {}
+        if first:
+            told |= {"names": [len(body.names.known), digest(to_json(body.names.known))], "bound": 1}
+        if staged:
+            told["staged"] = staged
+        if snapshot:
+            told["snapshot"] = snapshot
+        structure.append(body.line(to_json(told)))
     body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no other word for them
     text = b"\n".join(body.lines)
     return b"%s\n%b" % (text, _closing(text, binding))
 
 
-def digest(names: Sequence[str]) -> str:
-    """Of names in order: what the first record vouches for them with."""
+def digest(data: bytes) -> str:
+    """Of what stands in another row: what a record vouches for it with."""
     from hashlib import sha256  # loads OpenSSL
 
-    return sha256(to_json(list(names))).hexdigest()
-
-
-def binding(chained: str, key: str) -> bytes:
-    """What the body that is staged under *key* is bound to.
-
-    Args:
-        chained: The id that the thread's chain began with; empty without a chain.
-    """
-    return b"graphrt/staged/v1\x00%b\x00%b\x00" % (chained.encode(), key.encode("utf-8", "surrogatepass"))
-
-
-def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequence[Logged]) -> bytes:
-    """What is staged under *key* as bytes, bound to it if the thread's *meta* says so.
-
-    Raises:
-        NotStorable: A value cannot be stored exactly.
-    """
-    bound = binding(str(meta.get("chained") or ""), key) if meta.get("bound") else b""
-    return encode(body, Batch(0.0, "", 0, logged), binding=bound)
+    return sha256(data).hexdigest()
 
 
 def _closing(text: bytes, bound: bytes) -> bytes:
@@ -259,10 +258,19 @@ def _vouched(body: Body, line: int) -> Vouch:
     told = from_json(body.lines[line])
     if line < 1 or told.__class__ is not dict:
         raise TypeError("what it vouches for is no object")
-    names, staged = told.get("names"), told.get("staged", 0)
-    if staged.__class__ is not int or (names is not None and [name.__class__ for name in names] != [int, str]):
+    staged = told.get("staged", {})
+    if {value.__class__ for value in (*staged, *staged.values())} - {str}:
         raise TypeError("what it vouches for is of another type")
-    return Vouch(None if names is None else (names[0], names[1]), bool(told.get("bound")), staged)
+    return Vouch(_pair(told.get("names")), bool(told.get("bound")), staged, _pair(told.get("snapshot")))
+
+
+def _pair(told: Any) -> tuple[int, str] | None:
+    if told is None:
+        return None
+    number, text = told
+    if number.__class__ is not int or text.__class__ is not str:
+        raise TypeError("what it vouches for is of another type")
+    return number, text
 
 
 def _decoded(body: Body, entry: Any) -> Logged:

@@ -6,7 +6,7 @@ commits reach the store under each durability is `modes`'.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, final
@@ -22,9 +22,10 @@ from graphrt._journal.batch import STATUS, UNSTAGES, Batch, Line, fingerprint_af
 from graphrt._journal.brief import Briefs
 from graphrt._journal.meta import preload, renewed
 from graphrt._journal.modes import Commits
-from graphrt._journal.names import Names, outcomes
+from graphrt._journal.names import Names
 from graphrt._journal.objects import Told, handed, owned_all, owned_state
-from graphrt._journal.wire import Body, encode, encode_staged, encode_state
+from graphrt._journal.staging import encode_staged, outcomes, settled
+from graphrt._journal.wire import Body, digest, encode, encode_state
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import InputError
 from graphrt.events import Entry
@@ -54,8 +55,8 @@ class Journal:
     # fmt: off
     __slots__ = (
         "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_engine", "_flushed_at", "_lock", "_measured", "_meta",
-        "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_steps", "_tail", "_untracked", "_watched", "cause", "fingerprint", "given_at", "seed",
-        "seq", "status",
+        "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_steps", "_tail", "_untracked", "_watched", "cause", "fingerprint", "given_at",
+        "saved", "seed", "seq", "status",
     )
     # fmt: on
 
@@ -82,8 +83,7 @@ class Journal:
         self._meta: dict[str, Any] = {}
         self._salts_seed: int | None = None
         self._steps: list[Line] = []
-        self._staged: set[str] = set()
-        """Tasks whose outcomes stand beside the journal."""
+        self._staged: dict[str, str] = {}
         self._at = 0.0
         self._flushed_at = 0.0
         self._tail = 0
@@ -92,6 +92,8 @@ class Journal:
         """Size of the state when it was measured last."""
         self.given_at: float | None = None
         """When the first commit is, if the clock was read for it already."""
+        self.saved: tuple[int, str] | None = None
+        """The entry of a snapshot that no record vouches for yet, and the digest of its body."""
         self.seq: int = 0
         """Number of the last entry."""
         self.cause: int = 0
@@ -110,7 +112,7 @@ class Journal:
         meta: dict[str, Any],
         tail: int,
         salts_seed: int | None,
-        staged: Iterable[str] = (),
+        staged: Mapping[str, str],
     ) -> None:
         """Store what is written from now on.
 
@@ -118,13 +120,13 @@ class Journal:
             codec: Makes bytes of values; None where the store keeps objects.
             chain: The end of the thread's hash chain; None where it is not chained.
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them.
-            staged: Keys of what stands beside the journal.
+            staged: What stands beside the journal; see `outcomes`.
         """
         if codec is not None and not names.known:
             meta = {**meta, "bound": 1}  # a new thread: its staged bodies are bound to their keys
         self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
         self._names, self._meta, self._tail = names, meta, tail
-        self._salts_seed, self._staged, self._untracked = salts_seed, outcomes(staged), engine.plan.state.untracked
+        self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
         self._briefs = Briefs(names, engine.plan.state, self._run_id, chain, salts_seed)
 
     @property
@@ -189,12 +191,11 @@ class Journal:
         with self._lock:
             if self._commits is None:
                 return
-            if self._steps:
-                self._flush_steps()
+            self._flush_steps()
             blobs: dict[str, bytes] = {}
             bodies = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
             self._commits.put(Commit(expected=self.seq, at=self._at, stage=bodies, blobs=blobs))
-            self._staged |= outcomes(key for key, _ in staged)
+            self._staged |= outcomes(bodies)
             if now:
                 self._commits.flush()
 
@@ -209,7 +210,8 @@ class Journal:
         payload: Any
         kinds = [event.__class__ for path, event in batch.logged if not path]
         unstage = not UNSTAGES.isdisjoint(kinds)
-        beside = outcomes(key for key, _ in staged).union(() if unstage else self._staged)
+        stage = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
+        beside = ({} if unstage else self._staged) | outcomes(stage)
         if self._codec is None:
             payload = Batch(batch.at, batch.run, batch.cause, owned_all(batch.logged))
             self._tail += count
@@ -217,8 +219,10 @@ class Journal:
             body = Body(self._codec, self._names, self._untracked)
             if known == 0 and self._engine is not None:
                 preload(self._names, self._engine.plan)
-            payload = encode(body, batch, first=known == 0, staged=len(beside))
-            blobs = body.blobs
+            payload = encode(
+                body, batch, first=known == 0, staged=settled(self._engine, beside, last=release), snapshot=self.saved
+            )
+            blobs |= body.blobs
             if self._chain is not None:
                 try:
                     seal = self._chain.seal(seq, count, batch.at, body.lines, body.written, self._salts_seed)
@@ -226,11 +230,9 @@ class Journal:
                     self._names.forget(known)  # as `encode` does: this body was never written
                     raise
             self._tail += len(payload) + len(seal)
-        stage = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
-        committed = events.SuperstepCommitted in kinds
+            self.saved = None
         status = status or next((STATUS[kind] for kind in reversed(kinds) if kind in STATUS), None)
-        if status is not None:
-            self.status = status
+        self.status = status or self.status
         self.fingerprint = fingerprint_after(batch.logged) or self.fingerprint
         self._commits.put(
             Commit(
@@ -239,7 +241,7 @@ class Journal:
                 records=(Record(seq, count, payload, seal),),
                 unstage=unstage,
                 stage=stage,
-                snapshot=self._snapshot(seq, blobs) if committed else None,
+                snapshot=self._snapshot(seq, blobs) if events.SuperstepCommitted in kinds else None,
                 blobs=blobs,
                 meta=self._new_meta(known),
                 status=status,
@@ -293,7 +295,7 @@ class Journal:
             self._measured = max(self._measured, self._tail)
             return None
         blobs.update(body.blobs)
-        self._tail = 0
+        self._tail, self.saved = 0, (seq, digest(payload))
         return Saved(seq, payload)
 
     def state(self, seq: int, *, ended: bool = False) -> events.StateSaved:
@@ -336,7 +338,7 @@ class Journal:
         with self._lock:
             told, engine.told = engine.told, None
             shape = briefs.shape(told)
-            if shape is None:
+            if shape is None or self.saved is not None:
                 self.write(briefs.logged(told))
                 return
             at = self._at = self._clock()
@@ -381,8 +383,7 @@ class Journal:
             StoreError: Something could not be; what the store holds is a correct earlier commit.
         """
         with self._lock:
-            if self._steps:
-                self._flush_steps()
+            self._flush_steps()
             if self._commits is not None:
                 self._commits.flush()
 
@@ -390,8 +391,7 @@ class Journal:
         """Store what is left, and give the thread back."""
         with self._lock:
             try:
-                if self._steps:
-                    self._flush_steps()
+                self._flush_steps()
             finally:
                 if self._commits is not None:
                     self._commits.close()

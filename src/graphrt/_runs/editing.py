@@ -11,13 +11,13 @@ from graphrt._journal.keeper import give_back, take
 from graphrt._journal.meta import read_meta
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names
-from graphrt._journal.reader import Reader
+from graphrt._journal.reader import WORLD, Reader
 from graphrt._journal.thread_fold import Fold
 from graphrt._journal.verdict import Verdict
 from graphrt._journal.versions import judge, pending
 from graphrt._journal.writer import Journal
 from graphrt._runs.flight import Owner
-from graphrt._runs.loading import WORLD, Reads, folded, loaded_at, the_store
+from graphrt._runs.loading import Reads, folded, loaded_at, the_store
 from graphrt._runs.results import is_of_older_graph
 from graphrt.errors import GraphrtError, InputError, StoreError, names
 from graphrt.stores.ids import check_id
@@ -102,6 +102,7 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
         names=Names(),
         meta=meta,
         tail=0,
+        staged={},
         salts_seed=runtime.seed,
     )
     journal.given_at = commits.claim.head.created_at

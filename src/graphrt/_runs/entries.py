@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from graphrt._journal.meta import read_meta
 from graphrt._journal.objects import handed
-from graphrt._journal.reader import Reader, check_end, lacking
+from graphrt._journal.reader import Reader, check_end, check_own, lacking
 from graphrt._runs.arguments import check_number
-from graphrt._runs.loading import Reads, check_own, the_store
+from graphrt._runs.loading import Reads, the_store
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 

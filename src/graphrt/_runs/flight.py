@@ -143,7 +143,7 @@ class Run:
                 names=fold.reader.names if fold is not None else names.Names(),
                 meta=meta,
                 tail=fold.tail if fold is not None else 0,
-                staged=fold.staged if fold is not None else (),
+                staged=fold.staged if fold is not None else {},
                 salts_seed=runtime.seed,
             )
             if fold is not None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from graphrt._engine.evolve import Take, as_is
 from graphrt._flows.restore import restore_open
 from graphrt._journal import adopting, versions
 from graphrt._journal.meta import read_meta
-from graphrt._journal.names import outcomes
-from graphrt._journal.reader import Reader, check_end
+from graphrt._journal.reader import Reader, check_end, check_own
+from graphrt._journal.staging import outcomes
 from graphrt._journal.thread_fold import Fold
 from graphrt._journal.verdict import Verdict
 from graphrt._plan.fields import own
@@ -19,9 +19,6 @@ from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
 from graphrt.stores.protocol import Loaded, Record, Saved, Store
-
-WORLD: Final = frozenset({"store-busy", "store-full", "store-read-only", "store-unavailable", "store-closed"})
-"""Codes of a store that could not be asked: they say nothing of what it keeps."""
 
 
 class Reads(Protocol):
@@ -97,34 +94,6 @@ def check_at(loaded: Loaded, at: int) -> None:
         )
 
 
-def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
-    """See that *thread* did not exchange its name with the thread that its chain began with.
-
-    A copy goes on with the chain of another thread, so a chain that began elsewhere is no damage by itself.
-
-    Raises:
-        StoreError: That thread's chain began here.
-    """
-    began = meta.get("chained")
-    if not began or began == thread:
-        return
-    try:
-        other = read_meta(store.load(began, upto=0).meta, began)
-    except (InputError, StoreError) as error:  # it is gone, or another matter
-        if error.code in WORLD:
-            raise
-        return
-    if other.get("chained") == thread:
-        raise StoreError(
-            f"Threads {thread!r} and {began!r} have exchanged their names.",
-            code="store-damaged",
-            where=f"thread {thread!r}",
-            known=f"the journal of each began as the other's: {thread!r} has what was written to {began!r}",
-            fix="Restore the database from a backup.",
-            thread=thread,
-        )
-
-
 def begun(runtime: Reads, loaded: Loaded) -> tuple[Fold, Verdict]:
     """A fold of what was *loaded* that has folded nothing yet, and how the thread's graph was judged.
 
@@ -158,7 +127,7 @@ def from_the_first(runtime: Reads, thread: str) -> Fold:
 def start_from(fold: Fold, snapshot: Saved) -> None:
     """Let *fold* begin with a snapshot."""
     take: Take = as_is if snapshot.body.__class__ is bytes else own
-    fold.begin(fold.reader.saved(snapshot.body), snapshot.seq, take)
+    fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq, take)
 
 
 def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None, adopt: bool = True) -> Fold:
@@ -176,17 +145,8 @@ def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None, adopt: bo
     if adopt and verdict.kind != "identical":
         adopting.adopt(fold, verdict)
     if upto is None:
-        fold.staged = tuple(key for key, _ in loaded.staged)
-        if len(outcomes(fold.staged)) < fold.beside:
-            raise StoreError(
-                f"Of thread {loaded.head.thread!r} outcomes of tasks are gone that were staged beside its journal.",
-                code="store-damaged",
-                where=f"thread {loaded.head.thread!r}",
-                known=f"{fold.beside} were staged, {len(outcomes(fold.staged))} are there",
-                fix="Restore the database from a backup, or run those tasks again: fork(at=) this entry, and retry it.",
-                thread=loaded.head.thread,
-                seq=fold.seq,
-            )
+        fold.reader.check_beside(loaded.staged, fold.seq)
+        fold.staged = outcomes(loaded.staged)
         open_superstep(fold, loaded.staged)
     return fold
 

@@ -16,14 +16,15 @@ from graphrt._engine.saving import saved
 from graphrt._journal.keeper import give_back, take
 from graphrt._journal.modes import Commits
 from graphrt._journal.names import Names
+from graphrt._journal.reader import WORLD
 from graphrt._journal.thread_fold import Fold
-from graphrt._journal.wire import Body, blob_names, encode_state
+from graphrt._journal.wire import Body, blob_names, digest, encode_state
 from graphrt._runs.alike import alike
 from graphrt._runs.arguments import check_number
 from graphrt._runs.editing import journal_of, standing_of
 from graphrt._runs.flight import Owner
 from graphrt._runs.keeping import freeing
-from graphrt._runs.loading import WORLD, Reads, begun, folded, start_from, the_store
+from graphrt._runs.loading import Reads, begun, folded, start_from, the_store
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Commit, Loaded, Saved, Store
@@ -56,18 +57,24 @@ def _pruned(runtime: Owner, store: Store, thread: str, before: int | None) -> in
             return 0
         present = folded(runtime, loaded)
         # The snapshot is of the graph that wrote the entries: those after it are folded onto it.
-        kept = folded(runtime, store.load(thread, upto=upto), upto=upto, adopt=False)
-        snapshot, blobs = _snapshot(store, kept)
-        _check_written(runtime, loaded, kept, snapshot, blobs)
-        store.commit(
-            claim, Commit(expected=loaded.head.seq, at=runtime.clock(), snapshot=Saved(upto, snapshot), blobs=blobs)
-        )
+        older = store.load(thread, upto=upto)
+        kept = folded(runtime, older, upto=upto, adopt=False)
+        if older.snapshot is not None and older.snapshot.seq == upto:  # a record may vouch for its very bytes
+            snapshot = older.snapshot.body
+        else:
+            snapshot, blobs = _snapshot(store, kept)
+            _check_written(runtime, loaded, kept, snapshot, blobs)
+            store.commit(
+                claim, Commit(expected=loaded.head.seq, at=runtime.clock(), snapshot=Saved(upto, snapshot), blobs=blobs)
+            )
         _read_back(runtime, store, kept, present)
         news: list[Logged] = [("", present.migrated)] if present.migrated is not None else []
         if not told:  # told before it is done: what is gone without a word would look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:
-            journal_of(runtime, store, present, Commits(store, claim, "sync")).write(news)
+            journal = journal_of(runtime, store, present, Commits(store, claim, "sync"))
+            journal.saved = (upto, digest(snapshot)) if snapshot.__class__ is bytes else None
+            journal.write(news)
         return store.prune(claim, upto, keep_blobs=_needed(store, thread, upto))
     finally:
         give_back(store, claim)
