@@ -23,7 +23,7 @@ class PullReader:
         wanted: The modes whose items are handed out; None for steps.
     """
 
-    __slots__ = ("_begun", "_idle", "_over", "_pulled", "_run", "_wanted", "result")
+    __slots__ = ("_begun", "_busy", "_idle", "_over", "_pulled", "_run", "_wanted", "result")
 
     def __init__(self, run: Run, wanted: frozenset[str] | None) -> None:
         self._run = run
@@ -32,8 +32,10 @@ class PullReader:
         self._pulled = Pulled(AioDriver(run.scope, run.engine.limits), run.flow(), entries=entries)
         self._begun = False
         self._over = False
+        self._busy = False
+        """An item is being made."""
         self._idle: asyncio.Future[None] | None = None
-        """Set while an item is being made: whoever closes the stream meanwhile waits for it."""
+        """Whoever closes the stream meanwhile waits for this."""
         self.result: RunResult[Any] | None = None
 
     async def next(self) -> Any:
@@ -54,7 +56,7 @@ class PullReader:
 
     async def _pull(self) -> Any:
         run = self._run
-        idle = self._idle = asyncio.get_running_loop().create_future()
+        self._busy = True
         try:
             if run.scope.holds:
                 with run.scope.held():
@@ -69,15 +71,19 @@ class PullReader:
             await unhurried(run.scope, run.broke, error)
             raise
         finally:
-            self._idle = None
-            idle.set_result(None)
+            self._busy = False
+            if self._idle is not None:
+                self._idle.set_result(None)
+                self._idle = None
         return item
 
     async def close(self) -> None:
         """End the run and wait until it has ended."""
         run = self._run
-        if self._idle is not None:
+        if self._busy:
             run.control.cancel("the stream was closed")
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._idle])
         if self._over:
             return

@@ -119,8 +119,8 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         if self._open is not None:
             import asyncio
 
-            self._begin()
             open_, self._open = self._open, None
+            self._busy = True
             opening = self._opening = asyncio.get_running_loop().create_future()
             try:
                 self._reader = await open_()
@@ -132,22 +132,20 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
                 opening.set_result(None)
         return self
 
-    def _begin(self) -> None:
-        if self._busy:
-            raise RuntimeError("the stream is being read already, by another asyncio task")
-        self._busy = True
-
     def __aiter__(self) -> AsyncStream[T_co, S]:
         return self
 
     async def __anext__(self) -> T_co:
+        if self._busy:
+            raise RuntimeError("the stream is being read already, by another asyncio task")
         if self._open is not None:
             await self._opened()
-        if self._reader is None:
+        reader = self._reader
+        if reader is None:
             raise StopAsyncIteration
-        self._begin()
+        self._busy = True
         try:
-            item: Any = await self._reader.next()
+            item: Any = await reader.next()
         finally:
             self._busy = False
         if item is END:
