@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from graphrt._plan import hints
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import short
 from graphrt._plan.specs import NodeSpec
 from graphrt._plan.state import StateSchema
+from graphrt.commands import Command
 from graphrt.errors import Problem, closest, names
 from graphrt.limits import limit_problem
 
@@ -105,3 +108,23 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
                     f"shared with {option}=.",
                     where=node.where,
                 )
+
+
+def targets_in_a_type(node: NodeSpec) -> Iterator[Problem]:
+    """The finding for a node that returns `Command[Literal[...]]`: the parameter is the update, no list of targets."""
+    if node.hint is None or node.hint is hints.UNRESOLVED:
+        return
+    for member in hints.members(node.hint):
+        if typing.get_origin(member) is not Command:
+            continue
+        targets = hints.labels_of(hints.bare(typing.get_args(member)[0]))
+        if targets is not None and targets[0]:
+            text = ", ".join(repr(target) for target in targets[0])
+            yield Problem(
+                code="bad-signature",
+                message=f"Node {node.name!r} is annotated to return Command[Literal[{text}]], but the parameter of a "
+                "Command is the update, not its targets.",
+                node=node.name,
+                hint=f"Declare the targets where the node is added: goto=[{text}]; and annotate it as Command.",
+                where=node.where,
+            )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from graphrt._plan import specs
 from graphrt._plan.fields import is_mapping
-from graphrt._plan.nodes import MAX_NAME, leaking, name_problem, policy_problems, unknown_writes
+from graphrt._plan.nodes import MAX_NAME, leaking, name_problem, policy_problems, targets_in_a_type, unknown_writes
 from graphrt._plan.shape import node_shape, router_problem
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, show
 from graphrt._plan.state import short
@@ -112,6 +112,7 @@ class _Checks:
             )
         if getattr(node.fn, "__graphrt_plan__", None) is None:
             shape = node_shape(node.fn)
+            yield from targets_in_a_type(node)
             if shape.problem:
                 yield Problem(
                     code="bad-signature",
