@@ -49,7 +49,7 @@ USAGE = {
     "cost_usd": st.none() | seconds,
 }
 usage = st.none() | st.builds(events.Usage, **USAGE)
-JOIN = {"node": names, "sources": targets, "arrived": targets, "fired": st.booleans()}
+JOIN = {"node": names, "sources": targets, "arrived": targets, "fired": st.booleans(), "emptied": st.booleans()}
 joins = st.lists(st.builds(events.JoinStanding, **JOIN), max_size=2).map(tuple)
 HANDLED = {"task": st.none(), "node": names, "arg": values}
 handled = st.dictionaries(

@@ -183,7 +183,7 @@ class Engine:
         self.steps = 0
         self.visits = [0] * (len(self.plan.nodes) + len(self.aliases))
         for join in self.joins:
-            join.arrived, join.fired = set(), False
+            join.arrived, join.fired, join.emptied = set(), False, False
         start = self.plan.start
         self.due = [Due(start.next)] if start.simple and start.next is not None else []
         self.entering = not self.due
@@ -215,11 +215,13 @@ class Engine:
             return untouched.prepare(self)
         if self.entering:
             view = self.view = self.take_view()
-            self.due = self.router().ask(self.plan.start, view).due()
+            routed = self.router().ask(self.plan.start, view)
+            moved = self.arrive(routed)
+            self.due = routed.due()
             untouched.check_routers(self, (), view, self.values)
             check_sends(self, self.due)
             self.entering = False
-            log.routed(self, "entry")
+            log.routed(self, "entry", moved)
         if self.due:
             bounds.rest(self)
         due = self.due
@@ -296,6 +298,8 @@ class Engine:
                 routed.plain[state.plan.dst.index] = state.plan.dst
             if state not in moved:
                 moved.append(state)
+        for branch in routed.emptied:
+            moved += [state for state in joins.empty(self, branch) if state not in moved]
         return moved
 
     def take(self, values: Values, written: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ _make: Any = getattr(tuple, "__new__")  # noqa: B009 - as Any: its typed form is
 class Routed:
     """Where the finished tasks lead."""
 
-    __slots__ = ("arrivals", "ends", "errors", "plain", "sends")
+    __slots__ = ("arrivals", "emptied", "ends", "errors", "plain", "sends")
 
     def __init__(self) -> None:
         self.plain: dict[int, NodePlan] = {}
@@ -46,6 +46,8 @@ class Routed:
         """Failures by the index of the on_error node that handles them."""
         self.ends: bool = False
         """Whether a router said END."""
+        self.emptied: list[BranchPlan] = []
+        """Conditional edges whose routers returned an empty list: a map over nothing."""
 
     def due(self) -> list[Due]:
         """The next tasks in task order: plain activations as their nodes were added, then Sends as emitted."""
@@ -167,6 +169,8 @@ class Router:
 
     def _read(self, node: NodePlan, branch: BranchPlan, said: Any, result: Routed) -> None:
         if issubclass(type(said), (list, tuple)):
+            if not said:
+                result.emptied.append(branch)
             known, sends = self.plan.by_name, result.sends
             for one in said:
                 if one.__class__ is Send and one.node.__class__ is str and one.node in known:

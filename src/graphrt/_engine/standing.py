@@ -101,7 +101,9 @@ def join_standings(engine: Engine, states: Iterable[JoinState]) -> tuple[JoinSta
     for state in states:
         node, sources = _key(engine, state)
         arrived = tuple(sorted(nodes[at].name for at in state.arrived))
-        found.append(JoinStanding(node=node, sources=sources, arrived=arrived, fired=state.fired))
+        found.append(
+            JoinStanding(node=node, sources=sources, arrived=arrived, fired=state.fired, emptied=state.emptied)
+        )
     return tuple(found)
 
 
@@ -115,4 +117,4 @@ def set_joins(engine: Engine, standings: Sequence[JoinStanding]) -> None:
         state = known.get((standing.node, standing.sources))
         if state is not None:
             state.arrived = {by_name[name].index for name in standing.arrived if name in by_name}
-            state.fired = standing.fired
+            state.fired, state.emptied = standing.fired, standing.emptied

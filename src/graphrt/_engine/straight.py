@@ -139,6 +139,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                 routed = engine.router().read(node, node.branches[0], said)
             else:
                 target = node.table[said]
+        if routed is not None and routed.emptied and engine.joins:
+            raise LookupError  # joins hear of it on the general path
     except Exception:  # noqa: BLE001 - an error or an odd label: the general path says which
         for name, owned, _ in grown or ():  # what looked at the longer list keeps it; the state goes back
             values[name] = owned[: sizes[name]]

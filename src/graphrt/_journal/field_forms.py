@@ -194,7 +194,8 @@ def get_amounts_(body: Body, stored: Sequence[Any]) -> tuple[int, int, int]:
 
 def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
     return [
-        [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), int(j.fired)] for j in joins
+        [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), j.fired + 2 * j.emptied]
+        for j in joins
     ]
 
 
@@ -204,9 +205,10 @@ def _get_joins(body: Body, stored: Sequence[Any]) -> tuple[JoinStanding, ...]:
             node=_get_name(body, node),
             sources=_get_names(body, sources),
             arrived=_get_names(body, arrived),
-            fired=bool(fired),
+            fired=bool(int_(body, how) & 1),
+            emptied=bool(how & 2),
         )
-        for node, sources, arrived, fired in stored
+        for node, sources, arrived, how in stored
     )
 
 

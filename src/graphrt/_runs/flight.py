@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from graphrt import events
 from graphrt._drivers.scope import Scope
 from graphrt._engine.engine import Engine
+from graphrt._engine.joins import never_fired
 from graphrt._engine.spending import used
 from graphrt._engine.straight import tell
 from graphrt._flows.effects import Control, Flow
@@ -189,6 +190,8 @@ class Run:
         scope = self.scope
         if scope.models is not None and status == "completed":  # before the end an agent may still come
             scope.warnings += scope.models.unmet()
+        if status == "completed":
+            scope.warnings += never_fired(self.engine)
         if self.engine.unstorable and self.runtime.store is None:
             self._warn_of_values()
         result: RunResult[Any] = RunResult(self, status)

@@ -34,6 +34,8 @@ class JoinStanding(Word):
     """The nodes that it waits for, sorted."""
     arrived: tuple[str, ...]
     fired: bool
+    emptied: bool = False
+    """A router returned an empty list where it could have led to a source, and none has arrived since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
