@@ -7,6 +7,7 @@ from tests.stores.support import claimed
 from tests.threads.support import line, note, refused
 
 from graphrt import Runtime
+from graphrt._runs import keeping
 from graphrt.errors import InputError
 from graphrt.stores import Commit, MemoryStore, Record, SqliteStore
 from graphrt.stores import _sqlite_reading as reading
@@ -60,6 +61,26 @@ def test_more_threads_than_go_at_once_all_go(tmp_path):
             store.commit(claim, Commit(0, 1.0, [Record(1, 1, b"x")], status="completed", release=number % 50 != 0))
         assert Runtime(line(("a", note("a"))), store=store).sweep(older_than_s=1) == 245
         assert [head.thread for head in store.heads()] == [f"t-{number}" for number in range(0, 250, 50)]
+
+
+def test_other_writers_get_in_between_two_batches(tmp_path, monkeypatch):
+    """SQLite has no queue: who waits for the file asks now and then, and a sweep without a pause lets nobody in."""
+    path, pauses = tmp_path / "runs.db", []
+    with SqliteStore(path) as store, SqliteStore(path, busy_timeout_s=0) as other:
+        runtime = Runtime(line(("a", note("a"))), store=store)
+        for number in range(5):
+            runtime.run({"notes": []}, thread=f"t-{number}")
+
+        def pause(seconds):
+            pauses.append(seconds)
+            claimed(other, f"other-{len(pauses)}")
+
+        monkeypatch.setattr(keeping, "_TOGETHER", 2)
+        monkeypatch.setattr(keeping, "sleep", pause)
+        assert runtime.sweep(older_than_s=0) == 5
+
+        assert pauses == [0.1, 0.1]
+        assert ids(runtime) == ["other-1", "other-2"]
 
 
 def test_held_and_written_threads_stay_and_missing_ones_do_not_matter(world):

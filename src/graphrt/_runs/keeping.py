@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import sleep
 from typing import Any, Final, Literal, TypeVar, overload
 
 from graphrt._journal.keeper import settle
@@ -22,6 +23,10 @@ T = TypeVar("T")
 
 _TOGETHER: Final = 100
 """Threads that are deleted at once: other writers of the store wait meanwhile."""
+
+_PAUSE_S: Final = 0.1
+"""Between two such batches. Whoever waits for a SQLite file asks again after 0.1 s at most: without a pause, not before
+all is done."""
 
 
 def freeing(store: Store, work: Callable[[], T]) -> T:
@@ -80,6 +85,8 @@ def sweep(
         return tuple(old[:limit])
     gone, at = 0, 0
     while at < len(old) and (limit is None or gone < limit):
+        if at and store.blocking:
+            sleep(_PAUSE_S)
         size = _TOGETHER if limit is None else min(_TOGETHER, limit - gone)
         some = [info.thread for info in old[at : at + size]]
         at += size
