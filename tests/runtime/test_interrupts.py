@@ -307,6 +307,27 @@ def test_without_a_thread_an_interrupt_is_a_clear_error(face: Face, form: str) -
     assert "store=" in str(caught.value)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("form", ["before", "after"])
+def test_a_graph_that_pauses_is_refused_without_a_thread_before_anything_runs(
+    face: Face, form: str, nested: bool
+) -> None:
+    ran: list[str] = []
+    inner = sequence(("node", note("x")), node={f"interrupt_{form}": True})
+    last: Any = ("sub", inner) if nested else ("node", note("x"))
+    policy = {} if nested else {"node": {f"interrupt_{form}": True}}
+    graph = sequence(("first", lambda s: ran.append("first")), last, **policy)
+
+    with pytest.raises(InputError) as caught:
+        face.run(graph, {})
+
+    name = "sub/node" if nested else "node"
+    assert (caught.value.code, caught.value.node, ran) == ("interrupt-needs-thread", name, [])
+    assert caught.value.what == (
+        f"Node '{name}' has interrupt_before or interrupt_after, but this run has no thread that could wait."
+    )
+
+
 def test_interrupt_before_pauses_before_the_node_runs(face: Face, made: Any) -> None:
     ran: list[str] = []
 

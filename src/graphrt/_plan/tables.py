@@ -161,6 +161,7 @@ class Plan:
         "name",
         "nodes",
         "pauses_after",
+        "pausing",
         "shown",
         "spec",
         "start",
@@ -189,6 +190,16 @@ class Plan:
         self._build()
         self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
         self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)
+        self.pausing: str | None = self._pausing()
+        """A node that pauses by its policy, of a nested graph after its node and a slash: the graph needs a thread."""
+
+    def _pausing(self) -> str | None:
+        for node in self.nodes:
+            if node.pauses:
+                return node.name
+            if node.child is not None and node.child.pausing is not None:
+                return f"{node.name}/{node.child.pausing}"
+        return None
 
     def _build(self) -> None:
         declared: tuple[Any, ...] = self.spec.declared

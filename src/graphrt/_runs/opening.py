@@ -27,6 +27,7 @@ from graphrt.stores.protocol import Claim, Store
 if TYPE_CHECKING:
     from graphrt._journal import batch, keeper
     from graphrt._journal.thread_fold import Fold
+    from graphrt._plan.tables import Plan
     from graphrt._runs import loading, once
 else:
     batch, keeper = Later("graphrt._journal.batch"), Later("graphrt._journal.keeper")
@@ -66,6 +67,8 @@ def begin(
             thread=thread_id,
         )
     if store is None:
+        if plan.pausing is not None:
+            raise _needs_thread(plan, plan.pausing)
         engine = Engine(plan, runtime.limits, check_state=runtime.check_state)
         opened = Run(runtime, engine, None, listen=listen, watch=watch)
         values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
@@ -102,6 +105,17 @@ def begin(
         raise
     runtime._active[thread_id] = started.control
     return started
+
+
+def _needs_thread(plan: Plan, node: str) -> InputError:
+    return InputError(
+        f"Node {node!r} has interrupt_before or interrupt_after, but this run has no thread that could wait.",
+        code="interrupt-needs-thread",
+        where=plan.place(),
+        known="nothing has run",
+        fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
+        node=node,
+    )
 
 
 def give_up(store: Store, claim: Claim, opened: Run | None, error: BaseException) -> None:
