@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final, Protocol, final
 from weakref import WeakSet
 
@@ -109,7 +111,27 @@ _forking: Final[list[Forked]] = []
 """Those that were told of the fork that is under way."""
 
 
+_PIECEMEAL: Final = ("_codec", "_engine", "_flows", "_journal", "_plan", "_runs")
+"""Packages of which a run loads what it needs when it needs it."""
+_NOT_INSIDE: Final = "_runs.readers"
+"""Loads asyncio, and so modules that want to be told of forks: none of those may begin inside of one."""
+_loaded: Final[list[bool]] = []
+
+
+def _load() -> None:
+    """Import all that runs may be importing: a module that another thread is loading would stay locked in the child."""
+    if _loaded:
+        return
+    for package in _PIECEMEAL:
+        name = f"{__package__}.{package}"
+        for module in iter_modules(import_module(name).__path__, f"{name}."):
+            if not module.name.endswith(_NOT_INSIDE):
+                import_module(module.name)
+    _loaded.append(True)
+
+
 def _before() -> None:
+    _load()  # before the lock is taken, which modules may want that are loaded
     _lock.acquire()
     _forking[:] = list(_watched)
     for one in _forking:

@@ -118,6 +118,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "usage": usage,
         "kind": text,
         "version": numbers,
+        "stale": st.booleans(),
     },
     events.TaskRetried: {
         **TASK,

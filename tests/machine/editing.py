@@ -9,6 +9,7 @@ from hypothesis import assume, event
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from laws import observe
 from laws.model import FailedError
 
 from .comparing import equal, look
@@ -33,6 +34,13 @@ class Threads(Machine):
         values, as_node = self.edit_of(edit)
         self.edited(thread, [(values, as_node)], bulk=False)
 
+    @rule(number=st.one_of(st.none(), NUMBER))
+    def write_first(self, number: int | None) -> None:
+        """An edit of a thread that does not exist makes it."""
+        assume(len(self.threads) < MOST_THREADS)
+        _, as_node = self.edit_of(([], number))
+        self.edited(ThreadModel(self.new_id(), self.graph), [(observe.given(self.graph), as_node)], bulk=False)
+
     @rule(which=WHICH, edits=st.lists(EDIT, min_size=1, max_size=3))
     def bulk_update(self, which: int, edits: list[Any]) -> None:
         thread = self.pick(which)
@@ -49,6 +57,8 @@ class Threads(Machine):
             thread.update(edits)
         except FailedError as failed:
             expected = tuple(failure.kind for failure in failed.failures)
+        except RefusedError as refused:
+            expected = (refused.code,)
 
         def really(replica: Replica) -> Any:
             runtime = replica.runtime()
@@ -59,7 +69,7 @@ class Threads(Machine):
                 runtime.update(thread.id, values, as_node=as_node)
 
         seen = self.same(really)
-        assert seen[0] in expected, f"update: {seen} instead of {expected}"
+        assert seen[1 if seen[0] == "InputError" else 0] in expected, f"update: {seen} instead of {expected}"
         self.take(thread)
 
     # more threads, and fewer ------------------------------------------------------------------------------------------

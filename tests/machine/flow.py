@@ -14,194 +14,28 @@ from typing import Any
 from laws import model, model_fold
 from laws.description import END, Graph, Node, State, Target
 from laws.model import FailedError, Generation
-from laws.model_fold import Failure, Task, Update
+from laws.model_fold import Failure, Update
 
 from .merging import merged, together
 from .parts import Entry, Item, Job, Outside, Question, UndecidedError
+from .standing import Standing
 
 
-class Flow:
-    """A graph between two entries."""
+class Flow(Standing):
+    """A graph that is driven, and the log of what it tells."""
 
     def __init__(self, graph: Graph, path: str = "") -> None:
-        self.graph = graph
-        self.path = path
-        self.state: State = {}
-        self.superstep = 0
-        self.steps = 0
-        self.visits: dict[str, int] = {}
-        self.generations: list[Generation] = []
-        self.entering = False
-        self.due: list[Item] = []
-        self.opened: list[Item] = []
-        self.waiting: list[Item] = []
-        self.jobs: list[Job] = []
+        super().__init__(graph, path)
         self.log: list[Entry] = []
         self.flushed = 0
         """How many entries of it are durable."""
         self.collected = 0
         """How many entries of a nested graph stand in the journal."""
 
-    # what is known ----------------------------------------------------------------------------------------------------
-
-    def next(self) -> tuple[str, ...]:
-        """Nodes that run next."""
-        open_ = tuple(job.item.task.node for job in self.jobs if not job.ended)
-        return open_ or tuple(item.task.node for item in self.due)
-
-    def questions(self) -> list[Question]:
-        """Open ones, in task order."""
-        return [question for job in self.jobs if job.status == "paused" for question in job.open()]
-
-    def forget_untracked(self) -> None:
-        """R16: an untracked field has its default after each load, and what tasks wrote to it is gone."""
-        for each in self.graph.fields:
-            if each.untracked:
-                model_fold.reset(self.state, each)
-                for update in (update for job in self.jobs for update in job.updates):
-                    update.pop(each.name, None)
-
-    # entries and their fold -------------------------------------------------------------------------------------------
-
     def tell(self, kind: str, job: int | None = None, data: Any = None) -> None:
         entry = Entry(kind, self.path, job, data)
         self.apply(entry)
         self.log.append(entry)
-
-    def apply(self, entry: Entry) -> None:
-        """Fold an entry of this graph's own."""
-        kind, _, at, data = entry
-        if at is not None:
-            if not self.jobs:
-                self.open_jobs()
-            self.apply_to(self.jobs[at], kind, data)
-        elif kind == "run-started":
-            self.begin(copy.deepcopy(data))
-        elif kind == "run-resumed":
-            self.retry()
-        elif kind == "interrupt-answered":
-            self.answer(dict([data]))
-        elif kind in ("superstep-committed", "tasks-routed"):
-            if kind == "superstep-committed":
-                if not self.jobs:
-                    self.open_jobs()
-                self.jobs, self.waiting = [], []
-                self.state = copy.deepcopy(data["state"])
-            self.due, self.entering = list(data["due"]), False
-            self.generations = copy.deepcopy(data["generations"])
-        elif kind == "thread-updated":
-            self.edit(data)
-
-    def apply_to(self, job: Job, kind: str, data: Any) -> None:
-        """Fold an entry about a task."""
-        if kind == "task-retried":
-            job.attempt, job.untold = data + 1, job.untold + 1
-        elif kind == "effect-started":
-            job.starts[data[0]] = data[1]
-        elif kind == "effect-recorded":
-            job.results[data[0]] = data[1]
-        elif kind == "interrupt-raised":
-            known = next((each for each in job.questions if each.id == data.id), None)
-            if known is None:
-                known = copy.deepcopy(data)
-                known.answered, known.answer, known.told = False, None, set()
-                job.questions.append(known)
-            known.told.add(self.path)
-            if not known.answered:
-                job.status = "paused"
-        else:
-            job.status = {"task-succeeded": "done", "task-handled": "handled", "task-failed": "failed"}[kind]
-            job.updates, job.goto = copy.deepcopy(data)
-
-    def begin(self, state: State) -> None:
-        """A run begins: its counters are reset, START's edges lead to what is due."""
-        self.state = state
-        self.steps = 0
-        self.visits = {node.name: 0 for node in self.graph.nodes}
-        self.generations = [Generation() for _ in self.graph.joins]
-        self.jobs, self.waiting = [], []
-        edges = [dst for src, dst in self.graph.edges if src is None]
-        simple = len(edges) == 1 and all(each.src is not None for each in self.graph.conditionals)
-        self.entering = not simple or edges == [END]
-        self.due = [] if self.entering else [Item(Task(edges[0]))]
-
-    def open_jobs(self) -> None:
-        """Open the superstep of what is due."""
-        self.superstep += 1
-        self.steps += 1
-        for name in {item.task.node for item in self.due}:
-            self.visits[name] += 1
-        self.jobs = [
-            Job(f"{self.path}{self.superstep}.{at}:{item.task.node}", item) for at, item in enumerate(self.due)
-        ]
-        self.due, self.opened = [], self.due
-        for job in self.jobs:
-            node = self.graph.node(job.item.task.node)
-            if node.pauses == "before":
-                self.ask(job, "before", {"before": node.name})
-
-    def close_jobs(self) -> None:
-        """Leave the open superstep out: what opened it is due again."""
-        if self.jobs:
-            self.superstep -= 1
-            self.steps -= 1
-            for name in {job.item.task.node for job in self.jobs}:
-                self.visits[name] -= 1
-            self.jobs, self.due = [], self.opened
-
-    def close_untouched(self) -> None:
-        """A superstep of which nothing is known but what opened it is not open for whoever loads the thread."""
-        if not any(job.touched for job in self.jobs):
-            self.close_jobs()
-
-    def retry(self) -> None:
-        """R9: what failed runs again, with all its attempts."""
-        for job in self.jobs:
-            if job.status == "failed":
-                job.status, job.attempt = "due", 1
-
-    def answer(self, answers: dict[str, Any]) -> None:
-        """R10: a task whose questions are all answered goes on."""
-        for job in self.jobs:
-            if self.graph.node(job.item.task.node).child is not None:
-                job.foreseen |= {
-                    id_: one for id_, one in answers.items() if id_.startswith((f"{job.id}#", f"{job.id}/"))
-                }
-            asked = [question for question in job.open() if question.id in answers]
-            for question in asked:
-                question.answered, question.answer = True, answers[question.id]
-            if asked and not job.ended:
-                self.unpause(job)
-
-    def unpause(self, job: Job) -> None:
-        """R10, R17: it goes on when its nested graph can, which may wait for other answers still."""
-        child = job.child
-        if child is not None and not job.known:
-            for inner in [each for each in child.jobs if each.status == "paused"]:
-                child.unpause(inner)
-            job.questions = job.open()
-            if {inner.status for inner in child.jobs} & {"due", "paused"} != {"paused"}:
-                job.status = "due"
-        elif not job.open():
-            job.status = "done" if job.questions[-1].key == "after" and job.known else "due"
-
-    def edit(self, data: dict[str, Any]) -> None:
-        """R18: an edit from outside."""
-        if data["open"] and not self.jobs:
-            self.open_jobs()
-        self.state = copy.deepcopy(data["state"])
-        for job in self.jobs:
-            if job.item.task.node == data["ends"] and not job.ended:
-                job.status, job.updates, job.goto = "done", [], None
-                job.questions = []  # what a nested graph did until then is told with the task's end
-        if data["due"] is not None:
-            if self.jobs:
-                self.waiting = list(data["due"])
-            else:
-                self.due, self.entering = list(data["due"]), False
-            self.generations = copy.deepcopy(data["generations"])
-
-    # driving ----------------------------------------------------------------------------------------------------------
 
     def drive(self, outside: Outside) -> str:
         """Drive until it completes, pauses or is cancelled.
@@ -277,6 +111,13 @@ class Flow:
 
     def finish(self, outside: Outside) -> str | None:
         """Run what is due of the open superstep, and commit it if all has ended."""
+        if self.held:
+            if self.questions():
+                return "interrupted"
+            due, generations = self.leads(self.state)
+            self.tell("tasks-routed", data={"due": due, "generations": generations})
+            self.flush(outside)
+            return None
         self.run_due(outside)
         failed = [job for job in self.jobs if job.status == "failed"]
         if failed:
@@ -288,6 +129,8 @@ class Flow:
         paused = [job for job in self.jobs if job.status == "paused"]
         if paused:
             for job in paused:
+                if job.child is None:
+                    self.tell_fates(job)
                 for question in job.open():
                     if self.path not in question.told:
                         question.told.add(self.path)
@@ -295,7 +138,7 @@ class Flow:
             return "interrupted"
         self.commit()
         self.flush(outside)
-        return None
+        return "interrupted" if self.held else None
 
     def run_due(self, outside: Outside) -> None:
         due = [job for job in self.jobs if job.status == "due"]
@@ -317,8 +160,6 @@ class Flow:
             if queue:
                 outside.stored()
 
-    # one task ---------------------------------------------------------------------------------------------------------
-
     def play(self, job: Job, outside: Outside) -> bool:
         """One execution of a task; True if it was stopped in the middle."""
         from . import playing
@@ -329,20 +170,10 @@ class Flow:
         playing.script(self, job, node, outside)
         return False
 
-    def ask(self, job: Job, key: str, payload: Any, *, typed: bool = False) -> None:
-        """Pause with a question, a new one if this one is not known."""
-        if all(question.key != key for question in job.questions):
-            job.questions.append(Question(f"{job.id}#{key}", key, job.item.task.node, payload, typed))
-        job.status = "paused"
-
     def end(self, job: Job, node: Node, updates: list[Update], goto: tuple[Target, ...] | None) -> None:
         """The task has ended well."""
         job.updates, job.goto, job.known = updates, goto, True
-        asked = {*job.foreseen, *(question.id for question in job.questions)}
-        if node.pauses == "after" and f"{job.id}#after" not in asked:
-            self.ask(job, "after", {"after": node.name})
-        else:
-            job.status = "done"
+        job.status = "done"
 
     def fail(self, job: Job, node: Node, *failures: Failure, hopeless: bool = False) -> None:
         """An attempt failed; *hopeless*: another one would fail as well."""
@@ -353,24 +184,53 @@ class Flow:
         job.updates, job.goto, job.failures = [], None, failures
         job.status = "failed" if node.on_error is None else "handled"
 
+    def give_up(self) -> None:
+        """R10: tell what is abandoned, and what was done for it."""
+        for job in [] if self.held else self.jobs:
+            self.tell_spent(job)
+        self.tell("superstep-abandoned")
+
+    def tell_spent(self, job: Job) -> None:
+        self.tell_effects(job)
+        if job.child is not None:
+            for inner in [] if job.child.held else job.child.jobs:
+                job.child.tell_spent(inner)
+            self.collect(job.child)
+
     def tell_outcome(self, job: Job) -> None:
         """All that the journal tells of a task that ended."""
+        self.tell_effects(job)
+        self.tell_fates(job)
+        if job.child is not None:
+            self.collect(job.child)
+        kind = {"done": "task-succeeded", "handled": "task-handled", "failed": "task-failed"}[job.status]
+        self.tell(kind, self.jobs.index(job), (job.updates, job.goto))
+
+    def collect(self, child: Flow) -> None:
+        """The entries of a nested graph that do not stand in the journal yet."""
+        self.log += child.log[child.collected :]
+        child.collected = len(child.log)
+
+    def tell_effects(self, job: Job) -> None:
         at, attempt = self.jobs.index(job), job.attempt
         untold, job.untold = job.untold, 0
         for number in range(untold):
             self.tell("task-retried", at, attempt - untold + number)
         job.untold = 0
         for number, count in job.starts.items():
-            self.tell("effect-started", at, (number, count))
+            self.tell("effect-started", at, (number, count, job.heard[number]))
         for number, result in sorted(job.results.items()):
-            self.tell("effect-recorded", at, (number, result))
-        if job.child is not None:
-            self.log += job.child.log[job.child.collected :]
-            job.child.collected = len(job.child.log)
-        kind = {"done": "task-succeeded", "handled": "task-handled", "failed": "task-failed"}[job.status]
-        self.tell(kind, at, (job.updates, job.goto))
+            self.tell("effect-recorded", at, (number, result, job.heard[number]))
 
-    # the commit -------------------------------------------------------------------------------------------------------
+    def tell_fates(self, job: Job) -> None:
+        """What became of the answers that were given to a task (R10)."""
+        for question in job.questions:
+            if question.static or question.fate_told or not question.answered:
+                continue
+            fate = question.fate or ("not-asked" if job.ended else "")
+            if fate:
+                kind = "answer-used" if fate == "used" else "answer-discarded"
+                self.tell(kind, self.jobs.index(job), (question.id, fate))
 
     def commit(self) -> None:
         """R3 and R6: fold, routes and next tasks come together or not at all."""
@@ -381,6 +241,25 @@ class Flow:
             choices = [[at for at, update in enumerate(wrote) if conflict.field in update] for conflict in conflicts]
             raise UndecidedError(choices, *conflicts)
         state = model_fold.fold(self.graph, self.state, [update for job in self.jobs for update in job.updates])
+        after = [
+            Question(f"{job.id}#after", "after", job.item.task.node, {"after": job.item.task.node}, base="after")
+            for job in self.jobs
+            if self.graph.node(job.item.task.node).pauses == "after" and self.pauses_after(job)
+        ]
+        due, generations = ([], self.generations) if after else self.leads(state)
+        for job in self.jobs:
+            self.tell_outcome(job)
+        self.tell("superstep-committed", data={"state": state, "due": due, "generations": generations, "after": after})
+        for question in self.after:
+            at = next(at for at, job in enumerate(self.jobs) if question.id == f"{job.id}#after")
+            self.tell("interrupt-raised", at, question)
+
+    def pauses_after(self, job: Job) -> bool:
+        """Whether it has not been answered already how a task goes on that ended well."""
+        return job.status == "done" and not job.edited and f"{job.id}#after" not in job.foreseen
+
+    def leads(self, state: State) -> tuple[list[Item], list[Generation]]:
+        """R3, R4, R5: what is due after the open superstep, and what arrived at joins."""
         gotos: list[tuple[Target, ...] | None] = []
         rescuers: set[str] = set()
         for job in self.jobs:
@@ -390,11 +269,8 @@ class Flow:
                 gotos.append((on_error,))
             else:
                 gotos.append(job.goto)
-        due, sources = model.route(self.graph, state, tasks, gotos)
+        due, sources = model.route(self.graph, state, [job.item.task for job in self.jobs], gotos)
         generations = copy.deepcopy(self.generations)
         for source in sources:
             due.plain |= {self.graph.joins[at].dst for at in model.arrive(self.graph, generations, source)}
-        items = merged(self, self.waiting, due, frozenset(rescuers))
-        for job in self.jobs:
-            self.tell_outcome(job)
-        self.tell("superstep-committed", data={"state": state, "due": items, "generations": generations})
+        return merged(self, self.waiting, due, frozenset(rescuers)), generations

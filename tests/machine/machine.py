@@ -27,8 +27,8 @@ from laws.lasting import lasting_graphs
 from laws.model import FailedError
 from laws.voyages import by_hand
 
-from .comparing import Comparing
-from .parts import Outside
+from .comparing import Comparing, equal
+from .parts import Outside, Question
 from .replicas import Places, Replica
 from .thread import RefusedError, ThreadModel
 
@@ -151,11 +151,40 @@ class Machine(Comparing, RuleBasedStateMachine):
             number = numbers[place] if place < len(numbers) else 1
             if number == 9 and len(found) + len(questions) - place > 1:
                 continue
-            if "problem" in question.payload:
-                found[question.id] = ["run", {"result": number}, "run", "fail"][number % 4]
-            else:
-                found[question.id] = number
+            found[question.id] = self.answer(question, number)
         return found
+
+    def answer(self, question: Question, number: int) -> Any:
+        return ["run", {"result": number}, "run", "fail"][number % 4] if "problem" in question.payload else number
+
+    @rule(which=WHICH, how=HOW, writes=st.lists(st.tuples(NUMBER, NUMBER), max_size=2))
+    def abandon(self, which: int, how: How, writes: list[tuple[int, int]]) -> None:
+        """New input, whatever was left undone."""
+        given = self.values(writes)
+        thread = self.pick(which)
+
+        def play(model: ThreadModel, outside: Outside) -> str:
+            return model.run(given, outside, abandon=True)
+
+        self.drive(thread, how, "run", play, given, thread=thread.id, abandon=True)
+
+    @rule(which=WHICH, how=HOW, number=NUMBER)
+    def replace_answer(self, which: int, how: How, number: int) -> None:
+        """Another answer for a task that failed with the first."""
+        thread = self.pick(which)
+        given = thread.flow.replaceable()
+        assume(thread.status == "failed" and given)
+        _, question = given[number % len(given)]
+        self.resume(thread, {question.id: self.answer(question, number)}, how)
+
+    @rule(which=WHICH)
+    def cancel(self, which: int) -> None:
+        """A stop button, while nobody drives the thread."""
+        thread = self.pick(which)
+        expected = thread.cancel()
+        seen = self.same(lambda replica: replica.runtime().cancel(thread.id))
+        equal(seen, ("ok", expected), "cancel")
+        self.take(thread)
 
     def run(self, thread: ThreadModel, given: dict[str, Any], how: How) -> None:
         self.drive(thread, how, "run", lambda model, outside: model.run(given, outside), given, thread=thread.id)

@@ -42,8 +42,28 @@ class Question:
     typed: bool = False
     answered: bool = False
     answer: Any = None
+    nth: int = 0
+    """Number of its answer among those of its task."""
+    base: str = ""
+    """Its key as it was asked first: one that was withdrawn is asked anew under a longer key."""
+    stale: bool = False
+    """The state was edited since it was asked."""
+    closed: str = ""
+    """Why it was withdrawn."""
+    fate: str = ""
+    """What became of the answer."""
+    fate_told: bool = False
     told: set[str] = field(default_factory=set[str])
     """Paths of the graphs whose entries tell of it."""
+
+    @property
+    def static(self) -> bool:
+        """Asked by the policy of the node."""
+        return self.key in ("before", "after")
+
+    @property
+    def open(self) -> bool:
+        return not self.answered and not self.closed
 
 
 @dataclass
@@ -68,6 +88,12 @@ class Job:
     goto: tuple[Target, ...] | None = None
     known: bool = False
     """How it ended is known: an `interrupt_after` lets it go on."""
+    edited: bool = False
+    """An edit from outside ended it."""
+    answers: int = 0
+    """How many were given to it."""
+    heard: dict[int, int] = field(default_factory=dict[int, int])
+    """How many answers it had when it began or did an effect."""
     failures: tuple[Failure, ...] = ()
     child: Flow | None = None
 
@@ -83,7 +109,7 @@ class Job:
         return self.status not in ("due", "paused") or self.attempt > 1 or bool(known)
 
     def open(self) -> list[Question]:
-        return [question for question in self.questions if not question.answered]
+        return [question for question in self.questions if question.open]
 
 
 @dataclass

@@ -58,7 +58,12 @@ def script(flow: Flow, job: Job, node: Node, outside: Outside) -> None:  # noqa:
 
 
 def answered(job: Job, key: str) -> Question | None:
-    return next((question for question in job.questions if question.key == key and question.answered), None)
+    """The answer to a question of the name *key*, which the task uses with this."""
+    for question in job.questions:
+        if question.base == key and question.answered and not question.closed:
+            question.fate = "used"
+            return question
+    return None
 
 
 def act(flow: Flow, job: Job, node: Node, number: int, kind: str, outside: Outside) -> bool:
@@ -73,12 +78,15 @@ def act(flow: Flow, job: Job, node: Node, number: int, kind: str, outside: Outsi
             return False
         if isinstance(decided.answer, dict):
             job.results[number] = decided.answer["result"]
+            job.heard[number] = job.answers
             return True
         if decided.answer != "run":
             job.starts[number] = starts + 1  # decided for this execution: the next one asks anew
+            job.heard[number] = job.answers
             outside.stored()
             flow.fail(job, node, Failure("NodeError", frozenset({node.name})), hopeless=True)
             return False
+    job.heard[number] = job.answers
     if kind == "once":
         job.starts[number] = starts + 1
         outside.stored()
@@ -143,7 +151,8 @@ def pause(flow: Flow, job: Job, child: Flow) -> None:
             question.told |= {path for path in known.told if path == flow.path}
         if question.id in job.foreseen:
             question.answered, question.answer = True, job.foreseen[question.id]
-    job.questions = [question for inner in child.jobs if inner.status == "paused" for question in inner.questions]
+    paused = [question for inner in child.jobs if inner.status == "paused" for question in inner.questions]
+    job.questions = list(child.after) if child.held else paused
     job.status = "paused"
     if any(question.answered for question in job.questions):
         flow.unpause(job)

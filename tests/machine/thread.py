@@ -14,9 +14,10 @@ from laws.description import Graph, State, thaw
 from laws.model import FailedError
 from laws.model_fold import Update
 
+from .dying import fail_writers, forget_loose, stand_failed
 from .flow import Flow
 from .merging import merged
-from .parts import Entry, Outside, UndecidedError
+from .parts import Entry, Job, Outside, Question, UndecidedError
 
 CHANGES = frozenset({"run-started", "superstep-committed", "thread-updated", "thread-forked"})
 """After these the state is another one."""
@@ -103,30 +104,44 @@ class ThreadModel:
     def history(self) -> list[int]:
         """Numbers of the entries that a history shows, newest first."""
         found: list[int] = [self.first - 1] if self.first > 1 else []
+        changed = False
         for seq, entry in enumerate(self.entries, 1):
             if seq < self.first or entry.path:
                 continue
-            if entry.kind in CHANGES:
+            if entry.kind == "run-completed" and changed:
+                found[-1] = seq  # it changed nothing since the last commit
+            elif entry.kind in CHANGES or (entry.kind in ENDS and found):
                 found.append(seq)
-            elif entry.kind in ENDS and found:
-                found[-1] = seq
+            else:
+                continue
+            changed = entry.kind in CHANGES
         return found[::-1]
 
     # driving ----------------------------------------------------------------------------------------------------------
 
-    def run(self, given: Mapping[str, Any], outside: Outside) -> str:
-        """A run on an input: the whole state on a new thread, an update on a finished one."""
+    def run(self, given: Mapping[str, Any], outside: Outside, *, abandon: bool = False) -> str:
+        """A run on an input: the whole state on a new thread, an update on a finished one, or on one that is given up."""
         if self.status == "new":
-            state = {**model.first_state(self.graph), **{name: thaw(value) for name, value in given.items()}}
+            state = self.first_state(given)
         else:
-            self.want("run")
+            if not abandon:
+                self.want("run")
             state = self.folded_in(given, reset=True)
+            if self.status != "completed":
+                self.flow.give_up()
         self.status = "running"
         self.flow.tell("run-started", data=state)
         return self.drive(outside)
 
+    def first_state(self, given: Mapping[str, Any]) -> State:
+        return {**model.first_state(self.graph), **{name: thaw(value) for name, value in given.items()}}
+
     def resume(self, answers: Mapping[str, Any], outside: Outside) -> str:
-        """Answers by id without the thread; none where the owner died."""
+        """Answers by id without the thread; none where the owner died. Other answers for a task that failed."""
+        given = self.flow.replaceable() if self.status == "failed" and answers else []
+        if given:
+            self.check_replacing(answers, given)
+            return self.go_on(answers, outside, replace=True)
         self.want("resume")
         self.check(answers)
         return self.go_on(answers, outside)
@@ -142,13 +157,33 @@ class ThreadModel:
             raise RefusedError("unknown-interrupt")
         if not answers:
             raise RefusedError("no-answer")
-        for id_, answer in answers.items():
-            if questions[id_].typed and isinstance(answer, str) and answer not in ("run", "fail"):
-                raise RefusedError("bad-answer")
+        check_types(questions, answers)
+
+    def check_replacing(self, answers: Mapping[str, Any], given: Sequence[tuple[Job, Question]]) -> None:
+        """Refuse another answer where the task began or did an effect after it was given the first (R10)."""
+        questions = {question.id: question for question in (*(one for _, one in given), *self.flow.questions())}
+        if any(id_ not in questions for id_ in answers):
+            raise RefusedError("unknown-interrupt")
+        for job, question in given:
+            if question.id in answers and any(heard >= question.nth for heard in job.heard.values()):
+                raise RefusedError("answer-has-effects")
+        check_types(questions, answers)
 
     def retry(self, outside: Outside) -> str:
-        self.want("retry")
-        return self.go_on({}, outside)
+        anew = self.renewed()
+        if not (anew and self.status == "interrupted"):
+            self.want("retry")
+        return self.go_on({}, outside, anew=anew)
+
+    def renewed(self) -> list[tuple[str, str]]:
+        """Ids of the questions that a retry withdraws, and why: stale ones, and those of a run that was cancelled."""
+        if self.status not in ("interrupted", "cancelled"):
+            return []
+        return [
+            (question.id, "stale" if question.stale else "cancelled")
+            for question in self.flow.questions()
+            if question.stale or (self.status == "cancelled" and not question.static)
+        ]
 
     def want(self, verb: str) -> None:
         if self.status == "new":
@@ -156,11 +191,20 @@ class ThreadModel:
         if RIGHT.get(self.status, "retry") != verb and not (self.status == "running" and verb != "run"):
             raise RefusedError("wrong-verb")
 
-    def go_on(self, answers: Mapping[str, Any], outside: Outside) -> str:
+    def go_on(
+        self,
+        answers: Mapping[str, Any],
+        outside: Outside,
+        *,
+        anew: Sequence[tuple[str, str]] = (),
+        replace: bool = False,
+    ) -> str:
         self.status = "running"
         self.flow.tell("run-resumed")
+        for id_, reason in anew:
+            self.flow.tell("interrupt-withdrawn", data=(id_, reason))
         for id_, answer in answers.items():
-            self.flow.tell("interrupt-answered", data=(id_, answer))
+            self.flow.tell("interrupt-answered", data=(id_, answer, replace))
         return self.drive(outside)
 
     def drive(self, outside: Outside) -> str:
@@ -192,6 +236,9 @@ class ThreadModel:
         kept = copy.deepcopy(self)
         kept.settle()
         forget_loose(kept.flow)
+        for job in kept.flow.jobs:
+            if job.child is not None:
+                stand_failed(job.child)
         kept.flow.forget_untracked()
         kept.flow.close_untouched()
         return kept
@@ -210,6 +257,15 @@ class ThreadModel:
                 self.flow = flow
                 return
 
+    def cancel(self) -> bool:
+        """End a paused thread, or one whose owner died."""
+        if self.status not in ("interrupted", "running"):
+            return False
+        self.status = "cancelled"
+        self.flow.tell("run-cancelled")
+        self.settle()
+        return True
+
     # editing ----------------------------------------------------------------------------------------------------------
 
     def folded_in(self, values: Mapping[str, Any], *, reset: bool) -> State:
@@ -226,8 +282,6 @@ class ThreadModel:
 
     def update(self, edits: Sequence[tuple[Mapping[str, Any], str | None]]) -> None:
         """Edits in one commit: all of them or none."""
-        if self.status == "new":
-            raise RefusedError("unknown-thread")
         trial = copy.deepcopy(self)
         for values, as_node in edits:
             trial.edit(values, as_node)
@@ -236,20 +290,25 @@ class ThreadModel:
         self.flow.forget_untracked()
 
     def edit(self, values: Mapping[str, Any], as_node: str | None) -> None:
-        flow = self.flow
-        state = self.folded_in(values, reset=False)
+        flow, fresh = self.flow, self.status == "new"
+        if fresh:  # they are its whole state, and nothing is due (R18)
+            self.status = "completed"
+            flow.start(self.first_state(values))
+        state = copy.deepcopy(flow.state) if fresh else self.folded_in(values, reset=False)
         data: dict[str, Any] = {"state": state, "ends": None, "due": None, "generations": flow.generations}
+        data["fresh"] = fresh
         data["open"] = bool(flow.jobs)
         if as_node is not None:
+            self.want_edges(as_node)
             data["ends"] = as_node
-            if not any(job.item.task.node == as_node and not job.ended for job in flow.jobs):
+            if not any(job.item.task.node == as_node and (flow.held or not job.ended) for job in flow.jobs):
                 due = model.Due()
                 failures = model.follow_edges(self.graph, copy.deepcopy(state), as_node, due)
                 if failures:
                     raise FailedError(*failures)
                 generations = copy.deepcopy(flow.generations)
                 due.plain |= {self.graph.joins[at].dst for at in model.arrive(self.graph, generations, as_node)}
-                before = flow.waiting if flow.jobs else [i for i in flow.due if i.task.sent or i.task.node != as_node]
+                before = flow.waiting if flow.jobs else [i for i in flow.due if i.task.node != as_node]
                 data["due"], data["generations"] = merged(flow, before, due, frozenset()), generations
         data["status"] = ""
         flow.tell("thread-updated", data=data)
@@ -258,6 +317,14 @@ class ThreadModel:
         ):
             self.status = "running"
         data["status"] = self.status
+
+    def want_edges(self, name: str) -> None:
+        """R18: where a node leads that routes by Commands alone nobody knows."""
+        node = self.graph.node(name)
+        sources = {src for src, _ in self.graph.edges} | {each.src for each in self.graph.conditionals}
+        sources |= {source for join in self.graph.joins for source in join.sources}
+        if node.declared and name not in sources:
+            raise RefusedError("goto-needed")
 
     def fork(self, id: str, at: int | None) -> ThreadModel:
         """A new thread that stands where this one stood after the entry *at*."""
@@ -269,6 +336,7 @@ class ThreadModel:
         new = ThreadModel(id, self.graph)
         for question in (question for job in flow.jobs for question in job.questions):
             question.told.discard("")
+            question.fate_told = False
         closed = copy.deepcopy(flow)
         closed.close_jobs()
         new.entries = [Entry("thread-forked", "", None, (closed, status))]
@@ -278,15 +346,16 @@ class ThreadModel:
         new.flow, new.status, new.origin = flow, status, (self.id, at)
         return new
 
-    def answers_at(self, at: int) -> list[tuple[str, Any]]:
+    def answers_at(self, at: int) -> list[tuple[str, Any, bool]]:
         """Answers since the last commit before the entry *at*."""
         found: dict[str, Any] = {}
         for entry in self.entries[:at]:
-            if entry.kind in CHANGES and entry.kind != "thread-updated" and not entry.path:
+            past = entry.kind in CHANGES or entry.kind == "tasks-routed"  # what was asked before them is history
+            if past and entry.kind != "thread-updated" and not entry.path:
                 found = {}
             elif entry.kind == "interrupt-answered" and not entry.path:
                 found[entry.data[0]] = entry.data[1]
-        return list(found.items())
+        return [(id_, answer, False) for id_, answer in found.items()]
 
     def copied(self, id: str) -> ThreadModel:
         new = copy.deepcopy(self)
@@ -313,22 +382,13 @@ class ThreadModel:
         return gone
 
 
+def check_types(questions: Mapping[str, Question], answers: Mapping[str, Any]) -> None:
+    for id_, answer in answers.items():
+        if questions[id_].typed and isinstance(answer, str) and answer not in ("run", "fail"):
+            raise RefusedError("bad-answer")
+
+
 def show(flow: Flow, seq: int, status: str) -> Shown:
-    questions = tuple((question.id, question.node) for question in flow.questions())
+    open_ = [] if status == "cancelled" else flow.questions()  # nobody can answer them: a retry asks anew
+    questions = tuple((question.id, question.node) for question in open_)
     return Shown(seq, status, copy.deepcopy(flow.state), flow.next(), questions)
-
-
-def fail_writers(flow: Flow, jobs: list[int]) -> None:
-    """R9: after a conflict the tasks that wrote the field run again. They did not fail: their attempts go on."""
-    for at in jobs:
-        job = flow.jobs[at]
-        job.status, job.updates, job.goto, job.known = "due", [], None, False
-
-
-def forget_loose(flow: Flow) -> None:
-    """What pure effects of tasks that still run came to is not stored."""
-    for job in flow.jobs:
-        if job.status == "due":
-            job.results = {number: result for number, result in job.results.items() if number not in job.loose}
-        if job.child is not None:
-            forget_loose(job.child)

@@ -18,6 +18,7 @@ from tests.stores import postgres_support
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 PRELUDE = """
+import asyncio  # nobody saves a child of a process that is loading it: it is the interpreter's
 import os, signal, sys, threading, traceback, warnings
 from typing import Annotated
 
@@ -208,6 +209,31 @@ def test_fork_while_an_id_of_a_run_is_made(url):
         f"""{OPEN}
     runtime = Runtime(graph, store=store, ids=lambda: held() if threading.current_thread().name == "other" else "id")
     worker = threading.Thread(target=lambda: runtime.run({{}}, thread="t"), name="other")
+    worker.start()
+    print(forked(lambda: runtime.run({{}}, thread="of-the-child")))
+    worker.join()
+    print(runtime.state("t").status)
+    """,
+        *url,
+    )
+
+    assert said.splitlines() == ["0", "completed"]
+
+
+def test_fork_while_a_module_is_loaded_that_runs_load_when_they_need_it(url):
+    """A module that a thread is importing is locked, and stays so in a child that does not have the thread."""
+    said = script(
+        f"""{OPEN}
+    class Slow:
+        @staticmethod
+        def find_spec(name, path, target=None):
+            if name == "graphrt._codec.codec":
+                sys.meta_path.remove(Slow)
+                held()
+
+    sys.meta_path.insert(0, Slow)
+    runtime = Runtime(graph, store=store)
+    worker = threading.Thread(target=lambda: runtime.run({{}}, thread="t"))
     worker.start()
     print(forked(lambda: runtime.run({{}}, thread="of-the-child")))
     worker.join()

@@ -146,6 +146,11 @@ def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
     task.updates, task.goto = spending(engine, task) if task.status == HANDLED else (), None
 
 
+def _abandoned(engine: Engine, _event: events.SuperstepAbandoned, _take: Take) -> None:
+    engine.close_superstep()
+    engine.due = []
+
+
 def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
     task = _task(engine, event.task)
     task.more().retries.append((event.attempt, event.delay_s, Recalled(event.error, event.message)))
@@ -327,6 +332,7 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
     events.RunResumed: _resumed,
     events.RunStarted: _started,
     events.StateSaved: restore,
+    events.SuperstepAbandoned: _abandoned,
     events.SuperstepCommitted: _commit,
     events.TaskFailed: _failed,
     events.TaskRetried: _retried,

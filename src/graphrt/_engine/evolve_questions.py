@@ -87,6 +87,7 @@ def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled:
     if not question.answered:  # a keyed question that is asked in other words, or, by graphrt 0.1, one that expired
         question.payload, question.closed = take(event.payload), ""
     question.answer_type, question.expires_at = event.answer_type, event.expires_at
+    question.stale = question.stale or event.stale
     if task.node.child is None:
         question.logged = question.logged or journalled
     elif journalled:

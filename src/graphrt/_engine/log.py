@@ -291,6 +291,7 @@ def question_raised(engine: Engine, task: Task, question: OpenInterrupt) -> None
             usage=task.extra.usage if task.extra else None,
             kind=question.kind,
             version=question.version,
+            stale=question.stale,
         ),
     )
 

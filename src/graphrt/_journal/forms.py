@@ -137,6 +137,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("usage", USAGE),
             ("kind", How(clean_, text_, "question")),
             ("version", How(same_, int_, 1)),
+            ("stale", FLAG),
         ),
     ),
     (

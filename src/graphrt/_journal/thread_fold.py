@@ -219,7 +219,7 @@ class Fold:
         elif kind is events.ThreadMigrated:
             self.fingerprint = event.target
         elif kind is events.ThreadUpdated:
-            self.status = status_after(self.engine, self.status)
+            self.status = status_after(self.engine, "completed" if event.fresh else self.status)
 
     def local_answers(self) -> dict[str, events.InterruptAnswered]:
         """Answers since the last commit, by the ids that interrupts have on this thread."""

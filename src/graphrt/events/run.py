@@ -126,6 +126,8 @@ class InterruptRaised(Word):
     """`question`, `approval`, `budget`, `effect`, `before` or `after`."""
     version: int = 1
     """How often the task has asked this: above 1, *key* and *id* end with a colon and this number."""
+    stale: bool = False
+    """Whether the state was edited since the task asked; told where the question is staged anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -1,0 +1,36 @@
+"""What is left of a drive that ended in the middle: by a conflict, or because its process died."""
+
+from __future__ import annotations
+
+from .flow import Flow
+
+
+def fail_writers(flow: Flow, jobs: list[int]) -> None:
+    """R9: after a conflict the tasks that wrote the field run again. They did not fail: their attempts go on."""
+    for at in jobs:
+        job = flow.jobs[at]
+        job.status, job.updates, job.goto, job.known = "due", [], None, False
+
+
+def stand_failed(flow: Flow) -> None:
+    """What a nested graph told of a failure stands until it is told anew: a retry that is cut has all attempts again."""
+    last: dict[int, str] = {}
+    for entry in flow.log:
+        if entry.path == flow.path and entry.kind == "superstep-committed":
+            last = {}
+        elif entry.path == flow.path and entry.job is not None and entry.kind.startswith("task-"):
+            last[entry.job] = entry.kind
+    for at, job in enumerate(flow.jobs):
+        if job.status == "due" and last.get(at) == "task-failed":
+            job.status = "failed"
+        if job.child is not None:
+            stand_failed(job.child)
+
+
+def forget_loose(flow: Flow) -> None:
+    """What pure effects of tasks that still run came to is not stored."""
+    for job in flow.jobs:
+        if job.status == "due":
+            job.results = {number: result for number, result in job.results.items() if number not in job.loose}
+        if job.child is not None:
+            forget_loose(job.child)
