@@ -29,6 +29,10 @@ PRINTS = {
     'data: {"status": "interrupted", "questions": [{"send": "30 sources on tea"}]}\n'
     "400 Thread 'tea' is interrupted: it cannot take a new input.\n"
     '200 data: {"status": "completed", "questions": []}\n',
+    "support_triage": "asked: Thank you for asking. A charge that was made twice is paid back within five days.\n"
+    "asked: We are sorry. A charge that was made twice is paid back within five days.\n"
+    "sent to c1@example.org: Thank you for asking. Sign in again after a change of the password; old sessions end.\n"
+    "sent to c2@example.org: We are sorry. A charge that was made twice is paid back within five days.\n",
     "map_reduce": "A day: Dawn 3, Noon 3, Dusk 7; 13 words, at most 7\n",
 }
 

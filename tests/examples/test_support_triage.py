@@ -1,0 +1,288 @@
+"""The second week of a support desk: releases while threads wait, editors, wrong answers, large values; on SQLite."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples.support_triage import (
+    ARTICLES,
+    Desk,
+    State,
+    Triage,
+    Verdict,
+    approve,
+    classify,
+    deliver,
+    graph,
+    look_up,
+    offline,
+    send,
+    write,
+)
+
+from graphrt import END, Context, GraphBuilder, InputError, NodeError, Runtime
+from graphrt.events import AnswerDiscarded, AnswerUsed, EffectRecorded, InterruptAnswered, SuperstepAbandoned
+from graphrt.graph import CompiledGraph
+
+ANGRY = {"number": 7, "customer": "ann@example.org", "ticket": "You charged me twice!"}
+CALM = {"number": 8, "customer": "bob@example.org", "ticket": "I cannot sign in."}
+PAID_BACK = f"Thank you for asking. {ARTICLES['billing']}"
+SIGN_IN = f"Thank you for asking. {ARTICLES['technical']}"
+
+
+class World:
+    """One database and one desk; every call of `runtime` stands for a process of its own."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.desk = Desk()
+        self.url = f"sqlite:///{folder / 'desk.db'}"
+        self._stack = stack
+
+    def runtime(self, release: CompiledGraph[State, Any] = graph, **options: Any) -> Runtime[State]:
+        options = {"store": self.url, "deps": self.desk, "models": offline(), **options}
+        return self._stack.enter_context(Runtime(release, **options))
+
+    def texts(self) -> list[str]:
+        return [text for _, text in self.desk.sent]
+
+
+@pytest.fixture
+def world(tmp_path: Path):
+    with ExitStack() as stack:
+        yield World(tmp_path, stack)
+
+
+def events_of(runtime: Runtime[State], kind: type, thread: str = "t") -> list[Any]:
+    return [entry.event for entry in runtime.entries(thread) if isinstance(entry.event, kind)]
+
+
+# ---------------------------------------------------------------------------------------------------- as it is meant
+
+
+def test_a_harmless_answer_is_sent_without_asking(world: World) -> None:
+    result = world.runtime().run(CALM, thread="t")
+
+    assert (result.status, result.warnings) == ("completed", ())
+    assert world.desk.sent == [("bob@example.org", SIGN_IN)]
+    assert world.desk.closed == [8]
+
+
+def test_a_person_lets_it_be_rewritten_and_then_sends_a_text_of_their_own(world: World) -> None:
+    asked = world.runtime().run(ANGRY, thread="t")
+    again = world.runtime().resume("t", answer=Verdict(do="rewrite", text="say sorry"))
+    done = world.runtime().resume("t", answer={"do": "send", "text": "You have it back."})
+
+    assert asked.interrupts[0].payload == {"ticket": ANGRY["ticket"], "draft": PAID_BACK}
+    assert again.interrupts[0].payload["draft"] == f"We are sorry. {ARTICLES['billing']}"
+    assert (done.state.receipt, world.texts()) == ("mail 1", ["You have it back."])
+    assert asked.interrupts[0].answer_schema["properties"]["do"]["enum"] == ["send", "rewrite", "drop"]
+
+
+@pytest.mark.parametrize(
+    ("ticket", "route"), [({**CALM, "article": "a"}, "send"), ({**CALM, "article": ""}, "approve"), (ANGRY, "approve")]
+)
+def test_who_reads_an_answer(ticket: dict[str, Any], route: str) -> None:
+    assert graph.route("write", State(**ticket, triage=Triage(topic="other"), draft="x")) == (route,)
+
+
+# --------------------------------------------------------------------------------------- a release while threads wait
+
+
+def released(node: Any) -> CompiledGraph[State, Any]:
+    """The next release, in which the person is asked by *node*."""
+    return graph.with_nodes({"approve": node})
+
+
+def reworded(state: State, ctx: Context[Desk]) -> dict[str, Any]:
+    verdict = ctx.interrupt({"Shall this go out?": state.draft}, key="approve", answer_type=Verdict)
+    return {"verdict": verdict, "receipt": deliver(state, ctx, verdict.text or state.draft)}
+
+
+def inserted(state: State, ctx: Context[Desk]) -> dict[str, Any]:
+    known = ctx.interrupt("Is it a customer of ours?", key="known", answer_type=bool)
+    verdict = ctx.interrupt({"draft": state.draft}, key="approve", answer_type=Verdict)
+    return {"verdict": verdict, "receipt": deliver(state, ctx, state.draft) if known else "refused"}
+
+
+def removed(state: State, ctx: Context[Desk]) -> dict[str, Any]:
+    return {"receipt": deliver(state, ctx, state.draft)}
+
+
+def test_a_release_rewords_the_question(world: World) -> None:
+    world.runtime().run(ANGRY, thread="t")
+    new = world.runtime(released(reworded))
+
+    assert [verdict.kind for verdict in new.check_threads()] == ["identical"]
+    assert new.resume("t", answer={"do": "send"}).status == "completed"
+    assert world.texts() == [PAID_BACK]
+    (used,) = events_of(new, AnswerUsed)
+    assert (used.reworded, used.payload) == (True, {"Shall this go out?": PAID_BACK})
+    assert new.replay("t").values.receipt == "mail 1"
+
+
+def test_a_release_inserts_a_question_which_does_not_get_the_answer_of_the_other(world: World) -> None:
+    world.runtime().run(ANGRY, thread="t")
+
+    asked = world.runtime(released(inserted)).resume("t", answer={"do": "send"})
+    assert [question.payload for question in asked.interrupts] == ["Is it a customer of ours?"]
+    assert world.desk.sent == []
+    done = world.runtime(released(inserted)).resume("t", True)
+    assert (done.status, done.state.receipt, world.texts()) == ("completed", "mail 1", [PAID_BACK])
+
+
+def test_a_release_removes_the_question(world: World) -> None:
+    world.runtime().run(ANGRY, thread="t")
+    new = world.runtime(released(removed))
+
+    assert new.resume("t", answer={"do": "drop"}).state.receipt == "mail 1"
+    assert [event.reason for event in events_of(new, AnswerDiscarded)] == ["not-asked"]
+    assert world.texts() == [PAID_BACK]
+
+
+def test_a_release_adds_a_node_behind_the_one_that_waits(world: World) -> None:
+    world.runtime().run(ANGRY, thread="t")
+
+    g = GraphBuilder(State, name="support")
+    g.add_node("classify", classify).add_node("look_up", look_up).add_node("write", write)
+    g.add_node("send", send).add_node("approve", approve)
+    g.add_node("survey", lambda state: {"receipt": f"{state.receipt}, survey"})
+    g.add_sequence(["classify", "look_up", "write"]).set_entry("classify")
+    g.add_conditional_edges("write", lambda state: "approve", ["approve", "send"])
+    g.add_sequence(["approve", "survey", END]).add_edge("send", END)
+    new = world.runtime(g.compile())
+
+    (verdict,) = new.check_threads()
+    assert (verdict.kind, verdict.pending) == ("compatible", ("approve",))
+    assert new.resume("t", answer={"do": "send"}).state.receipt == "mail 1, survey"
+    assert world.texts() == [PAID_BACK]
+
+
+# ------------------------------------------------------------------------------------------- an editor, and a person
+
+
+def supervised() -> CompiledGraph[State, Any]:
+    """The same desk, where an editor reads each draft before the router decides whom else to ask."""
+    g = GraphBuilder(State, name="supervised")
+    g.add_node(
+        "write",
+        lambda state: {"triage": Triage(topic="billing"), "article": "a", "draft": PAID_BACK},
+        interrupt_after=True,
+    )
+    g.add_node("approve", approve).add_node("send", send).set_entry("write")
+    g.add_conditional_edges("write", graph_risk, ["approve", "send"])
+    return g.set_finish("approve").set_finish("send").compile()
+
+
+def graph_risk(state: State) -> str:
+    return "approve" if "paid back" in state.draft else "send"
+
+
+def test_an_editor_corrects_a_draft_before_the_router(world: World) -> None:
+    paused = world.runtime(supervised()).run(ANGRY, thread="t")
+    assert (paused.interrupts[0].kind, paused.state.draft) == ("after", PAID_BACK)
+
+    edited = world.runtime(supervised()).update("t", {"draft": "We are looking into it."})
+    assert edited.interrupts[0].kind == "after"
+    done = world.runtime(supervised()).resume("t", True)
+
+    assert (done.status, world.texts()) == ("completed", ["We are looking into it."])
+    assert events_of(world.runtime(supervised()), AnswerUsed) == []  # nobody else was asked
+
+
+def test_an_editor_who_changes_nothing_leaves_the_router_to_the_draft(world: World) -> None:
+    world.runtime(supervised()).run(ANGRY, thread="t")
+
+    asked = world.runtime(supervised()).resume("t", True)
+    assert [question.node for question in asked.interrupts] == ["approve"]
+
+
+def test_an_editor_corrects_a_draft_after_the_router(world: World) -> None:
+    """The router asked a person already, and is not asked again: the answer sends the corrected draft."""
+    world.runtime().run(ANGRY, thread="t")
+
+    edited = world.runtime().update("t", {"draft": "We are looking into it."})
+    assert [question.stale for question in edited.interrupts] == [True]
+    done = world.runtime().resume("t", answer={"do": "send"})
+    assert (done.status, world.texts()) == ("completed", ["We are looking into it."])
+
+
+def test_the_corrected_draft_is_shown_before_it_is_answered(world: World) -> None:
+    world.runtime().run(ANGRY, thread="t")
+    world.runtime().update("t", {"draft": "We are looking into it."})
+
+    asked = world.runtime().retry("t")
+    assert [(question.payload["draft"], question.stale) for question in asked.interrupts] == [
+        ("We are looking into it.", False)
+    ]
+    assert world.runtime().resume("t", answer={"do": "send"}).state.receipt == "mail 1"
+    assert world.texts() == ["We are looking into it."]
+
+
+# ------------------------------------------------------------------------------------------------------ wrong answers
+
+
+def test_a_wrong_answer_is_replaced_while_nothing_was_done_on_it(world: World) -> None:
+    world.runtime().run(ANGRY, thread="t")
+    with pytest.raises(NodeError, match="an empty answer is not sent"):
+        world.runtime().resume("t", answer={"do": "send", "text": "  "})
+
+    runtime = world.runtime()
+    assert "an empty answer is not sent" in str(runtime.state("t").error)
+    assert runtime.resume("t", answer={"do": "send", "text": "Done."}).status == "completed"
+    assert world.texts() == ["Done."]
+    assert [(event.answer.text, event.nth) for event in events_of(runtime, InterruptAnswered)] == [
+        ("  ", 1),
+        ("Done.", 2),
+    ]
+
+
+def test_an_answer_of_another_form_changes_nothing(world: World) -> None:
+    asked = world.runtime().run(ANGRY, thread="t")
+
+    for answer in ({"do": "post"}, "send"):
+        with pytest.raises(InputError) as caught:
+            world.runtime().resume("t", answer=answer)
+        assert caught.value.code == "bad-answer"
+    assert world.runtime().state("t").interrupts == asked.interrupts
+
+
+def test_a_wrong_answer_stands_once_the_mail_has_gone_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.runtime().run(ANGRY, thread="t")
+    with monkeypatch.context() as broken:
+
+        def close(number: int) -> None:
+            raise ConnectionError("the tracker is down")
+
+        broken.setattr(world.desk, "close", close)
+        with pytest.raises(NodeError, match="the tracker is down"):
+            world.runtime().resume("t", answer={"do": "send", "text": "You owe us."})
+
+    runtime = world.runtime()
+    with pytest.raises(InputError) as refused:
+        runtime.resume("t", answer={"do": "drop"})
+    assert (refused.value.code, refused.value.effects) == ("answer-has-effects", ("send",))
+    assert all(way in str(refused.value) for way in ("retry('t')", "as_node='approve'", "abandon=True"))
+
+    done = world.runtime().retry("t")
+    assert (done.state.receipt, world.texts(), world.desk.closed) == ("mail 1", ["You owe us."], [7])
+    assert {event.key: event.result for event in events_of(runtime, EffectRecorded)} == {
+        "send#0": "mail 1",
+        "close#0": None,
+    }
+
+
+def test_another_ticket_gives_an_open_question_up(world: World) -> None:
+    """The customer wrote again before anybody had read the draft."""
+    world.runtime().run(ANGRY, thread="t")
+    runtime = world.runtime()
+    with pytest.raises(InputError) as refused:
+        runtime.run({"ticket": "I cannot sign in."}, thread="t")
+    assert (refused.value.code, "abandon=True" in str(refused.value)) == ("wrong-verb", True)
+
+    done = runtime.run({"ticket": "I cannot sign in."}, thread="t", abandon=True)
+    assert (done.status, world.desk.sent) == ("completed", [("ann@example.org", SIGN_IN)])
+    (given_up,) = events_of(runtime, SuperstepAbandoned)
+    assert (given_up.tasks, given_up.interrupts) == (("4.0:approve",), ("t/4.0:approve#key=approve",))
