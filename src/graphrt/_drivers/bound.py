@@ -13,6 +13,7 @@ from graphrt.errors import BadResponseError, InputError, names
 from graphrt.harness.protocol import OutputT_co
 
 if TYPE_CHECKING:
+    from graphrt._engine.task import Task
     from graphrt.harness import AgentReply, Message, ModelProfile, Prompt
     from graphrt.harness._output import OutputForm
     from graphrt.harness.request import AllButOutput
@@ -255,22 +256,25 @@ def _check_usage(harness: Any, reply: Any) -> None:
         )
 
 
-def tell_forgotten(harness: Any, node: str) -> None:
-    """Log, once, that *node* offers its agent none of its tools and does not say that it means so."""
+def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
+    """Tell that the node of *task* offers its agent none of its tools and does not say that it means so.
+
+    Each run has it in its *warnings*, and the log has it once in a process.
+    """
     import logging
 
-    agent = str(getattr(harness, "name", harness))
-    if (agent, node) in _FORGOTTEN:
-        return
-    _FORGOTTEN.add((agent, node))
+    agent, node, plan = str(getattr(harness, "name", harness)), task.node.name, task.engine.plan
     known = list(getattr(harness.tools, "names", ()))
-    logging.getLogger("graphrt.harness").warning(
-        "Node %r allows agent %r none of its tools %s: name those that it may use, @g.node(tools=%r), or say tools=[].",
-        node,
-        agent,
-        known,
-        known,
+    at = plan.spec_where(task.node.index)
+    text = (
+        f"Node {node!r} of graph {plan.name!r}{f' at {at}' if at else ''} offers agent {agent!r} none of its tools "
+        f"{known}: the model answers without them. Name those that it may use, @g.node(tools={known!r}), or say tools=[]."
     )
+    if text not in warnings:
+        warnings.append(text)
+    if (agent, node) not in _FORGOTTEN:
+        _FORGOTTEN.add((agent, node))
+        logging.getLogger("graphrt.harness").warning("%s", text)
 
 
 def _form(options: dict[str, Any]) -> OutputForm | None:

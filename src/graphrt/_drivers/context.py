@@ -168,7 +168,7 @@ class Context(Generic[D]):
         if tools is None and getattr(harness, "tools", None):
             from graphrt._drivers.bound import tell_forgotten
 
-            tell_forgotten(harness, self.node)
+            tell_forgotten(harness, self._task, self._scope.warnings)
         return self.bind(harness, tools=tools or ())
 
     @overload

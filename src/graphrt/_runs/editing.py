@@ -126,7 +126,10 @@ def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.
 
 
 def check_threads(runtime: Reads) -> tuple[Verdict, ...]:
-    """Judge every thread that is not completed, and fold those that may go on, as a run would."""
+    """Judge every thread that is not completed, and fold those that may go on, as a run would.
+
+    No node runs: see `Verdict` for what that leaves unknown.
+    """
     store = the_store(runtime)
     found: list[Verdict] = []
     for head in store.heads():

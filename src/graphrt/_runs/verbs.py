@@ -333,7 +333,15 @@ class ThreadVerbs(Generic[S]):
         return await self._unhurried(lambda: self.import_thread(source, thread=thread))
 
     def check_threads(self) -> tuple[Verdict, ...]:
-        """Judge for every thread that is not completed whether it may go on with this graph (before a deployment)."""
+        """Judge for every thread that is not completed whether it may go on with this graph (before a deployment).
+
+        No node runs, so the code of nodes and routers is not compared, nor are the questions that a node asks: a
+        question that was reworded is found only when the thread goes on, and is then matched by its `key=` or asked
+        anew. `Verdict.pending` names the nodes to look at.
+
+        Returns:
+            0..n verdicts, one for each thread that is not completed.
+        """
         return editing.check_threads(self._owner())
 
     async def acheck_threads(self) -> tuple[Verdict, ...]:

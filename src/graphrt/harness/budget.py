@@ -5,10 +5,11 @@ All amounts are integers: tokens, millionths of a dollar, calls.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from graphrt.errors import InputError
 
@@ -17,6 +18,7 @@ __all__ = ["Budget", "BudgetWarning"]
 OnExceeded: TypeAlias = Literal["stop", "route", "interrupt"]
 MICRO: Final = 1_000_000
 """Parts of a dollar that are counted."""
+_C = TypeVar("_C")
 MOST: Final = 10**15
 """No limit is above: sums stay exact, also where they are read as floats."""
 
@@ -37,6 +39,27 @@ class Amounts(NamedTuple):
         return Amounts(self.tokens - other.tokens, self.microusd - other.microusd, self.calls - other.calls)
 
 
+def _named(cls: type[_C]) -> type[_C]:
+    """Refuse limits without a name as an InputError: Python's TypeError counts arguments and names none."""
+    made: Any = cls.__init__
+
+    @functools.wraps(made)
+    def init(self: _C, *unnamed: Any, **limits: Any) -> None:
+        if unnamed:
+            raise InputError(
+                f"{cls.__name__}() takes limits by name only; {unnamed[0]!r} does not say what it bounds.",
+                code="bad-budget",
+                fix="Name it: tokens=, usd=, calls= or seconds=, for instance Budget(tokens=50_000).",
+                value=unnamed[0],
+            )
+        made(self, **limits)
+
+    changed: Any = cls
+    changed.__init__ = init
+    return cls
+
+
+@_named
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """How much model calls may use; what is None is not bounded.
@@ -54,7 +77,8 @@ class Budget:
         warn_at: Fraction of a limit at which a BudgetWarning goes to the stream, once each.
 
     Raises:
-        InputError: A limit is no number, negative, NaN or infinite; or there is none; or `on_exceeded` is no such word.
+        InputError: A limit is no number, negative, NaN or infinite; or there is none, or one without a name; or
+            `on_exceeded` is no such word.
     """
 
     tokens: int | None = None

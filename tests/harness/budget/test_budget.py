@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from typing import Any
 
@@ -47,6 +48,17 @@ def test_what_is_counted_is_whole(name: str) -> None:
 def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="it bounds nothing"):
         Budget()
+
+
+@pytest.mark.parametrize("unnamed", [(5,), (5, 0.5), ("5",), (None,)], ids=repr)
+def test_a_limit_without_a_name_is_refused_with_the_names(unnamed: tuple[Any, ...]) -> None:
+    make: Any = Budget
+    with pytest.raises(InputError, match=r"by name only") as caught:
+        make(*unnamed)
+
+    assert caught.value.code == "bad-budget"
+    assert all(f"{name}=" in str(caught.value) for name in ("tokens", "usd", "calls", "seconds"))
+    assert list(inspect.signature(Budget).parameters)[:2] == ["tokens", "usd"]
 
 
 @pytest.mark.parametrize("value", ["raise", None, 1, [], {}])
