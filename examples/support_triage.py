@@ -82,8 +82,8 @@ g = GraphBuilder(State, Update, name="support")
 
 
 @g.node
-async def classify(state: State) -> Update:
-    return {"triage": (await classifier.run(state.ticket)).output}
+async def classify(state: State, ctx: Context[Desk]) -> Update:
+    return {"triage": (await ctx.bind(classifier).run(state.ticket)).output}
 
 
 @g.node
@@ -92,9 +92,9 @@ def look_up(state: State) -> Update:
 
 
 @g.node
-async def write(state: State) -> Update:
+async def write(state: State, ctx: Context[Desk]) -> Update:
     remark = f"\nRemark: {state.verdict.text}" if state.verdict else ""
-    reply = await writer.run(f"Ticket: {state.ticket}\nArticle: {state.article}{remark}")
+    reply = await ctx.bind(writer).run(f"Ticket: {state.ticket}\nArticle: {state.article}{remark}")
     return {"draft": reply.text}
 
 
@@ -161,8 +161,10 @@ def main() -> None:
     """Two tickets: one is answered at once, about the other a person is asked twice."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", help="a model of litellm, such as openai/gpt-4o-mini")
-    model = parser.parse_args().model
-    models: Mapping[str, ChatModel | str] = {"classifier": model, "writer": model} if model else offline()
+    asked = parser.parse_args()
+    models: Mapping[str, ChatModel | str] = offline()
+    if asked.model:
+        models = {name: str(asked.model) for name in models}
     verdicts = iter([Verdict(do="rewrite", text="say sorry"), Verdict(do="send")])
     desk = Desk()
     with Runtime(graph, store="memory:", deps=desk, models=models) as runtime:

@@ -1,0 +1,140 @@
+"""Research: a question is planned as several, an agent with a tool looks into each at once, and a report joins them.
+
+Run it with `python -m examples.research_map_reduce`; models of this file answer, or a real one:
+`python -m examples.research_map_reduce --model openai/gpt-4o-mini` (needs `graphrt[litellm]` and a key).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Annotated, TypedDict
+
+from pydantic import BaseModel
+
+from graphrt import END, START, Context, GraphBuilder, Send
+from graphrt.harness import Agent, AgentLimits, ChatModel, FunctionModel, ModelRequest, ToolCall
+from graphrt.reducers import add, append, union
+
+MODEL = "openai/gpt-4o-mini"
+LIBRARY = {
+    "plants": "All tea is made of the leaves of one plant.",
+    "breakfast": "Coffee and tea are drunk in the morning.",
+    "beans": "A coffee bean is the seed of a cherry.",
+}
+
+
+class Finding(BaseModel):
+    """What one question came to, and the names of the documents that say so."""
+
+    text: str
+    sources: list[str] = []
+
+
+class State(BaseModel):
+    """What parallel tasks write is folded by reducers, in the order in which the questions were planned."""
+
+    topic: str
+    questions: list[str] = []
+    findings: Annotated[list[str], append] = []
+    sources: Annotated[list[str], union] = []
+    words: Annotated[int, add] = 0
+    report: str = ""
+
+
+class Update(TypedDict, total=False):
+    """What nodes write."""
+
+    questions: list[str]
+    findings: list[str]
+    sources: list[str]
+    words: int
+    report: str
+
+
+def search(words: str) -> dict[str, str]:
+    """All documents about one of the words, by name."""
+    return {name: text for name, text in LIBRARY.items() if any(word in text.lower() for word in words.split())}
+
+
+planner = Agent(MODEL, name="planner", system="Split the topic into at most three questions.", output=list[str])
+researcher = Agent(
+    MODEL,
+    name="researcher",
+    system="Search first, then answer in one sentence and name your sources.",
+    tools=[search],
+    output=Finding,
+    limits=AgentLimits(model_calls=8),
+)
+writer = Agent(MODEL, name="writer", system="Write a report of the findings.")
+
+g = GraphBuilder(State, Update, name="research")
+
+
+@g.node
+async def plan(state: State, ctx: Context) -> Update:
+    return {"questions": (await ctx.bind(planner).run(state.topic)).output}
+
+
+@g.node(retry=2)
+async def research(_state: State, ctx: Context) -> Update:
+    """Look into one question; there is a task for each, and they run at the same time."""
+    found = (await ctx.bind(researcher).run(ctx.arg)).output
+    return {"findings": [f"{ctx.arg} {found.text}"], "sources": found.sources, "words": len(found.text.split())}
+
+
+@g.node
+async def write(state: State, ctx: Context) -> Update:
+    return {"report": (await ctx.bind(writer).run("\n".join(state.findings))).text}
+
+
+def each(state: State) -> list[Send]:
+    return [Send(research, question) for question in state.questions]
+
+
+g.add_sequence([START, plan])
+g.add_conditional_edges(plan, each, [research])
+g.add_join([research], write, starved="run")  # a plan without questions has a report too
+g.add_edge(write, END)
+graph = g.compile()
+
+
+def planned(request: ModelRequest) -> list[str]:
+    """Stands for a model that plans."""
+    return [f"What is {word}?" for word in request.text.split() if word != "and"]
+
+
+def researched(request: ModelRequest) -> ToolCall | Finding:
+    """Stands for a model that searches once, and answers with the first document it is shown."""
+    if request.messages[-1].role == "user":
+        return ToolCall(id="1", name="search", arguments={"words": request.text.strip("?").split()[-1]})
+    documents: dict[str, str] = json.loads(request.text)
+    return Finding(text=next(iter(documents.values()), "Nobody knows."), sources=list(documents))
+
+
+def offline() -> dict[str, ChatModel]:
+    """Models without a provider; the writer says the findings as they are."""
+    return {
+        "planner": FunctionModel(planned),
+        "researcher": FunctionModel(researched),
+        "writer": FunctionModel(lambda request: request.text),
+    }
+
+
+def main() -> None:
+    """Research one topic and print the report."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("topic", nargs="?", default="tea and coffee and cocoa")
+    parser.add_argument("--model", help="a model of litellm, such as openai/gpt-4o-mini")
+    asked = parser.parse_args()
+    models: Mapping[str, ChatModel | str] = offline()
+    if asked.model:
+        models = {name: str(asked.model) for name in models}
+    result = graph.run({"topic": asked.topic}, models=models)
+    print(result.state.report)
+    print(f"[{', '.join(result.state.sources)}; {result.state.words} words, {result.usage.calls} model calls]")
+
+
+if __name__ == "__main__":
+    main()
