@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel
 
 from graphrt import END, START, ConflictError, Context, GraphBuilder, InputError, Runtime
+from graphrt.harness import TextDelta
 from graphrt.reducers import append
 from graphrt.runtime import AsyncStream
 
@@ -58,28 +59,30 @@ graph = g.add_sequence([START, find, read, approve, END]).compile()
 # ------------------------------------------------------------------------------------------------------- the server
 
 
-async def opened(runtime: Runtime[State], thread: str, asked: dict[str, Any]) -> AsyncStream[tuple[str, Any], State]:
+async def opened(runtime: Runtime[Any], thread: str, asked: dict[str, Any]) -> AsyncStream[tuple[str, Any], Any]:
     """The run that is asked for, opened: what is wrong with the request is raised here, and nothing runs yet."""
-    if "topic" in asked:
-        return await runtime.astream(asked, thread=thread, modes=MODES)
     if "answer" in asked:
         return await runtime.astream(thread=thread, answer=asked["answer"], modes=MODES)
+    if asked:
+        return await runtime.astream(asked, thread=thread, modes=MODES)
     return await runtime.astream(thread=thread, modes=MODES)  # go on where it stands
 
 
-async def events(stream: AsyncStream[tuple[str, Any], State]) -> AsyncIterator[bytes]:
+async def events(stream: AsyncStream[tuple[str, Any], Any]) -> AsyncIterator[bytes]:
     """Each item of *stream* as a server-sent event."""
     async for mode, item in stream:
         data = item
         if mode == "live":
             data = {"node": item.node, "what": item.what}
+        elif mode == "messages":  # what a model says, word by word; of the rest only what it is
+            data = {"text": item.item.text} if isinstance(item.item, TextDelta) else {"what": type(item.item).__name__}
         elif mode == "result":
             data = {"status": item.status, "questions": [question.payload for question in item.interrupts]}
         yield f"event: {mode}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-async def respond(runtime: Runtime[State], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer one request: `POST /<thread>` with a topic, an answer, or an empty object to go on."""
+async def respond(runtime: Runtime[Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one request: `POST /<thread>` with an input, an answer, or an empty object to go on."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.lower().splitlines()
     headers = dict(line.split(": ", 1) for line in lines if line)
@@ -99,7 +102,7 @@ async def respond(runtime: Runtime[State], reader: asyncio.StreamReader, writer:
 
 
 async def send(
-    stream: AsyncStream[tuple[str, Any], State], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    stream: AsyncStream[tuple[str, Any], Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Send each event as it comes, until the run ends or the client leaves."""
     watching = asyncio.create_task(close_when_left(reader, stream))
@@ -122,7 +125,7 @@ async def close_when_left(reader: asyncio.StreamReader, stream: AsyncStream[Any,
 
 
 @asynccontextmanager
-async def serving(runtime: Runtime[State]) -> AsyncGenerator[tuple[int, set[asyncio.Task[None]]], None]:
+async def serving(runtime: Runtime[Any]) -> AsyncGenerator[tuple[int, set[asyncio.Task[None]]], None]:
     """Serve on a free port; gives the port and the tasks of all requests."""
     answering: set[asyncio.Task[None]] = set()
 

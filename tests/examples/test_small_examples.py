@@ -36,6 +36,10 @@ PRINTS = {
     "research_map_reduce": "What is tea? All tea is made of the leaves of one plant.\n"
     "What is coffee? Coffee and tea are drunk in the morning.\nWhat is cocoa? Nobody knows.\n"
     "[plants, breakfast, beans; 20 words, 8 model calls]\n",
+    "chat_agent": "user:  Hello!\nclerk: What would you like to know of our teapots and kettles?\n"
+    "user:  How many teapots do you have?\nclerk: In stock: 3.\n"
+    "user:  Order 2 of them, please.\nasked: order {'item': 'teapot', 'count': 2}\nclerk: Ordered: 2 of teapot.\n"
+    "[10 messages, orders: [('teapot', 2)]]\n",
     "map_reduce": "A day: Dawn 3, Noon 3, Dusk 7; 13 words, at most 7\n",
 }
 

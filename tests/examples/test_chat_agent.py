@@ -1,0 +1,217 @@
+"""A chat over days: memory, approvals, new input while a question is open, a stop button, and clients that leave; on SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples.chat_agent import Chat, Shop, clerk, graph, offline, said
+
+from examples import sse
+from graphrt import InputError, Runtime
+from graphrt.events import SuperstepAbandoned
+from graphrt.harness import FunctionModel, ModelRequest, ScriptedModel, ToolCall
+
+
+def runtime_on(folder: Path, shop: Shop, model: Callable[[ModelRequest], Any] = offline) -> Runtime[Chat]:
+    return Runtime(graph, store=f"sqlite:///{folder / 'chats.db'}", deps=shop, models={"clerk": FunctionModel(model)})
+
+
+def told(chat: Chat) -> list[str]:
+    return [f"{message.role}: {message.text}" for message in chat["messages"]]
+
+
+def test_each_turn_remembers_the_ones_before_in_another_process(tmp_path: Path) -> None:
+    for text in ("Hello!", "Do you have a kettle?", "How many of them?"):
+        with runtime_on(tmp_path, Shop()) as runtime:
+            chat = runtime.run(said(text), thread="ann").state
+
+    assert told(chat) == [
+        "user: Hello!",
+        "assistant: What would you like to know of our teapots and kettles?",
+        "user: Do you have a kettle?",
+        "assistant: ",
+        "tool: In stock: 1.",
+        "assistant: In stock: 1.",
+        "user: How many of them?",
+        "assistant: ",
+        "tool: In stock: 1.",
+        "assistant: In stock: 1.",
+    ]
+
+
+def test_threads_are_conversations_of_their_own(tmp_path: Path) -> None:
+    with runtime_on(tmp_path, Shop()) as runtime:
+        runtime.run(said("Do you have a kettle?"), thread="ann")
+        other = runtime.run(said("How many of them?"), thread="bob")
+
+    assert told(other.state)[-1] == "assistant: What would you like to know of our teapots and kettles?"
+
+
+@pytest.mark.parametrize(
+    ("answer", "orders", "last"),
+    [
+        (True, [("teapot", 2)], "Ordered: 2 of teapot."),
+        ({"approve": True, "arguments": {"item": "teapot", "count": 1}}, [("teapot", 1)], "Ordered: 1 of teapot."),
+    ],
+)
+def test_an_order_is_made_as_it_was_approved(tmp_path: Path, answer: Any, orders: list[Any], last: str) -> None:
+    shop = Shop()
+    with runtime_on(tmp_path, shop) as runtime:
+        asked = runtime.run(said("Order 2 teapots"), thread="ann")
+        assert (asked.interrupts[0].kind, shop.orders) == ("approval", [])
+    with runtime_on(tmp_path, shop) as runtime:
+        done = runtime.resume("ann", answer=answer)
+
+    assert (shop.orders, done.state["messages"][-1].text) == (orders, last)
+
+
+def test_an_order_that_is_refused_is_not_made_and_the_model_is_told_why(tmp_path: Path) -> None:
+    shop = Shop()
+    with runtime_on(tmp_path, shop) as runtime:
+        runtime.run(said("Order 2 teapots"), thread="ann")
+        done = runtime.resume("ann", answer={"approve": False, "reason": "too dear"})
+
+    assert shop.orders == []
+    assert "too dear" in done.state["messages"][-2].text
+
+
+# ----------------------------------------------------------------------------------- new input while a question is open
+
+
+def test_new_input_gives_the_open_question_up_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    shop = Shop()
+    with runtime_on(tmp_path, shop) as runtime:
+        question = runtime.run(said("Order 2 teapots"), thread="ann").interrupts[0]
+    with runtime_on(tmp_path, shop) as runtime:
+        with pytest.raises(InputError) as refused:
+            runtime.run(said("How many teapots do you have?"), thread="ann")
+        assert (refused.value.code, "abandon=True" in str(refused.value)) == ("wrong-verb", True)
+        done = runtime.run(said("Wait, how many do you have?"), thread="ann", abandon=True)
+
+        (given_up,) = [e.event for e in runtime.entries("ann") if isinstance(e.event, SuperstepAbandoned)]
+        assert given_up.interrupts == (question.id,)
+        with pytest.raises(InputError) as late:
+            runtime.resume("ann", {question.id: True})
+        assert late.value.code == "wrong-verb"
+        more = runtime.run(said("Thank you, order 1 of them"), thread="ann")
+        bought = runtime.resume("ann", True)
+        assert runtime.replay("ann").values == bought.state
+
+    assert told(done.state) == [
+        "user: Order 2 teapots",
+        "user: Wait, how many do you have?",
+        "assistant: ",
+        "tool: In stock: 3.",
+        "assistant: In stock: 3.",
+    ]
+    assert more.interrupts[0].id != question.id
+    assert (more.interrupts[0].payload["arguments"]["count"], shop.orders) == (1, [("teapot", 1)])
+
+
+# -------------------------------------------------------------------------------------------------------- stop button
+
+
+def test_a_turn_is_stopped_from_another_thread_and_taken_up_again(tmp_path: Path) -> None:
+    shop, waits = Shop(), threading.Event()
+
+    async def slow(request: ModelRequest) -> Any:
+        if request.messages[-1].role == "tool":
+            waits.set()
+            await asyncio.Event().wait()
+        return offline(request)
+
+    with ThreadPoolExecutor(1) as pool, runtime_on(tmp_path, shop, slow) as runtime:
+        asked = runtime.run(said("Order 2 teapots"), thread="ann")
+        run = pool.submit(runtime.resume, "ann", True)
+        assert waits.wait(30)
+        assert runtime.cancel("ann") is True
+        assert run.result(30).status == "cancelled"
+
+    with runtime_on(tmp_path, shop) as runtime:
+        done = runtime.retry("ann")
+    assert (asked.status, done.status, told(done.state)[-1]) == (
+        "interrupted",
+        "completed",
+        "assistant: Ordered: 2 of teapot.",
+    )
+    assert shop.orders == [("teapot", 2)]  # the order had been made, and is not made again
+
+
+def test_an_open_approval_is_stopped_and_asked_anew(tmp_path: Path) -> None:
+    shop = Shop()
+    with runtime_on(tmp_path, shop) as runtime:
+        first = runtime.run(said("Order 2 teapots"), thread="ann").interrupts[0]
+        assert runtime.cancel("ann") is True
+        assert runtime.state("ann").status == "cancelled"
+    with runtime_on(tmp_path, shop) as runtime:
+        again = runtime.retry("ann").interrupts[0]
+        assert again.payload == first.payload
+        done = runtime.resume("ann", {again.id: True})
+
+    assert (done.status, shop.orders, done.usage.calls) == ("completed", [("teapot", 2)], 2)
+
+
+# -------------------------------------------------------------------------------------------------- clients that leave
+
+
+def posted(port: int, text: str, leave_after: int | None = None) -> list[Any]:
+    """What a client of the endpoint reads after it has said *text*."""
+    asked = {"messages": [{"role": "user", "text": text}]} if text else {}
+    status, lines = sse.post(port, "ann", leave_after, **asked)
+    assert status == 200, lines
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+
+
+def test_a_client_that_leaves_while_the_clerk_speaks_comes_back_to_the_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over real HTTP: it leaves while the model works, its turn ends as cancelled, and another request takes it up."""
+    monkeypatch.setattr(sse, "MODES", ("messages", "result"))
+    patient = [False]
+
+    async def slow(request: ModelRequest) -> Any:
+        if request.messages[-1].role == "tool" and not patient[0]:
+            await asyncio.Event().wait()
+        return offline(request)
+
+    async def main(runtime: Runtime[Chat]) -> None:
+        async with sse.serving(runtime) as (port, answering):
+            greeted = await asyncio.to_thread(posted, port, "Hello!")
+            assert "".join(item.get("text", "") for item in greeted) == told(runtime.state("ann").values)[-1][11:]
+            left = await asyncio.to_thread(posted, port, "How many teapots?", 8)
+            assert [item["what"] for item in left][-2:] == ["ToolEnded", "ModelStarted"]
+            await asyncio.wait(answering)
+            assert [task.exception() for task in answering] == [None, None]
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            assert runtime.state("ann").status == "cancelled"
+            patient[0] = True
+            back = await asyncio.to_thread(posted, port, "")
+            assert "".join(item.get("text", "") for item in back).endswith("In stock: 3.")
+            asked = await asyncio.to_thread(posted, port, "Order 2 of them")
+            assert asked[-1]["status"] == "interrupted"
+            assert asked[-1]["questions"][0]["arguments"] == {"item": "teapot", "count": 2}
+            await asyncio.wait(answering)
+
+    with runtime_on(tmp_path, Shop(), slow) as runtime:
+        asyncio.run(main(runtime))
+        assert told(runtime.state("ann").values)[:3] == [
+            "user: Hello!",
+            "assistant: What would you like to know of our teapots and kettles?",
+            "user: How many teapots?",
+        ]
+
+
+def test_what_the_model_is_asked() -> None:
+    script = [ToolCall(id="1", name="stock", arguments={"item": "kettle"}), "One is left."]
+    with ScriptedModel(script) as model, clerk.override(model=model):
+        chat = graph.run(said("Do you have kettles?"), deps=Shop()).state
+
+    assert told(chat)[-2:] == ["tool: In stock: 1.", "assistant: One is left."]
+    assert [message.role for message in model.calls[0].messages] == ["system", "user"]
