@@ -57,6 +57,17 @@ def verdict(world, graph, **options):
     return found
 
 
+def test_a_reworded_question_is_not_seen_before_the_thread_goes_on(world):
+    """A verdict compares no code; it names the node that waits, also in the first superstep of a run."""
+    paused(world, line(("q", ask("one?"))))
+    reworded = line(("q", ask("two?")))
+    found = verdict(world, reworded)
+    again = world.runtime(reworded).resume("t", "yes")
+
+    assert (found.kind, found.ok, found.reasons, found.pending) == ("identical", True, (), ("q",))
+    assert (again.status, [info.payload for info in again.interrupts]) == ("interrupted", [{"q": "two?"}])
+
+
 def test_the_same_graph_is_identical(world):
     paused(world)
     found = verdict(world, old())

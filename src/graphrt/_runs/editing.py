@@ -154,7 +154,9 @@ def _judged(runtime: Reads, store: Store, head: Head) -> Verdict | None:
         # A run that loads the thread of its own graph need not know what is pending; who asks here does.
         verdict = replace(verdict, pending=pending(reader, loaded))
         if verdict.ok:
-            folded(runtime, loaded)
+            engine = folded(runtime, loaded).engine
+            # The start of a run names no nodes: where START leads is asked of the graph at hand.
+            verdict = replace(verdict, pending=verdict.pending or engine.pending())
     except GraphrtError as error:
         if error.code == "unknown-thread":
             return None
