@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ABOVE", "NODE", "REPLACED", "SLEEP", "Above", "called"]
+__all__ = ["ABOVE", "NODE", "REPLACED", "SLEEP", "Above", "called", "running"]
 
 NODE: Final[ContextVar[Any]] = ContextVar("graphrt_node", default=None)
 """The Context of the async node that runs here, or of what a sync node runs by `ctx.call`; None elsewhere."""
@@ -46,5 +46,23 @@ def called() -> Any:
     while frame is not None:
         if frame.f_code.co_name == "invoke" and frame.f_globals.get("__name__") == "graphrt._drivers.invoke":
             return frame.f_locals.get("context")
+        frame = frame.f_back  # type: ignore[assignment]  # the last one has none
+    return None
+
+
+def running() -> tuple[Any, Any] | None:
+    """The task whose node runs here and the scope of its run; None outside of nodes.
+
+    They are found in the frames of the drivers, for whoever has no Context to ask and is in no hurry. What runs in a
+    task or a worker thread that a node has started by itself is not found.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("graphrt._drivers."):
+            there = frame.f_locals
+            task = there.get("task", there.get("effect"))
+            scope = there.get("scope", getattr(there.get("self"), "scope", None))
+            if hasattr(task, "node") and scope is not None:
+                return task, scope
         frame = frame.f_back  # type: ignore[assignment]  # the last one has none
     return None

@@ -24,6 +24,10 @@ async def bare(state: State) -> Any:
     return {"said": [(await writer.run("write")).text]}
 
 
+async def direct(state: State, ctx: Context) -> Any:
+    return {"said": [(await writer.run("write")).text]}
+
+
 def graph(*nodes: Any) -> Any:
     builder = GraphBuilder(State)
     names = [f"n{number}" for number in range(len(nodes))]
@@ -72,7 +76,7 @@ def test_an_override_refuses_what_is_not_a_model():
 
 
 def test_a_name_that_no_agent_had_is_a_warning_of_the_result():
-    result = graph(bare).run({}, models={"writer": ScriptedModel(["x"]), "wirter": ScriptedModel()})
+    result = graph(direct).run({}, models={"writer": ScriptedModel(["x"]), "wirter": ScriptedModel()})
 
     assert result.warnings == (
         "models= has 'wirter', but no agent of that name was run. Agents that were: 'writer'; did you mean 'writer'?",
@@ -83,7 +87,7 @@ def test_a_runtime_remembers_which_agents_it_has_run_over_a_pause():
     def pause(state: State, ctx: Context) -> Any:
         ctx.interrupt("go on?")
 
-    with Runtime(graph(bare, pause), store="memory:", models={"writer": ScriptedModel(["x"])}) as runtime:
+    with Runtime(graph(direct, pause), store="memory:", models={"writer": ScriptedModel(["x"])}) as runtime:
         paused = runtime.run({}, thread="t")
         result = runtime.resume("t", "yes")
 
@@ -94,7 +98,7 @@ def test_a_pause_is_not_yet_the_end_at_which_names_are_told():
     def pause(state: State, ctx: Context) -> Any:
         ctx.interrupt("go on?")
 
-    with Runtime(graph(pause, bare), store="memory:", models={"writer": ScriptedModel(["x"])}) as runtime:
+    with Runtime(graph(pause, direct), store="memory:", models={"writer": ScriptedModel(["x"])}) as runtime:
         assert runtime.run({}, thread="t").warnings == ()
 
 

@@ -177,7 +177,7 @@ def test_an_agent_below_another_one_is_replaced_too():
 
 
 def test_nested_graphs_and_graphs_as_tools_see_the_models_of_the_run():
-    inner = graph(bare, name="inner")
+    inner = graph(direct, name="inner")
     chief = agent("chief", tools=[GraphTool(inner, description="Writes.", input=State)])
 
     async def node(state: State, ctx: Context) -> Any:
@@ -206,7 +206,7 @@ def test_blocks_nest_and_the_innermost_decides():
 
 def test_an_override_wins_over_the_models_of_a_runtime_and_is_no_reason_to_warn():
     with writer.override(model=ScriptedModel(["override"])):
-        result = graph(bare).run({}, models={"writer": FunctionModel(unasked)})
+        result = graph(direct).run({}, models={"writer": FunctionModel(unasked)})
 
     assert (result.state.said, result.warnings) == (["override"], ())
 

@@ -10,6 +10,7 @@ from graphrt._node import NODE, called
 from graphrt.errors import InputError
 from graphrt.harness._bridge import LoopThread
 from graphrt.harness.agent._host import HERE
+from graphrt.harness.agent._unseen import tell_unseen
 from graphrt.harness.messages import Message, Prompt
 from graphrt.harness.protocol import AgentReply, OutputT_co
 from graphrt.harness.request import AllButOutput
@@ -90,6 +91,7 @@ def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
     if node is not None:
         found: T = node._drive(make)
         return found
+    tell_unseen(agent)
     running = _LOOP.submit(make())
     try:
         return running.result()

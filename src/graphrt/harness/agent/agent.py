@@ -32,6 +32,7 @@ from graphrt.harness.agent._replacing import Replaceable, models_of
 from graphrt.harness.agent._showing import shown
 from graphrt.harness.agent._sync import RunsSync
 from graphrt.harness.agent._tooling import Approve, OnBadCall, Tooling
+from graphrt.harness.agent._unseen import tell_unseen
 from graphrt.harness.agent._watching import watched
 from graphrt.harness.agent.cache import ResponseCache
 from graphrt.harness.agent.happenings import AgentItem, EventSink
@@ -267,6 +268,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             return here
         node = NODE.get()  # called in a node by itself: it works for that node all the same
         if node is None or node.done:
+            tell_unseen(self.name)
             return Alone(deps=deps)
         host: Host = node._host()
         return host
