@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples.chat_agent import Chat, Shop, clerk, graph, offline, said
+from examples.chat_agent import Chat, Shop, clerk, graph, offline, order, said, stock
 
 from examples import sse
-from graphrt import InputError, Runtime
+from graphrt import Context, InputError, Runtime
 from graphrt.events import SuperstepAbandoned
-from graphrt.harness import FunctionModel, ModelRequest, ScriptedModel, ToolCall
+from graphrt.harness import Agent, FunctionModel, ModelRequest, ScriptedModel, ToolCall, ToolContext, tool
 
 
 def runtime_on(folder: Path, shop: Shop, model: Callable[[ModelRequest], Any] = offline) -> Runtime[Chat]:
@@ -82,6 +82,63 @@ def test_an_order_that_is_refused_is_not_made_and_the_model_is_told_why(tmp_path
     assert "too dear" in done.state["messages"][-2].text
 
 
+def test_an_approval_is_not_that_of_what_the_model_orders_after_an_edit(tmp_path: Path) -> None:
+    """The customer's words were corrected while the approval was open: the answer to it orders nothing else."""
+    shop = Shop()
+    with runtime_on(tmp_path, shop) as runtime:
+        teapots = runtime.run(said("Order 2 teapots"), thread="ann").interrupts[0]
+        runtime.update("ann", said("Sorry: order 1 kettle"))
+    with runtime_on(tmp_path, shop) as runtime:
+        kettle = runtime.resume("ann", {teapots.id: True}).interrupts[0]
+        assert (kettle.payload["arguments"], shop.orders) == ({"item": "kettle", "count": 1}, [])
+        assert runtime.resume("ann", True).status == "completed"
+
+    assert shop.orders == [("kettle", 1)]
+
+
+@tool(name="order", effect="once")
+def unasked(item: str, count: int, context: ToolContext) -> str:
+    """Order at once."""
+    context.deps.orders.append((item, count))
+    return "Ordered at once."
+
+
+@tool(name="order", effect="once", approval=True)
+def renamed(item: str, number: int, context: ToolContext) -> str:
+    """Order so many."""
+    context.deps.orders.append((item, number))
+    return "Ordered."
+
+
+@pytest.mark.parametrize(
+    ("tools", "orders", "last"),
+    [
+        ([stock], [], "There is no tool 'order'."),
+        ([stock, unasked], [("teapot", 2)], "Ordered at once."),
+        ([stock, renamed], [], "The arguments do not fit order:"),
+        ([stock, order], [("teapot", 2)], "Ordered: 2 of teapot."),
+    ],
+    ids=["removed", "without approval", "other parameters", "as it was"],
+)
+def test_a_release_changes_a_tool_while_an_approval_is_open(
+    tmp_path: Path, tools: list[Any], orders: list[Any], last: str
+) -> None:
+    shop = Shop()
+    with runtime_on(tmp_path, shop) as runtime:
+        runtime.run(said("Order 2 teapots"), thread="ann")
+
+    new = Agent(FunctionModel(offline), name="clerk", system="You are the clerk of a shop.", tools=tools)
+
+    async def talk(state: Chat, ctx: Context[Shop]) -> Chat:
+        return {"messages": list((await ctx.bind(new).run(state["messages"])).new_messages)}
+
+    with Runtime(graph.with_nodes({"talk": talk}), store=f"sqlite:///{tmp_path / 'chats.db'}", deps=shop) as runtime:
+        done = runtime.resume("ann", True)
+
+    assert (done.status, shop.orders) == ("completed", orders)
+    assert done.state["messages"][-1].text.startswith(last)
+
+
 # ----------------------------------------------------------------------------------- new input while a question is open
 
 
@@ -142,6 +199,35 @@ def test_a_turn_is_stopped_from_another_thread_and_taken_up_again(tmp_path: Path
         "assistant: Ordered: 2 of teapot.",
     )
     assert shop.orders == [("teapot", 2)]  # the order had been made, and is not made again
+
+
+def test_who_stops_while_an_order_is_being_made_is_asked_what_came_of_it(tmp_path: Path) -> None:
+    """Nothing stops the function itself: it ends later, and its result goes nowhere."""
+    inside, go_on, made = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(list[tuple[str, int]]):
+        def append(self, made_order: tuple[str, int]) -> None:
+            inside.set()
+            go_on.wait(30)
+            super().append(made_order)
+            made.set()
+
+    shop = Shop()
+    shop.orders = Slow()
+    with ThreadPoolExecutor(1) as pool, runtime_on(tmp_path, shop) as runtime:
+        runtime.run(said("Order 2 teapots"), thread="ann")
+        run = pool.submit(runtime.resume, "ann", True)
+        assert inside.wait(30)
+        assert runtime.cancel("ann") is True
+        assert run.result(30).status == "cancelled"
+        go_on.set()
+        assert made.wait(30)
+
+    with runtime_on(tmp_path, shop) as runtime:
+        asked = runtime.retry("ann").interrupts[0]
+        assert (asked.kind, asked.payload["problem"]) == ("effect", "outcome unknown")
+        done = runtime.resume("ann", answer={"result": "Ordered: 2 of teapot."})
+    assert (told(done.state)[-1], shop.orders) == ("assistant: Ordered: 2 of teapot.", [("teapot", 2)])
 
 
 def test_an_open_approval_is_stopped_and_asked_anew(tmp_path: Path) -> None:

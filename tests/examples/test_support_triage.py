@@ -252,7 +252,11 @@ def test_an_answer_of_another_form_changes_nothing(world: World) -> None:
     assert world.runtime().state("t").interrupts == asked.interrupts
 
 
-def test_a_wrong_answer_stands_once_the_mail_has_gone_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", ["retry", "as_node", "abandon"])
+def test_a_wrong_answer_stands_once_the_mail_has_gone_out(
+    world: World, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The refusal names the ways left, and each of them goes on without a second mail to the customer."""
     world.runtime().run(ANGRY, thread="t")
     with monkeypatch.context() as broken:
 
@@ -267,12 +271,21 @@ def test_a_wrong_answer_stands_once_the_mail_has_gone_out(world: World, monkeypa
     with pytest.raises(InputError) as refused:
         runtime.resume("t", answer={"do": "drop"})
     assert (refused.value.code, refused.value.effects) == ("answer-has-effects", ("send",))
-    assert all(way in str(refused.value) for way in ("retry('t')", "as_node='approve'", "abandon=True"))
+    assert all(named in str(refused.value) for named in ("retry('t')", "as_node='approve'", "abandon=True"))
 
-    done = world.runtime().retry("t")
-    assert (done.state.receipt, world.texts(), world.desk.closed) == ("mail 1", ["You owe us."], [7])
-    recorded = [event for event in events_of(runtime, EffectRecorded) if event.task.endswith(":approve")]
-    assert {event.key: event.result for event in recorded} == {"send#0": "mail 1", "close#0": None}
+    if way == "retry":
+        assert runtime.retry("t").state.receipt == "mail 1"
+        recorded = [event for event in events_of(runtime, EffectRecorded) if event.task.endswith(":approve")]
+        assert {event.key: event.result for event in recorded} == {"send#0": "mail 1", "close#0": None}
+    elif way == "as_node":
+        assert runtime.update("t", {"receipt": "mail 1, closed by hand"}, as_node="approve").next == ()
+        done = runtime.retry("t")  # what stood in the way is done; this ends the run
+        assert (done.status, done.state.receipt) == ("completed", "mail 1, closed by hand")
+    else:
+        again = runtime.run({"ticket": "You charged me thrice!"}, thread="t", abandon=True)
+        assert (again.status, again.interrupts[0].payload["ticket"]) == ("interrupted", "You charged me thrice!")
+    assert world.texts() == ["You owe us."]
+    assert world.desk.closed == ([7] if way == "retry" else [])
 
 
 def test_another_ticket_gives_an_open_question_up(world: World) -> None:
