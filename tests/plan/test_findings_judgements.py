@@ -128,7 +128,7 @@ UNREACHABLE = "Add an edge to it, declare it in goto= of the node that commands 
 STUCK = "Give a router on the way a route to END."
 STARVING = "Join nodes that always run together, or say starved='ignore' or 'run', or when='any'."
 CONFLICT = "Give the field a reducer, write different fields, or run the nodes one after the other."
-ENDLESS = "Put a conditional edge on it that can lead out."
+ENDLESS = "Put a conditional edge on it that can lead out, or declare goto=[..., END] on a node of it."
 
 
 def lost(name: str) -> tuple[str, str, str]:

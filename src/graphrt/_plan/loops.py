@@ -43,6 +43,8 @@ def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
             return True
         if any(target not in inside for target in (*paths.instead[at], *paths.tired[at])):
             return True
+        if inside.isdisjoint(paths.edges(at)):
+            return True  # only a goto, on_error or on_fatigue stays, and its edges are taken when none of these is
         for choice in paths.choices[at]:
             if choice.names == SOME or any(target == OUT or target not in inside for target in choice.targets):
                 return True
@@ -58,7 +60,7 @@ def _problem(plan: Plan, component: Sequence[int], after: Sequence[Sequence[int]
         code="endless-loop",
         message=f"The loop {shown} has no conditional way out: once entered, it runs until a limit.",
         node=loop[0],
-        hint="Put a conditional edge on it that can lead out.",
+        hint="Put a conditional edge on it that can lead out, or declare goto=[..., END] on a node of it.",
         where=plan.spec_where(component[0]),
     )
 

@@ -109,6 +109,12 @@ class Paths:
             self.tired[at] = (node.on_fatigue.index if isinstance(node.on_fatigue, NodePlan) else OUT,)
         self.instead[at] = tuple(sorted(instead))
 
+    def edges(self, at: int) -> tuple[int, ...]:
+        """Where the edges of a node lead if nothing is taken instead of them: static, conditional and joins."""
+        chosen = [target for choice in self.choices[at] for target in choice.targets if target != OUT]
+        joined = [self.plan.joins[join].dst.index for join in self.plan.nodes[at].arrives]
+        return (*self.sure[at], *chosen, *joined)
+
     def before(self) -> list[list[int]]:
         """For each node those that it may follow, START as -1."""
         found: list[list[int]] = [[] for _ in range(self.count + 1)]
