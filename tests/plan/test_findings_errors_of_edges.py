@@ -16,6 +16,10 @@ DEFINE = "Known: 'a'. Define it with @g.node before compile()."
 START_AT = "Start it at the node that leads to END."
 ADD_ROUTE = "Add a route for it, or a default=."
 ROUTER_SHAPE = "Take the state, return a label, a list of labels or a list of Sends."
+PAST = (
+    "The edge START -> END leads past every node: nothing would run. (HERE)",
+    "Lead START to a node; for runs that may end at once, give START a router with a route to END.",
+)
 CODES = {
     "bad-limit",
     "bad-signature",
@@ -26,6 +30,7 @@ CODES = {
     "mixed-edges",
     "no-entry",
     "start-as-target",
+    "start-to-end",
     "unknown-node",
     "unknown-route",
 }
@@ -169,6 +174,9 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
         "The join ['a', 'a'] -> 'b' names a source twice. (HERE)",
         "Name each source once.",
     ),
+    ("start-to-end", lambda: a().add_edge(START, END), *PAST),
+    ("start-to-end", lambda: g().add_sequence([START, END]), *PAST),
+    ("start-to-end", lambda: g().set_entry(END), *PAST),
     (
         "mixed-edges",
         lambda: ab().add_conditional_edges("a", go, {"a": "a", "e": END}),
@@ -287,3 +295,9 @@ def test_what_is_no_reference_at_all_is_told(ref: Any) -> None:
 
     assert (problem.code, problem.node) == ("unknown-node", None)
     assert problem.message == f"The edge 'a' -> {ref!r} names a node that was never added: {ref!r}."
+
+
+def test_a_router_at_start_may_choose_end() -> None:
+    graph = g("a").set_conditional_entry(lambda state: "e", {"a": "a", "e": END}).compile()
+
+    assert graph.run({}).steps == 0

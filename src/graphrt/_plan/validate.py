@@ -154,6 +154,13 @@ class _Checks:
         yield from self._target(dst, what, edge.where)
         if src is START:
             self.has_entry = True
+            if dst is END:
+                yield Problem(
+                    code="start-to-end",
+                    message=f"The {what} leads past every node: nothing would run.",
+                    hint="Lead START to a node; for runs that may end at once, give START a router with a route to END.",
+                    where=edge.where,
+                )
         if not _hashable(src) or not _hashable(dst):
             return
         key = (src, dst)
