@@ -230,9 +230,11 @@ class Standing:
                 }
             if job.child is not None:
                 job.child.answer(answers, replace=replace)
-            elif not job.ended:
+            elif not job.ended or (replace and job.status == "done" and not self.held):
                 for question in job.questions:
                     if question.id in answers and not question.closed and (replace or question.open):
+                        if job.ended:  # what it came to could not be folded or routed
+                            job.status, job.updates, job.goto, job.known = "due", [], None, False
                         job.answers += 1
                         question.answered, question.answer, question.nth = True, answers[question.id], job.answers
                         question.fate, question.fate_told = "", False
@@ -258,12 +260,15 @@ class Standing:
         if data["fresh"]:
             self.start({})
         self.state = copy.deepcopy(data["state"])
+        mine = [job for job in self.jobs if job.item.task.node == data["ends"]]
+        left = [job for job in mine if self.held or not job.ended]
+        ends = left or (mine if data["due"] is None else [])
         for job in self.jobs:
-            if job.item.task.node == data["ends"] and (self.held or not job.ended):
+            if job in ends:
                 job.status, job.updates, job.goto, job.edited = "done", [], None, True
                 job.questions = []  # what a nested graph did until then is told with the task's end
                 self.after = [question for question in self.after if question.id != f"{job.id}#after"]
-            elif not job.ended and self.graph.node(job.item.task.node).child is None:
+            elif not job.ended:
                 for question in job.questions:
                     question.stale = question.stale or not question.static
         if data["due"] is not None:
@@ -276,10 +281,15 @@ class Standing:
     def replaceable(self) -> list[tuple[Job, Question]]:
         """R10: questions whose answers may be replaced, since the task failed that was given them."""
         found: list[tuple[Job, Question]] = []
-        for job in self.jobs:
-            if job.child is not None and not job.ended:
+        if self.held:
+            return found
+        failed = [job for job in self.jobs if job.status == "failed"]
+        for job in failed or self.jobs:  # where no task failed, the fold or a router did, perhaps for an answer
+            if job.status == "handled":
+                continue
+            if job.child is not None:
                 found += job.child.replaceable()
-            elif job.status == "failed":
+            else:
                 kept = [one for one in job.questions if one.answered and not one.static and not one.closed]
                 found += [(job, question) for question in kept if question.fate in ("", "used")]
         return found

@@ -301,7 +301,8 @@ class ThreadModel:
         if as_node is not None:
             self.want_edges(as_node)
             data["ends"] = as_node
-            if not any(job.item.task.node == as_node and (flow.held or not job.ended) for job in flow.jobs):
+            stuck = self.status == "failed" and all(job.ended for job in flow.jobs)
+            if not any(job.item.task.node == as_node and (flow.held or stuck or not job.ended) for job in flow.jobs):
                 due = model.Due()
                 failures = model.follow_edges(self.graph, copy.deepcopy(state), as_node, due)
                 if failures:

@@ -248,13 +248,42 @@ def test_an_edit_makes_only_the_questions_of_unfinished_tasks_stale(world):
     assert runtime.resume("t", "two").state["notes"] == ["split", "p=one", "q=two", "last"]
 
 
-def test_an_edit_does_not_reach_the_questions_of_a_nested_graph(world):
+def test_an_edit_makes_the_questions_of_a_nested_graph_stale(world):
     runtime = world.runtime(line(("outer", letter())))
     runtime.run({"notes": []}, thread="t")
     runtime.update("t", {"x": "from outside"})
 
-    assert [i.stale for i in runtime.state("t").interrupts] == [False]
+    assert [i.stale for i in runtime.state("t").interrupts] == [True]
     assert runtime.resume("t", "ok").state["notes"] == ["a draft: ok"]
+
+
+def quoting() -> Any:
+    """A graph to nest, whose question shows a field that it shares with the graph around it."""
+
+    def ask_about(state: Any, ctx: Any) -> Any:
+        return {"notes": [f"{state['x']}: {ctx.interrupt({'x': state['x']})}"]}
+
+    return line(("ask", ask_about))
+
+
+def test_an_answer_to_a_nested_question_counts_though_the_editor_changed_what_it_shows(world):
+    runtime = world.runtime(line(("outer", quoting())))
+    runtime.run({"notes": [], "x": "old"}, thread="t")
+    runtime.update("t", {"x": "new"})
+    result = runtime.resume("t", "ok")
+
+    assert result.status == "completed"
+    assert result.state["notes"] == ["new: ok"]
+
+
+def test_a_retry_asks_a_nested_question_anew_after_an_edit(world):
+    runtime = world.runtime(line(("outer", quoting())))
+    runtime.run({"notes": [], "x": "old"}, thread="t")
+    runtime.update("t", {"x": "new"})
+    (question,) = runtime.retry("t").interrupts
+
+    assert (question.payload, question.stale) == ({"x": "new"}, False)
+    assert runtime.resume("t", "ok").state["notes"] == ["new: ok"]
 
 
 def test_a_failing_sibling_leaves_the_question_as_it_was(world):

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+import typing_extensions as te
 
-from graphrt import Context
-from graphrt.errors import InputError, NodeError
+from graphrt import END, START, Context
+from graphrt.errors import InputError, NodeError, RouteError, UpdateError
 from graphrt.events import InterruptAnswered
 
-from .support import Fails, ask, fan, line, note, refused
+from .support import Fails, ask, builder, fan, line, note, refused
+
+
+def strict(current: int, incoming: int) -> int:
+    if incoming < 0:
+        raise ValueError("below zero")
+    return incoming
+
+
+class Numbers(te.TypedDict):
+    n: Annotated[int, strict]
 
 
 def doubles(state: Any, ctx: Context) -> Any:
@@ -152,3 +163,78 @@ def test_the_error_of_a_failed_thread_is_told_by_its_snapshot_and_its_listing(wo
     runtime.resume("t", 1)
     assert runtime.state("t").error is None
     assert runtime.threads()[0].error is None
+
+
+def decided() -> Any:
+    """A question whose answer a router looks at."""
+    g = builder()
+    g.add_node("ask", lambda state, ctx: {"x": ctx.interrupt("approve?"), "notes": ["asked"]})
+    g.add_node("done", note("done"))
+    g.add_edge(START, "ask")
+    g.add_conditional_edges("ask", lambda state: state["x"], {"ok": "done", "no": END})
+    return g.compile()
+
+
+def unrouted(world: Any) -> Any:
+    runtime = world.runtime(decided())
+    runtime.run({"notes": []}, thread="t")
+    with pytest.raises(RouteError):
+        runtime.resume("t", "yes")
+    return world.runtime(decided())
+
+
+def test_an_answer_that_the_router_cannot_take_is_replaced(world):
+    runtime = unrouted(world)
+
+    assert runtime.resume("t", "ok").state["notes"] == ["asked", "done"]
+    assert runtime.replay("t").values["x"] == "ok"
+
+
+def test_a_replaced_answer_that_fails_too_is_replaced_again(world):
+    runtime = unrouted(world)
+    with pytest.raises(RouteError):
+        runtime.resume("t", "perhaps")
+    with pytest.raises(RouteError):
+        world.runtime(decided()).retry("t")
+
+    assert world.runtime(decided()).resume("t", "no").state["notes"] == ["asked"]
+
+
+def test_an_edit_stands_for_an_outcome_that_could_not_be_routed(world):
+    runtime = unrouted(world)
+    runtime.update("t", {"x": "ok", "notes": ["by hand"]}, as_node="ask", goto="done")
+    world.runtime(decided()).retry("t")
+
+    assert runtime.state("t").values["notes"] == ["by hand", "done"]
+    assert runtime.state("t").values["x"] == "ok"
+    assert runtime.replay("t").values["notes"] == ["by hand", "done"]
+
+
+def test_an_answer_that_a_reducer_refuses_is_replaced(world):
+    g = builder("g", Numbers)
+    g.add_node("ask", lambda state, ctx: {"n": ctx.interrupt("how many?")})
+    g.add_edge(START, "ask")
+    runtime = world.runtime(g.compile())
+    runtime.run({"n": 0}, thread="t")
+    with pytest.raises(UpdateError):
+        runtime.resume("t", -1)
+
+    assert runtime.resume("t", 3).state["n"] == 3
+
+
+def test_an_answer_stays_where_an_effect_rests_on_it_though_the_router_failed(world):
+    def send(state: Any, ctx: Context) -> Any:
+        answer = ctx.interrupt("approve?")
+        ctx.effect("send", lambda: 1)
+        return {"x": answer}
+
+    g = builder()
+    g.add_node("ask", send)
+    g.add_edge(START, "ask")
+    g.add_conditional_edges("ask", lambda state: state["x"], {"ok": END})
+    runtime = world.runtime(g.compile())
+    runtime.run({"notes": []}, thread="t")
+    with pytest.raises(RouteError):
+        runtime.resume("t", "left")
+
+    refused("answer-has-effects", lambda: runtime.resume("t", "right"), "send", error=InputError)

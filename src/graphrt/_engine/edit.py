@@ -37,7 +37,14 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: b
     return applied(dict(engine.values), engine.fields, folded)[0]
 
 
-def edit(engine: Engine, values: Values, as_node: str | None, goto: tuple[Any, ...] | None = None) -> None:
+def edit(
+    engine: Engine,
+    values: Values,
+    as_node: str | None,
+    goto: tuple[Any, ...] | None = None,
+    *,
+    anew: bool = False,
+) -> None:
     """Take edited *values*; on an open superstep they become the snapshot of the unfinished tasks.
 
     Their questions stay open, and are stale: what is answered to them counts, whatever the node asks then.
@@ -45,13 +52,15 @@ def edit(engine: Engine, values: Values, as_node: str | None, goto: tuple[Any, .
     Args:
         as_node: Its unfinished tasks are taken as finished.
         goto: Where it leads instead of its edges.
+        anew: Where all of its tasks have finished, but could not be folded or routed, the edit stands for what they
+            came to.
     """
     engine.take(values, engine.fields)
     engine.forget_view()
-    mine = unfinished(engine, as_node)
+    mine = unfinished(engine, as_node, anew=anew)
     for task in engine.tasks:
         task.state = None
-        if task not in mine and task.status not in (DONE, HANDLED) and task.node.child is None and task.extra:
+        if task not in mine and task.status not in (DONE, HANDLED) and task.extra:
             for question in task.extra.interrupts:
                 question.stale = question.stale or not question.static
     for task in mine:
@@ -64,11 +73,17 @@ def edit(engine: Engine, values: Values, as_node: str | None, goto: tuple[Any, .
     engine.after = [question for question in engine.after if question.task_id not in finished]
 
 
-def unfinished(engine: Engine, node: str | None) -> list[Task]:
-    """Tasks of *node* in the open superstep that did not finish, or whose edges were not asked yet."""
-    return [
-        task for task in engine.tasks if task.node.name == node and (engine.held or task.status not in (DONE, HANDLED))
-    ]
+def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[Task]:
+    """Tasks of *node* in the open superstep that did not finish, or whose edges were not asked yet.
+
+    Args:
+        anew: If all of them have finished, all of them.
+    """
+    mine = [task for task in engine.tasks if task.node.name == node]
+    if engine.held:
+        return mine
+    left = [task for task in mine if task.status not in (DONE, HANDLED)]
+    return left or (mine if anew else [])
 
 
 def status_after(engine: Engine, before: Status) -> Status:

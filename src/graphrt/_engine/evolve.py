@@ -314,7 +314,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
     if event.open and not engine.tasks:  # only what is staged beside the journal tells more of it
         engine.open()
     values = folded_in(engine, take(dict(event.values)), reset=False, past=True)
-    edit(engine, values, event.as_node, _goto(engine, event, take))
+    edit(engine, values, event.as_node, _goto(engine, event, take), anew=event.next is None)
     if event.next is not None:
         due = _due(engine, event, take)
         if engine.tasks:

@@ -35,6 +35,8 @@ def answer(engine: Engine, answers: Mapping[str, Any], *, nth: int = 0, replace:
                 task.more().foreseen.update(mine)
         extra = task.extra
         if extra is None or task.status not in (DUE, PAUSED, FAILED):
+            if extra is not None and task.status == DONE and not engine.held:
+                _answer_anew(task, answers, nth=nth, replace=replace)
             continue
         if extra.child is not None:
             answer(extra.child, answers, nth=nth, replace=replace)  # the task shares its questions
@@ -43,6 +45,17 @@ def answer(engine: Engine, answers: Mapping[str, Any], *, nth: int = 0, replace:
             if question.id in answers and wanted and (extra.child is None or not question.answered):
                 take_answer(extra, question, answers[question.id], nth=nth, replace=replace)
     take_answers(engine)
+
+
+def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: bool) -> None:
+    """Let a task run again whose outcome could not be folded or routed, with another answer than the one it had."""
+    extra = task.more()
+    for question in extra.interrupts:
+        newer = question.answered and question.current and not question.static and (replace or nth > question.nth)
+        if newer and question.id in answers:
+            take_answer(extra, question, answers[question.id], nth=nth, replace=replace)
+            outcome.again(task)
+            task.updates, task.goto, extra.ended = (), None, False
 
 
 def answer_number(engine: Engine, id_: str) -> int:

@@ -189,17 +189,24 @@ def returned_answer(extra: Extra) -> Any:
 
 
 def replaceable(engine: Engine) -> list[tuple[Task, OpenInterrupt]]:
-    """Answered questions of tasks that failed, with their tasks, those of nested graphs included: a new answer may help."""
+    """Answered questions of tasks that failed, with their tasks, those of nested graphs included: a new answer may help.
+
+    Where no task failed, but what they came to could not be folded or routed, it may be the answer of any of them.
+    """
     from graphrt._engine.task import DONE, HANDLED
 
     found: list[tuple[Task, OpenInterrupt]] = []
-    for task in engine.tasks:
+    if engine.held:
+        return found  # they are folded
+    # Not the status: what is staged of a failed task makes it due again.
+    failed = [task for task in engine.tasks if task.status != HANDLED and task.extra and task.extra.failure is not None]
+    for task in failed or engine.tasks:
         extra = task.extra
-        if extra is None or task.status in (DONE, HANDLED):
+        if extra is None or task.status == HANDLED or (failed and task.status == DONE):
             continue
         if extra.child is not None:
             found += replaceable(extra.child)
-        elif extra.failure is not None:  # not the status: what is staged of a failed task makes it due again
+        else:
             found += [(task, q) for q in extra.interrupts if q.answered and q.current and not q.static]
     return found
 

@@ -114,9 +114,12 @@ def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) 
     extra.child = child
     extra.usage = None
     open_ = child.open_interrupts()
-    asked = {question.id: question.told for question in extra.interrupts}
+    asked = {question.id: question for question in extra.interrupts}
     for question in open_:
-        question.told |= asked.get(question.id, frozenset())
+        known = asked.get(question.id)
+        if known is not None:  # what entries of the graph around it tell
+            question.told |= known.told
+            question.stale = question.stale or known.stale
     extra.interrupts = open_
     task.status = DUE if goes_on(child) else PAUSED
 

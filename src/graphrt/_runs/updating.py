@@ -57,16 +57,16 @@ def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
         engine = fold.engine
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         adopted(engine, fold)
-        open_ = [task for task in engine.tasks if task.status not in (DONE, HANDLED)]
         status: Status = "completed" if fresh else claim.head.status
         for number, edit in enumerate(edits):
-            event = _edited(engine, edit, fresh=fresh and not number)
+            event = _edited(engine, edit, fresh=fresh and not number, failed=status == "failed")
             evolve(engine, event, own)
             log.note(engine, event)
             status = status_after(engine, status)
         if engine.log:
             # What was staged of a task that the edit took as finished would bring its questions back.
-            staged = [(task.id, log.standing(engine, task)) for task in open_ if task.status == DONE]
+            ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
+            staged = [(task.id, log.standing(engine, task)) for task in ended]
             journal.write(log.take(engine), staged, status=status, release=True)
     finally:
         give_back(store, claim)
@@ -80,11 +80,12 @@ def _new(runtime: Owner, store: Store, thread: str) -> Fold:
     return Fold(plan, runtime.limits, Reader(store, thread, plan.codec), meta, check_state=runtime.check_state)
 
 
-def _edited(engine: Engine, edit: Edit, *, fresh: bool) -> events.ThreadUpdated:
+def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:
     """The event that an edit comes to; changes nothing but what arrived at joins.
 
     Args:
         fresh: The thread is new: the values are its whole state.
+        failed: It failed: outcomes that could not be folded or routed may be replaced.
     """
     values, as_node, goto = (*edit, None)[:3]
     node = _node(engine, as_node)
@@ -104,7 +105,8 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool) -> events.ThreadUpdated:
     after = engine.values if fresh else folded_in(engine, checked, reset=False)  # a reducer that cannot is told here
     if node is None:
         return events.ThreadUpdated(values=kept, as_node=None, open=bool(engine.tasks), fresh=fresh)
-    mine = unfinished(engine, node)
+    stuck = failed and all(task.status in (DONE, HANDLED) for task in engine.tasks)
+    mine = unfinished(engine, node, anew=stuck)
     if mine:
         goto_ = None if targets is None else tuple(target_name(target) for target in targets)
         at = {n: target.arg for n, target in enumerate(targets or ()) if target.__class__ is Due}
