@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -104,6 +104,27 @@ def test_values_that_did_not_change_and_values_that_cannot_be_stored_are_no_find
     assert len(get(result.state, "rows")) == 3
     [warning] = result.warnings
     assert warning.startswith("Field 'handle' of graph 'graph' has a value that no store takes: it is a")
+
+
+def test_what_the_last_superstep_writes_is_looked_at_too(face: Face, made: Any, kind: str) -> None:
+    graph = sequence(("one", made(lambda s: {"handle": Handle()})), state=a_state(kind))
+
+    with pytest.warns(UserWarning, match="handle"):
+        result = face.run(graph, GIVEN, check_state=True)
+    [warning] = result.warnings
+    assert warning.startswith("Field 'handle' of graph 'graph' has a value that no store takes: it is a")
+
+
+def test_what_the_last_superstep_of_a_nested_graph_writes_is_looked_at_too(face: Face) -> None:
+    class Inner(TypedDict, total=False):
+        notes: Annotated[list[str], append]
+        secret: Any
+
+    inner = sequence(("one", lambda s: {"secret": Handle()}), state=Inner)
+    graph = sequence(("sub", inner), state=a_state("typeddict"))
+
+    with pytest.warns(UserWarning, match="secret"):
+        assert len(face.run(graph, GIVEN, check_state=True).warnings) == 1
 
 
 def test_a_run_that_is_not_checked_says_nothing_of_values(face: Face, kind: str) -> None:

@@ -26,8 +26,13 @@ if TYPE_CHECKING:
 def prepare(engine: Engine) -> bool:
     """Before the tasks of the open superstep run: with `check_state`, note the stored form of every value. True."""
     engine.looks = engine.staging or engine.check_state or len(engine.tasks) == 1
-    if not engine.check_state:
-        return True
+    if engine.check_state:
+        look(engine)
+    return True
+
+
+def look(engine: Engine) -> None:
+    """Note the stored form of every value; what has none is remembered, for a warning."""
     known, dump = engine.guard, engine.plan.checking.dump
     for name, value in engine.values.items():
         if name not in known and value.__class__ not in SCALARS:
@@ -36,7 +41,6 @@ def prepare(engine: Engine) -> bool:
             except NotStorable as error:
                 if name not in engine.plan.state.untracked:
                     engine.unstorable.setdefault(name, error)
-    return True
 
 
 def is_changed(engine: Engine, task: Task, reply: Any) -> bool:

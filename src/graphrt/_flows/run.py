@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import Any, Final, final
 
 from graphrt import events
-from graphrt._engine import failures, log, outcome, straight
+from graphrt._engine import failures, log, outcome, straight, untouched
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
 from graphrt._flows.deadlines import set_timeout, too_late
@@ -98,6 +98,8 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         log.note(engine, events.RunCancelled(reason=type(error).__name__, folded=log.folded(engine)))
         yield from _last_words(engine, watch, error)
         raise
+    if engine.check_state:
+        untouched.look(engine)  # what the last superstep wrote: no other looks at it
     if status == CANCELLED:
         log.note(engine, events.RunCancelled(reason=control.halt or "cancelled", folded=log.folded(engine)))
     elif status == INTERRUPTED:
