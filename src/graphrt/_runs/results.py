@@ -85,7 +85,7 @@ def open_questions(engine: Engine, status: str) -> tuple[InterruptInfo, ...]:
 class RunResult(Generic[S]):
     """How a run ended that did not fail."""
 
-    __slots__ = ("_output", "_run", "interrupts", "state", "status", "steps", "thread", "usage", "warnings")
+    __slots__ = ("_plan", "_run", "_visits", "interrupts", "state", "status", "steps", "thread", "usage", "warnings")
 
     def __init__(self, run: Run, status: Any) -> None:
         engine = run.engine
@@ -104,7 +104,8 @@ class RunResult(Generic[S]):
         """The last committed state."""
         self.warnings: tuple[str, ...] = tuple(run.scope.warnings)
         """0..n sentences about what is odd and did not fail the run, in the order in which it was found."""
-        self._output = engine.plan
+        self._plan = engine.plan
+        self._visits = engine.visits[:]
 
     @property
     def run_id(self) -> str:
@@ -112,9 +113,17 @@ class RunResult(Generic[S]):
         return self._run.run_id
 
     @property
+    def visited(self) -> dict[str, int]:
+        """In how many supersteps of the run each node was active: what `max_visits` counts.
+
+        In the order of the graph's nodes; a node that never was is left out, and so are the nodes of nested graphs.
+        """
+        return {node.name: count for node, count in zip(self._plan.nodes, self._visits, strict=False) if count}
+
+    @property
     def output(self) -> Any:
         """The fields of the graph's output schema; the whole state if it has none."""
-        plan = self._output
+        plan = self._plan
         if plan.spec.output is None:
             return self.state
         names_ = plan.spec.output_names or ()
