@@ -84,6 +84,32 @@ def test_the_argument_of_a_send_looked_for_in_the_state() -> None:
     )
 
 
+class Page(BaseModel):
+    page: str | None = None
+
+
+@pytest.mark.parametrize("state", [State, Keys])
+@pytest.mark.parametrize(("sent", "there"), [(Page(), "ctx.arg.page"), ({"page": "p"}, "ctx.arg['page']")])
+def test_the_argument_of_a_send_looked_for_among_the_attributes_of_the_state(state: Any, sent: Any, there: str) -> None:
+    said = message(lambda: graph(lambda s, ctx: {"q": s.page}, state, sends=sent).run({}))
+
+    assert f"  Fix: The attribute is in the argument of the Send, not in the state: {there}.\n" in said
+
+
+def test_an_object_that_was_sent_looked_for_among_the_keys_of_the_state() -> None:
+    said = message(lambda: graph(lambda s, ctx: {"q": s["page"]}, Keys, sends=Page()).run({}))
+
+    assert "  Fix: The key is in the argument of the Send, not in the state: ctx.arg.page.\n" in said
+
+
+def test_a_plain_value_that_was_sent_looked_for_in_the_state() -> None:
+    assert message(lambda: graph(lambda s, ctx: {"q": s.page}, sends="p").run({})) == failed(
+        "AttributeError: 'State' object has no attribute 'page'",
+        "The state has no 'page'. The argument of the Send is ctx.arg, not the state.",
+        ", argument 'p'",
+    )
+
+
 def test_a_state_of_keys_asked_for_an_attribute() -> None:
     assert message(lambda: graph(lambda s: {"q": s.n}, Keys).run({"n": 1})) == failed(
         "AttributeError: 'dict' object has no attribute 'n'", "The state is a dictionary: state['n']."

@@ -26,6 +26,9 @@ _OF_THE_CONTEXT = {
 }
 
 
+_ABSENT = object()
+
+
 def advice(engine: Engine, task: Task, error: BaseException) -> str:
     """What to do about *error*, which the node of *task* raised; empty if nothing better is known than to look."""
     owner = error.obj if isinstance(error, AttributeError) else None
@@ -37,7 +40,7 @@ def advice(engine: Engine, task: Task, error: BaseException) -> str:
         )
         return f"The node uses a coroutine as if it were its result: {how}."
     if isinstance(error, AttributeError):
-        return _of_attribute(engine, owner, str(error.name))
+        return _of_attribute(engine, task, owner, str(error.name))
     if isinstance(error, TypeError) and str(error).endswith("object is not subscriptable"):
         kind = str(error).partition("'")[2].partition("'")[0]
         if kind == "Context":
@@ -47,18 +50,33 @@ def advice(engine: Engine, task: Task, error: BaseException) -> str:
             )
         if kind == engine.plan.state.cls.__name__:
             return f"A field of the state is an attribute: state.{next(iter(engine.fields), 'field')}.{_of_send(task)}"
-    if isinstance(error, KeyError) and is_mapping(task.arg) and error.args[:1] and error.args[0] in task.arg:
-        return f"The key is in the argument of the Send, not in the state: ctx.arg[{error.args[0]!r}]."
+    if isinstance(error, KeyError) and error.args[:1] and (there := _in_argument(task, error.args[0])):
+        return f"The key is in the argument of the Send, not in the state: {there}."
     return ""
 
 
-def _of_attribute(engine: Engine, owner: Any, name: str) -> str:
+def _of_attribute(engine: Engine, task: Task, owner: Any, name: str) -> str:
     kind: Any = owner.__class__
     if kind.__module__ == "graphrt._drivers.context" and name in _OF_THE_CONTEXT:
         return f"The Context has no {name!r}: {_OF_THE_CONTEXT[name]}."
     if kind is dict and name in engine.fields and engine.plan.state.kind == "typeddict":
         return f"The state is a dictionary: state[{name!r}]."
+    if kind is (dict if engine.plan.state.kind == "typeddict" else engine.plan.state.cls):
+        if there := _in_argument(task, name):
+            return f"The attribute is in the argument of the Send, not in the state: {there}."
+        if kind is not dict and task.arg is not None:
+            return f"The state has no {name!r}.{_of_send(task)}"
     return ""
+
+
+def _in_argument(task: Task, name: Any) -> str:
+    """How the node reads *name* in the argument of its Send; empty if it is not there. Runs no code of the argument."""
+    arg = task.arg
+    if is_mapping(arg):
+        return f"ctx.arg[{name!r}]" if name in arg else ""
+    if arg is None or not isinstance(name, str):
+        return ""
+    return "" if inspect.getattr_static(arg, name, _ABSENT) is _ABSENT else f"ctx.arg.{name}"
 
 
 def _of_send(task: Task) -> str:
