@@ -21,6 +21,7 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.wire import Body, encode
 from graphrt.errors import StoreError
 from graphrt.stores import MemoryStore
+from graphrt.stores.protocol import Record
 
 JOIN = events.JoinStanding(node="n", sources=("a", "b"), arrived=("a",), fired=False)
 STATE = events.StateSaved(
@@ -309,3 +310,19 @@ def test_snapshot_that_is_something_else_is_refused() -> None:
         reader.saved(made("superstep"), 1)
     with pytest.raises(StoreError):
         reader.saved(encode(Body(CODEC, Names()), Batch(0.0, "", 0, [])), 1)
+
+
+def test_only_what_follows_an_entry_can_be_left_behind_by_a_fork() -> None:
+    def fix(call: Any) -> str:
+        with pytest.raises(StoreError) as caught:
+            call()
+        assert caught.value.code == "store-damaged"
+        return caught.value.fix
+
+    def reads(count: int, seq: int) -> list[str]:
+        record, reader = Record(seq, count, made("started")[:-1], b""), Reader(MemoryStore(), "t", CODEC)
+        return [fix(lambda: reader.batch(record)), fix(lambda: reader.checked(record, None))]
+
+    backup = "Restore the database from a backup"
+    assert reads(2, 2) == [f"{backup}."] * 2
+    assert reads(2, 4) == [f"{backup}, or fork the thread from an earlier entry."] * 2

@@ -63,13 +63,20 @@ class Reader:
         self._blobs, self._alone = dict(blobs), True
 
     def body(
-        self, payload: bytes, names: Names | None = None, *, place: str = "", key: str | None = None
+        self,
+        payload: bytes,
+        names: Names | None = None,
+        *,
+        place: str = "",
+        key: str | None = None,
+        first: bool = False,
     ) -> tuple[Batch, Body]:
         """The batch that *payload* stands for, and what it was read with.
 
         Args:
             place: Where it stands, for errors: `entry 3`, `what is staged of '1.0:a'`.
             key: What it is staged under, which it is bound to.
+            first: It is the body of the first record.
 
         Raises:
             StoreError: It is damaged; the error names thread and place.
@@ -78,7 +85,7 @@ class Reader:
         body.fetch = self.fetch
         try:
             if key is None:
-                return decode(body, payload), body
+                return decode(body, payload, first=first), body
             return decode(body, payload, binding=binding(self._chained, key), bound=self._bound), body
         except StoreError as error:
             raise self.placed(error, place) from error.__cause__
@@ -95,7 +102,7 @@ class Reader:
         """The batch of *record*."""
         payload = record.body
         if payload.__class__ is bytes:
-            return self.body(payload, place=f"entry {record.seq}")[0]
+            return self.body(payload, place=f"entry {record.seq}", first=record.seq == record.count)[0]
         batch: Batch | Told = self.kept(payload)
         return batch
 
@@ -114,7 +121,7 @@ class Reader:
         if payload.__class__ is not bytes:
             kept: Batch | Told = self.kept(payload)
             return kept
-        batch, body = self.body(payload, place=place)
+        batch, body = self.body(payload, place=place, first=record.seq == record.count)
         if len(batch.logged) != record.count:
             raise self.miscounted(record, len(batch.logged))
         try:

@@ -143,7 +143,7 @@ class Fold:
         batch: Batch | Told
         if payload.__class__ is bytes:
             place = f"entry {record.seq}"
-            batch, body = self.reader.body(payload, place=place)
+            batch, body = self.reader.body(payload, place=place, first=first == 1)
             take = as_is
             try:
                 if self.chain is not None:

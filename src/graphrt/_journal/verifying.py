@@ -165,7 +165,7 @@ def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) 
     if payload.__class__ is not bytes:
         reader.kept(payload)
         return
-    batch, body = reader.body(payload, place=f"entry {record.seq}")
+    batch, body = reader.body(payload, place=f"entry {record.seq}", first=record.seq == record.count)
     if len(batch.logged) != record.count:
         raise reader.miscounted(record, len(batch.logged))
     if chain is not None:

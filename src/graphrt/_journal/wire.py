@@ -212,12 +212,13 @@ def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> 
     return entry
 
 
-def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False) -> Batch:
+def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False, first: bool = False) -> Batch:
     """What `encode` was given.
 
     Args:
         binding: What a staged body may be bound to.
         bound: It has to be: else an older graphrt may have staged it with a checksum.
+        first: Nothing stands before it, which a fork could begin with.
 
     Raises:
         StoreError: The bytes are damaged, or of a newer version.
@@ -250,7 +251,8 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
             "A part of the journal cannot be read: it is not what graphrt wrote.",
             code="store-damaged",
             known=f"{type(error).__name__}: {str(error)[:80]}",
-            fix="Restore the database from a backup, or fork the thread from an earlier entry.",
+            fix="Restore the database from a backup"
+            + ("." if first else ", or fork the thread from an earlier entry."),
         ) from error
 
 
