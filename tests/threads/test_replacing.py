@@ -178,7 +178,7 @@ def decided() -> Any:
 def unrouted(world: Any) -> Any:
     runtime = world.runtime(decided())
     runtime.run({"notes": []}, thread="t")
-    with pytest.raises(RouteError):
+    with pytest.raises(RouteError, match=r"If the answer was wrong, replace it: resume\('t', answer\)\."):
         runtime.resume("t", "yes")
     return world.runtime(decided())
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from graphrt._engine.questions import effects_after
 from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
+from graphrt.errors import GraphrtError
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -97,3 +98,10 @@ def other_answer(engine: Engine, task: Task) -> str:
         return ""
     answer = "answer" if len(given) == 1 else "{id: answer}"
     return f"If the answer was wrong, replace it: resume({engine.thread!r}, {answer})."
+
+
+def name_other_answer(engine: Engine, error: Exception) -> None:
+    """Let *error*, which ended a superstep after its tasks, say how to replace the answer that one of them was given."""
+    ways = [way for task in engine.tasks if task.extra is not None and (way := other_answer(engine, task))]
+    if ways and isinstance(error, GraphrtError):
+        error.fix = f"{error.fix} {ways[0]}".strip()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from graphrt._engine import log, outcome, pausing, untouched
+from graphrt._engine.advice import name_other_answer
 from graphrt._engine.fold import Folded, FoldError, fold
 from graphrt._engine.grow import applied
 from graphrt._engine.route import Routed, merged
@@ -52,6 +53,7 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
         )
     except FoldError as error:
         outcome.fail_all(error.tasks, error.error)
+        name_other_answer(engine, error.error)
         raise error.error from error.error.__cause__
     questions = pausing.after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
     values, grown = applied(engine.values, engine.fields, folded)
@@ -62,7 +64,8 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
             routed = engine.router().follow(tasks, view, asked)
             untouched.check_routers(engine, tasks, view, values)
             check_sends(engine, routed.sends)
-        except Exception:
+        except Exception as error:
+            name_other_answer(engine, error)
             for name, length in grown.items():  # what looked at the longer list keeps it; the state goes back
                 engine.values[name] = engine.values[name][:length]
             raise
