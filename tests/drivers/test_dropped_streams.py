@@ -301,3 +301,23 @@ def test_a_live_stream_that_is_dropped_ends_the_node_that_runs() -> None:
             await asyncio.sleep(0.001)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+
+
+def test_a_cancellation_at_the_very_end_waits_for_the_last_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = Runtime(three(), store="memory:")
+
+    async def main() -> None:
+        task, pause = asyncio.current_task(), asyncio.sleep
+
+        async def cancelled(seconds: float) -> None:
+            assert task is not None
+            task.cancel()
+            await pause(seconds)
+
+        monkeypatch.setattr(asyncio, "sleep", cancelled)
+        await runtime.arun({}, thread="t")
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+
+    assert runtime.state("t").status == "completed"

@@ -99,11 +99,12 @@ class AioDriver:
                     show(effect.mode, effect.item)
                 return None
             case Record():
-                if effect.last and self._acrew is not None:
-                    await asyncio.sleep(0)  # what came too late is heard of before the run is over
+                cancelled = await self._hear_the_late() if effect.last else None
                 for entry in await self.stored(effect):
                     if self.watcher is not None:
                         self.watcher("events", entry)
+                if cancelled is not None:
+                    raise cancelled
                 return None
             case Tell():
                 await unhurried(self.scope, self.scope.tell)
@@ -121,6 +122,16 @@ class AioDriver:
                 return await await_(self.scope, effect.seconds)
             case _:
                 return await self.run_one(effect)
+
+    async def _hear_the_late(self) -> asyncio.CancelledError | None:
+        """Hear of what came too late, before the run is over; a cancellation meanwhile waits for the last record."""
+        if self._acrew is None:
+            return None
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as raised:
+            return raised
+        return None
 
     async def stored(self, effect: Record) -> Sequence[Entry]:
         """Write entries, wherever the store wants it, and show them to the sinks here, on the loop."""
