@@ -62,6 +62,8 @@ class Due:
 
     plain: set[str] = field(default_factory=set[str])
     sends: list[Task] = field(default_factory=list[Task])
+    emptied: list[Conditional] = field(default_factory=list[Conditional])
+    """Conditional edges whose router returned an empty list."""
 
     def tasks(self, graph: Graph) -> list[Task]:
         """R2: plain activations in the order their nodes were added, then Sends in emission order."""
@@ -74,6 +76,8 @@ class Generation:
 
     arrived: set[str] = field(default_factory=set[str])
     fired: bool = False
+    emptied: bool = False
+    """A map over nothing is all that could have led to its sources."""
 
 
 def interpret(graph: Graph) -> Result:
@@ -86,6 +90,7 @@ def interpret(graph: Graph) -> Result:
     attempted: tuple[Task, ...] = ()
     try:
         due = leave_start(graph, copy.deepcopy(state))
+        empty(graph, generations, due)
         while True:
             due = relieve(graph, due, visits)
             tasks = due.tasks(graph)
@@ -155,6 +160,7 @@ def run_superstep(
     due, sources = route(graph, folded, tasks, gotos)
     generations = copy.deepcopy(generations)
     fired = [index for source in sources for index in arrive(graph, generations, source)]
+    empty(graph, generations, due)
     due.plain |= {graph.joins[index].dst for index in fired}
     outcomes = tuple("error" if failed else "success" for failed in broken)
     numbers = tuple(visits[task.node] for task in tasks)
@@ -213,6 +219,8 @@ def follow_router(graph: Graph, conditional: Conditional, answer: Answer, due: D
     if answer is None:
         return [wrong]
     failures: list[Failure] = []
+    if answer == ():
+        due.emptied.append(conditional)
     for choice in (answer,) if isinstance(answer, str) else answer:
         if isinstance(choice, SendTo):
             failures += add_targets(graph, conditional.src, (choice,), due)
@@ -263,6 +271,7 @@ def arrive(graph: Graph, generations: list[Generation], source: str) -> list[int
         if generations[index].fired and source in generations[index].arrived:
             generations[index] = Generation()  # a counted source arrives again: this opens the next generation
         generation = generations[index]
+        generation.emptied = False
         generation.arrived.add(source)  # a repeat before firing counts once; after firing it is absorbed
         if not generation.fired and len(generation.arrived) >= threshold(join):
             generation.fired = True
@@ -270,6 +279,17 @@ def arrive(graph: Graph, generations: list[Generation], source: str) -> list[int
         if generation.fired and generation.arrived == set(join.sources):
             generations[index] = Generation()  # all have arrived: closed
     return fired
+
+
+def empty(graph: Graph, generations: list[Generation], due: Due) -> None:
+    """R5, a map over nothing: joins hear of it whose sources it could have started, directly or by static edges."""
+    for conditional in due.emptied:
+        reached = {target for _, target in conditional.routes}
+        while more := {dst for src, dst in graph.edges if src in reached} - reached:
+            reached |= more
+        for generation, join in zip(generations, graph.joins, strict=True):
+            if not generation.arrived and reached & set(join.sources):
+                generation.emptied = True
 
 
 def quiesce(graph: Graph, generations: list[Generation]) -> list[int]:
@@ -281,7 +301,10 @@ def quiesce(graph: Graph, generations: list[Generation]) -> list[int]:
     saved = [index for index in starved if graph.joins[index].starved == "run"]
     for index in saved:
         generations[index].fired = True  # arrivals stay: later first arrivals are absorbed
-    return saved
+    emptied = [index for index, each in enumerate(generations) if each.emptied and graph.joins[index].starved == "run"]
+    for index in emptied:
+        generations[index].emptied = False  # nobody arrived: the next arrival opens a generation of its own
+    return saved + emptied
 
 
 # R8: limits ----------------------------------------------------------------------------------------------------------

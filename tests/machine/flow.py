@@ -72,8 +72,10 @@ class Flow(Standing):
     def open(self) -> bool:
         """Open what is due, if anything is."""
         if self.entering:
-            due = self.items(model.leave_start(self.graph, copy.deepcopy(self.state)))
-            self.tell("tasks-routed", data={"due": due, "generations": self.generations})
+            left = model.leave_start(self.graph, copy.deepcopy(self.state))
+            generations = copy.deepcopy(self.generations)
+            model.empty(self.graph, generations, left)
+            self.tell("tasks-routed", data={"due": self.items(left), "generations": generations})
         tired = self.tired()
         if tired:
             sends = [item.task for item in self.due if item.task.sent]
@@ -273,4 +275,5 @@ class Flow(Standing):
         generations = copy.deepcopy(self.generations)
         for source in sources:
             due.plain |= {self.graph.joins[at].dst for at in model.arrive(self.graph, generations, source)}
+        model.empty(self.graph, generations, due)
         return merged(self, self.waiting, due, frozenset(rescuers)), generations

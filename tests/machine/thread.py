@@ -309,6 +309,7 @@ class ThreadModel:
                     raise FailedError(*failures)
                 generations = copy.deepcopy(flow.generations)
                 due.plain |= {self.graph.joins[at].dst for at in model.arrive(self.graph, generations, as_node)}
+                model.empty(self.graph, generations, due)
                 before = flow.waiting if flow.jobs else [i for i in flow.due if i.task.node != as_node]
                 data["due"], data["generations"] = merged(flow, before, due, frozenset()), generations
         data["status"] = ""
