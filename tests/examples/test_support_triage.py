@@ -324,6 +324,7 @@ def test_a_thread_that_waits_is_stopped_and_asks_anew_when_it_is_taken_up(world:
 # ------------------------------------------------------------------------------------------------------- large values
 
 
+@pytest.mark.needs("cryptography")
 def test_a_ticket_of_400_kilobytes_goes_every_way(world: World, tmp_path: Path) -> None:
     """Pause, resume, history, prune, export, import, and on in a database that encrypts."""
     log = "You charged me twice! " + Random(1).randbytes(200_000).hex()

@@ -177,9 +177,10 @@ DAMAGE = {
     "a record in the middle": (
         lambda s: change(
             s,
-            "DELETE FROM record WHERE key = (SELECT max(key) FROM record WHERE key / ?1 = ?2 AND key % ?1 < 9)",
+            "DELETE FROM record WHERE key = (SELECT max(key) FROM record WHERE key / ? = ? AND key % ? < 9)",
             SPAN,
             number(s, "done"),
+            SPAN,
         ),
         "gap",
     ),

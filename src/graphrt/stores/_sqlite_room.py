@@ -33,9 +33,7 @@ _AT_ONCE: Final = 256
 _RECORDS: Final = (
     "DELETE FROM record WHERE key IN (SELECT key FROM record WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?)"
 )
-_PARTS: Final = (
-    "DELETE FROM part WHERE no = ?1 AND (kind, name) IN (SELECT kind, name FROM part WHERE no = ?1 LIMIT ?2)"
-)
+_PARTS: Final = "DELETE FROM part WHERE no = ? AND (kind, name) IN (SELECT kind, name FROM part WHERE no = ? LIMIT ?)"
 _NEXT_RECORD: Final = "SELECT key FROM record WHERE key >= ? ORDER BY key LIMIT 1"
 _NEXT_PART: Final = "SELECT no FROM part WHERE no >= ? ORDER BY no LIMIT 1"
 _THREAD: Final = "SELECT 1 FROM thread WHERE no = ?"
@@ -92,7 +90,7 @@ def remove_rows(file: Database, no: int) -> None:
         StoreError: The disk is too full even for a row at a time. What is left harms nothing, and goes another time.
     """
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, (no + 1) * SPAN, most)).rowcount)
-    _in_parts(file, lambda db, most: db.execute(_PARTS, (no, most)).rowcount)
+    _in_parts(file, lambda db, most: db.execute(_PARTS, (no, no, most)).rowcount)
 
 
 def remove_records(file: Database, no: int, first: int) -> None:
