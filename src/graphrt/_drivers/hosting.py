@@ -295,9 +295,9 @@ class TaskHost:
 
 
 def of_harness(key: str) -> bool:
-    """Whether an effect of this key is a harness's own: what a model said, what was held, allowed or approved.
+    """Whether *key* belongs to an effect of the harness: a model's reply, a reserved budget, a grant or an approval.
 
-    An effect of the user's may begin so, but its key ends with its count, as in `name#0`.
+    The key of a user's effect may begin the same way, but ends with a count, as in `name#0`.
     """
     own = key == FAILED or key.startswith((MODEL, HELD, GRANTED)) or key.endswith("/approved")
     return own and not key.rpartition("#")[2].isdigit()

@@ -88,7 +88,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
 
 
 def started_live(scope: Scope, task: Task) -> None:
-    """Show that *task* starts, to whoever watches the mode `live`."""
+    """Tell watchers of the mode `live` that *task* starts."""
     if scope.emit is not None:
         scope.emit("live", live(task, "started", task.attempt))
 

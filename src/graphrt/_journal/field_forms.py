@@ -226,7 +226,7 @@ def _get_handled(body: Body, stored: Sequence[Any]) -> dict[int, tuple[HandledTa
 def _one_handled(body: Body, stored: Any, at: Any) -> HandledTask:
     task = _get_task(body, stored)
     arg = body.get(at) if int_(body, at) else None
-    return HandledTask(task=task, node=task[len(body.path) :].partition(":")[2], arg=arg)
+    return HandledTask(task=task, node=node_of(task, body.path), arg=arg)
 
 
 def _put_counts(body: Body, counts: Mapping[str, int]) -> list[int]:

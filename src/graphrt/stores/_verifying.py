@@ -114,7 +114,7 @@ def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, li
                 return entries, findings
         except InputError:  # it was deleted meanwhile
             return None
-    raise AssertionError  # pragma: no cover - the last try returns
+    raise AssertionError("the last try returns")  # pragma: no cover
 
 
 def _standing(store: Store, thread: str) -> Any:
