@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .flow import Flow
+from .playing import pause
 
 
 def fail_writers(flow: Flow, jobs: list[int]) -> None:
@@ -34,3 +35,12 @@ def forget_loose(flow: Flow) -> None:
             job.results = {number: result for number, result in job.results.items() if number not in job.loose}
         if job.child is not None:
             forget_loose(job.child)
+
+
+def stand_paused(flow: Flow) -> None:
+    """A nested graph that waits for answers is found waiting, though its task did not hear of it before the death."""
+    for job in flow.jobs:
+        if job.child is not None:
+            stand_paused(job.child)
+            if job.status == "due" and not job.child.goes_on():
+                pause(flow, job, job.child)

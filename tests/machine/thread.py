@@ -14,13 +14,12 @@ from laws.description import Graph, State, thaw
 from laws.model import FailedError
 from laws.model_fold import Update
 
-from .dying import fail_writers, forget_loose, stand_failed
+from .dying import fail_writers, forget_loose, stand_failed, stand_paused
 from .flow import Flow
+from .forking import CHANGES, talk
 from .merging import merged
 from .parts import Entry, Job, Outside, Question, UndecidedError
 
-CHANGES = frozenset({"run-started", "superstep-committed", "thread-updated", "thread-forked"})
-"""After these the state is another one."""
 ENDS = frozenset({"run-completed", "run-interrupted", "run-failed", "run-cancelled"})
 RIGHT = {"interrupted": "resume", "failed": "retry", "cancelled": "retry", "completed": "run"}
 
@@ -239,6 +238,7 @@ class ThreadModel:
         for job in kept.flow.jobs:
             if job.child is not None:
                 stand_failed(job.child)
+        stand_paused(kept.flow)
         kept.flow.forget_untracked()
         kept.flow.close_untouched()
         return kept
@@ -336,28 +336,18 @@ class ThreadModel:
             self.shown_at(at)
             flow, status = self.folded(at)
         new = ThreadModel(id, self.graph)
-        for question in (question for job in flow.jobs for question in job.questions):
-            question.told.discard("")
-            question.fate_told = False
         closed = copy.deepcopy(flow)
         closed.close_jobs()
-        new.entries = [Entry("thread-forked", "", None, (closed, status))]
-        new.entries += [Entry("interrupt-answered", "", None, each) for each in self.answers_at(at)]
+        new.entries = [Entry("thread-forked", "", None, (closed, status)), *talk(self.entries[:at], flow)]
+        told = {entry.data.id for entry in new.entries if entry.kind == "interrupt-raised"}
+        for question in (question for job in flow.jobs for question in job.questions):
+            question.fate_told = False
+            if question.id not in told:
+                question.told.discard("")
         if status == "interrupted" and not flow.questions():
             status = "running"
         new.flow, new.status, new.origin = flow, status, (self.id, at)
         return new
-
-    def answers_at(self, at: int) -> list[tuple[str, Any, bool]]:
-        """Answers since the last commit before the entry *at*."""
-        found: dict[str, Any] = {}
-        for entry in self.entries[:at]:
-            past = entry.kind in CHANGES or entry.kind == "tasks-routed"  # what was asked before them is history
-            if past and entry.kind != "thread-updated" and not entry.path:
-                found = {}
-            elif entry.kind == "interrupt-answered" and not entry.path:
-                found[entry.data[0]] = entry.data[1]
-        return [(id_, answer, False) for id_, answer in found.items()]
 
     def copied(self, id: str) -> ThreadModel:
         new = copy.deepcopy(self)
@@ -370,9 +360,12 @@ class ThreadModel:
         found = 0
         for seq, entry in enumerate(self.entries, 1):
             alone = entry.kind == "thread-forked" and (
-                seq == self.seq or self.entries[seq].kind != "interrupt-answered"
+                seq == self.seq or self.entries[seq].kind not in ("interrupt-raised", "interrupt-answered")
             )
-            whole = entry.kind in ("superstep-committed", "run-completed") or alone
+            committed = (
+                entry.kind == "superstep-committed" and not entry.data["after"]
+            )  # else its question is told with it
+            whole = committed or entry.kind == "run-completed" or alone
             if self.first <= seq < least and not entry.path and whole:
                 found = seq
         if not found:

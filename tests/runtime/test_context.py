@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,14 @@ def test_who_and_where(face: Face, made: Any) -> None:
     )
 
     assert told == ("node", "2.0:node", 2, "t", "run-1", 1, None, None, None, False)
+
+
+def test_an_editor_completes_nothing_that_the_reference_does_not_have(face: Face, made: Any) -> None:
+    seen = seen_by(face, made, lambda c: [name for name in dir(c) if not name.startswith("_")])
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+
+    assert [name for name in seen if f"`ctx.{name}" not in page and f"`{name}" not in page] == []
+    assert not {"done", "suspended"} & set(seen)
 
 
 def test_without_a_thread_there_is_none(face: Face, made: Any) -> None:

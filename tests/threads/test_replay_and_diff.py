@@ -9,8 +9,9 @@ import typing_extensions as te
 
 from graphrt import END, START, Send
 from graphrt.errors import InputError, ReplayDivergedError
+from graphrt.events import SuperstepCommitted
 
-from .support import Fails, builder, everything, finish, line, note, refused
+from .support import Fails, ask, builder, everything, finish, line, note, refused
 
 how = {"fold": "plain", "route": "x", "sends": 2}
 """What the impure functions below do; reset by the fixture."""
@@ -161,6 +162,32 @@ def test_diff_of_a_fork_begins_after_the_fork(world):
     assert (found.left.seq, type(found.right.event).__name__) == (4, "ThreadUpdated")
     mirrored = runtime.diff(fork, "t")
     assert (mirrored.left, mirrored.right) == (found.right, found.left)
+
+
+def test_diff_of_a_fork_that_was_just_made_is_none(world):
+    """Paused: its journal has the question of its source once more."""
+    runtime = world.runtime(everything())
+    runtime.run({"notes": []}, thread="t")
+    fork = runtime.fork("t")
+
+    assert runtime.state(fork).interrupts
+    assert runtime.diff("t", fork) is None
+    assert runtime.diff(fork, "t") is None
+
+
+def test_diff_of_a_fork_and_its_copy_is_none_though_a_handler_is_due(world):
+    """An error that was stored is another object each time it is read."""
+
+    def fails(state):
+        raise ConnectionError("x")
+
+    runtime = world.runtime(line(("a", fails), ("h", ask("h")), a={"on_error": "h"}))
+    runtime.run({"notes": []}, thread="t")
+    at = next(e.seq for e in runtime.entries("t") if isinstance(e.event, SuperstepCommitted))
+    fork = runtime.fork("t", at=at)
+    runtime.copy_thread(fork, "copy")
+
+    assert runtime.diff(fork, "copy") is None
 
 
 def test_diff_of_two_runs_of_one_thread(world):

@@ -16,6 +16,7 @@ from graphrt.harness import (
     RunOptions,
     ScriptedModel,
     Tool,
+    ToolContext,
     ToolSpec,
 )
 
@@ -45,6 +46,15 @@ def harnesses(cassette: Cassette) -> list[AgentHarness]:
     cassette.harness(MockHarness(["x"]))
     cassette.harness(recorded)
     return [agent, recorded, MockHarness(["x"]), LiteLLMHarness("openai/x"), Loose(), Exact(), Wider()]
+
+
+def stock(item: str, context: ToolContext[dict[str, int]]) -> int:
+    assert_type(context.deps, dict[str, int])
+    return context.deps[item]
+
+
+def anything(item: str, context: ToolContext) -> str:
+    return f"{context.deps.prices[item]}"
 
 
 async def ask(harness: AgentHarness, options: RunOptions) -> str:

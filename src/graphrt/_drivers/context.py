@@ -44,7 +44,7 @@ class Suspended(BaseException):
 class Context(Generic[D]):
     """What a node is given as its second argument."""
 
-    __slots__ = ("_execution", "_kept", "_scope", "_task", "arg", "attempt", "done", "suspended")
+    __slots__ = ("_done", "_execution", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
 
     def __init__(self, scope: Scope, task: Task) -> None:
         self._scope = scope
@@ -54,8 +54,8 @@ class Context(Generic[D]):
         self._execution = task.execution
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
-        self.done: bool = False
-        self.suspended: bool = False
+        self._done: bool = False
+        self._suspended: bool = False
         self._kept: dict[str, Any] | None = None
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -132,7 +132,7 @@ class Context(Generic[D]):
         """Whether this attempt is not wanted any more: the run halts, or the attempt timed out."""
         task = self._task
         given_up = task.execution != self._execution or task.status > RUNNING
-        return self.done or given_up or self._scope.control.halt is not None
+        return self._done or given_up or self._scope.control.halt is not None
 
     # -- what the caller passed ----------------------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class Context(Generic[D]):
                 return own(question.answer)
             if len(task.more().interrupts) > known and expires_s is not None:
                 question.expires_at = self._scope.clock() + expires_s
-        self.suspended = True
+        self._suspended = True
         raise Suspended(name, payload)
 
     @overload

@@ -100,7 +100,7 @@ class TaskHost:
     @property
     def over(self) -> bool:
         """Whether the attempt has ended that it stands for."""
-        return self._context.done
+        return self._context._done
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """What an async function returns, for a sync node: as `Context.call`."""

@@ -77,12 +77,12 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
         return failed(meant)
     finally:
         if context is not None:
-            context.done = True
+            context._done = True
         if started:
             task.duration_s = monotonic() - started
     if node.cache is not None:
         node.cache.put(key, reply)
-    if context is not None and context.suspended:
+    if context is not None and context._suspended:
         return swallowed(task)
     return reply if context is None else context._charged(reply)
 
@@ -193,13 +193,13 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
         return failed(meant)
     finally:
         if context is not None:
-            context.done = True
+            context._done = True
             NODE.reset(token)
         if scope.timed:
             task.duration_s = monotonic() - started
     if node.cache is not None:
         node.cache.put(key, reply)
-    if context is not None and context.suspended:
+    if context is not None and context._suspended:
         return swallowed(task)
     return reply if context is None else context._charged(reply)
 

@@ -118,7 +118,7 @@ class ScriptedDriver:
             return asked(task, pause)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
             return failed(error)
-        if context is not None and context.suspended:
+        if context is not None and context._suspended:
             return swallowed(task)
         return reply
 

@@ -40,6 +40,7 @@ class Fold:
 
     __slots__ = (
         "answers",
+        "asked",
         "cause",
         "chain",
         "engine",
@@ -75,7 +76,9 @@ class Fold:
         self.seed: int | None = None
         self.fingerprint: str = ""
         self.answers: dict[str, events.InterruptAnswered] = {}
-        """Answers since the last commit, by interrupt id."""
+        """Answers since the last commit, by the ids that their questions have on this thread."""
+        self.asked: dict[str, events.InterruptRaised] = {}
+        """Questions since the last commit, by the same ids."""
         self.nested: list[str] = []
         """Paths of the entries of nested graphs since the last commit: what stands in the journal of an open superstep."""
         self.tail: int = 0
@@ -208,11 +211,13 @@ class Fold:
         if kind in CHANGES:
             self.steps_at = seq
         if kind in SETTLES or (kind is events.TasksRouted and event.reason == "answered"):
-            self.answers, self.nested = {}, []
+            self.answers, self.asked, self.nested = {}, {}, []
         if kind is events.RunStarted:
             self.seed, self.fingerprint = event.seed, event.fingerprint
         elif kind is events.InterruptAnswered:
-            self.answers[event.id] = replace(event, answer=take(event.answer))
+            self.answers[local_id(self.engine, event.id)] = replace(event, answer=take(event.answer))
+        elif kind is events.InterruptRaised:
+            self.asked[local_id(self.engine, event.id)] = replace(event, payload=take(event.payload))
         elif kind is events.ThreadForked:
             saved = event.state
             self._stand(saved, seq)
@@ -220,10 +225,6 @@ class Fold:
             self.fingerprint = event.target
         elif kind is events.ThreadUpdated:
             self.status = status_after(self.engine, "completed" if event.fresh else self.status)
-
-    def local_answers(self) -> dict[str, events.InterruptAnswered]:
-        """Answers since the last commit, by the ids that interrupts have on this thread."""
-        return {local_id(self.engine, id_): event for id_, event in self.answers.items()}
 
 
 CHANGES: Final = frozenset(

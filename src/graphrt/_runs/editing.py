@@ -109,13 +109,28 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
     status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status
     state = saved(engine)
     forked = events.ThreadForked(source=source, at=fold.seq, state=standing_of(fold, state, status))
-    answers = [("", event) for event in fold.answers.values()]
     staged = {} if engine.held else {task.id: log.standing(engine, task) for task in engine.tasks}
     for key, body in whole.staged if whole is not None else ():
         staged.setdefault(key, list(fold.reader.staged(key, body)))
     if status == "interrupted" and not engine.open_interrupts():
         status = "running"
-    journal.write([("", forked), *answers], list(staged.items()), status=status, release=True)
+    journal.write([("", forked), *_talk(fold)], list(staged.items()), status=status, release=True)
+
+
+def _talk(fold: Fold) -> list[log.Logged]:
+    """What was asked and answered in the open superstep, as far as the journal told it; not what was withdrawn.
+
+    What is staged tells questions too, but goes with the next commit: a fork of the fork, at an entry before that, would
+    know of answers and not of what they answer.
+    """
+    open_ = {question.id: question for question in fold.engine.open_interrupts()}
+    answers, found = dict(fold.answers), list[log.Logged]()
+    for id_, event in fold.asked.items():
+        if id_ in open_:
+            found.append(("", replace(event, stale=open_[id_].stale, usage=None)))
+        elif id_ in answers:
+            found += [("", replace(event, usage=None)), ("", answers.pop(id_))]
+    return found + [("", event) for event in answers.values()]
 
 
 def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:

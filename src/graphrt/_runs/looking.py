@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import partial
+from itertools import dropwhile
 from typing import Any, Final
 
 from graphrt import events
@@ -204,7 +205,8 @@ def _since(runtime: Reads, thread: str, other: str) -> Iterator[Entry]:
     """The entries of *thread* that may differ from those of *other*: of a fork and its source, those after the fork."""
     fork = next(entries(runtime, thread), None)
     if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
-        return entries(runtime, thread, after=1)
+        # What was asked and answered before the fork stands in its journal again, behind the entry that begins it.
+        return dropwhile(lambda e: isinstance(e.event, _TALK), entries(runtime, thread, after=1))
     source = next(entries(runtime, other), None)
     if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == thread:
         return entries(runtime, thread, after=source.event.at)
@@ -217,6 +219,8 @@ def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
 
 
 _UNLIKE: Final = frozenset({"thread", "seed", "expires_at"})
+_UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests"})
+_TALK: Final = (events.InterruptRaised, events.InterruptAnswered)
 
 
 def _bare(entry: Entry) -> dict[str, Any]:
@@ -229,9 +233,11 @@ def _bare(entry: Entry) -> dict[str, Any]:
             data[name] = _local(ids) if isinstance(ids, str) else tuple(_local(one) for one in ids)
     if isinstance(event, events.TaskFailed):
         data.pop("exception")
-    for name in ("errors",):
-        if name in data:
-            data[name] = {at: type(error).__name__ for at, error in data[name].items()}
+    if isinstance(event, events.ThreadForked):
+        state = data.pop("state")
+        data |= {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _UNLIKE_STATE}
+    if "errors" in data:
+        data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
     return data
 
 

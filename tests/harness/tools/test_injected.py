@@ -55,6 +55,16 @@ def test_injected_values_reach_the_function(context: Any) -> None:
     assert result.value == ["hi", "call-1", "main", "user of call-1", 2, True]
 
 
+def test_a_context_that_says_the_type_of_deps_is_a_context(context: Any) -> None:
+    @tool
+    def price(item: str, ctx: ToolContext[dict[str, int]], same: ToolContext[dict[str, int]] | None = None) -> int:
+        assert same is ctx
+        return ctx.deps[item]
+
+    assert list(price.spec.parameters["properties"]) == ["item"]
+    assert asyncio.run(price.call(price.check({"item": "tea"}), context(deps={"tea": 3}))).value == 3
+
+
 @pytest.mark.parametrize("name", ["ctx", "db", "who", "depth", "maybe"])
 def test_model_that_sends_an_injected_argument_is_refused(name: str) -> None:
     with pytest.raises(ToolArgumentsError) as caught:

@@ -234,5 +234,5 @@ def _instead(name: str) -> str:
 
 def _is_context(base: Any) -> bool:
     if get_origin(base) in {Union, types.UnionType}:
-        return set(get_args(base)) - {type(None)} == {ToolContext}
-    return base is ToolContext
+        return all(one is type(None) or _is_context(one) for one in get_args(base))
+    return (get_origin(base) or base) is ToolContext

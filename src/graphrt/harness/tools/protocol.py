@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Generic, Literal, Protocol, TypeAlias, cast
+
+import typing_extensions as te
 
 from graphrt.harness.messages import ToolCall, ToolSpec
 
@@ -16,6 +18,10 @@ __all__ = ["EffectClass", "Tool", "ToolContext", "ToolPolicy", "ToolResult"]
 EffectClass: TypeAlias = Literal["pure", "idempotent", "once"]
 """What may happen to a call whose outcome got lost, as for `Context.effect`: the first two are made again, one of class
 "once" never is without a person's decision."""
+
+
+D_co = te.TypeVar("D_co", covariant=True, default=Any)
+"""Type of `ToolContext.deps`. A tool that wants less of them can be given more."""
 
 
 def _emit_nothing(_item: Any) -> None:
@@ -38,12 +44,15 @@ class ToolPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
-    """What a tool may know of the call, besides its arguments; no model can set any of it."""
+class ToolContext(Generic[D_co]):
+    """What a tool may know of the call, besides its arguments; no model can set any of it.
+
+    A tool that annotates it as `ToolContext[Deps]` reads `deps` as a `Deps`.
+    """
 
     call: ToolCall
     """As the model made it."""
-    deps: Any = None
+    deps: D_co = field(default=cast("Any", None))
     """What the caller passed as `deps`."""
     idempotency_key: str = ""
     """For the outside world: the same if the call is made again after a crash."""

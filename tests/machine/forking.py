@@ -1,0 +1,39 @@
+"""What a fork takes over of the open superstep, beside where its source stands."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from .flow import Flow
+from .parts import Entry
+
+CHANGES = frozenset({"run-started", "superstep-committed", "thread-updated", "thread-forked"})
+"""After these the state is another one."""
+
+
+def talk(entries: Sequence[Entry], flow: Flow) -> list[Entry]:
+    """Questions of the open superstep that are open or were answered, and the answers, as *entries* told them."""
+    asked: dict[str, Entry] = {}
+    given: dict[str, Any] = {}
+    for entry in entries:
+        if entry.path:
+            continue
+        if entry.kind in CHANGES - {"thread-updated"} or entry.kind == "tasks-routed":
+            asked, given = {}, {}  # what was asked before is history
+        elif entry.kind == "interrupt-raised":
+            asked[entry.data.id] = entry
+        elif entry.kind == "interrupt-answered":
+            given[entry.data[0]] = entry.data[1]
+    open_ = {question.id: question for question in flow.questions()}
+    answered = {id_: Entry("interrupt-answered", "", None, (id_, answer, False)) for id_, answer in given.items()}
+    found: list[Entry] = []
+    for id_, entry in asked.items():
+        question = copy.deepcopy(entry.data)
+        question.stale = id_ in open_ and open_[id_].stale
+        if id_ in open_:
+            found.append(entry._replace(data=question))
+        elif id_ in given:
+            found += [entry._replace(data=question), answered.pop(id_)]
+    return found + list(answered.values())
