@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
+from graphrt import Overwrite
 from graphrt._plan.owning import own
 
 
@@ -38,6 +39,8 @@ class Inner(BaseModel):
         lambda items: deque([items]),
         lambda items: Inner.model_construct(items=items),
         Box,
+        Overwrite,
+        lambda items: {"a": Overwrite([items])},
         lambda items: [Inner.model_construct(items=items)],
     ],
 )

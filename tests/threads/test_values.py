@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pytest
 import typing_extensions as te
 
-from graphrt import END, START, Runtime
+from graphrt import END, START, Overwrite, Runtime
 from graphrt.errors import UpdateError
 from graphrt.reducers import append, ephemeral, untracked
 from graphrt.stores import open_store
@@ -270,6 +270,20 @@ def fading():
     g.add_edge("b", "c")
     g.add_edge("c", END)
     return g.compile()
+
+
+def test_what_is_appended_to_an_overwritten_list_does_not_change_the_entry(world):
+    """Folding extends lists in place: that of the entry must not be one of them."""
+    graph = line(
+        ("a", note("a")), ("new", lambda state: {"notes": Overwrite(["new"])}), ("b", note("b")), ("q", ask("q"))
+    )
+    world.runtime(graph).run({"notes": []}, thread="t")
+    for _ in range(3):
+        shown = [snapshot.values["notes"] for snapshot in world.runtime(graph).history("t")]
+
+    assert [*dict.fromkeys(map(tuple, shown))] == [("new", "b"), ("new",), ("a",), ()]
+    assert world.runtime(graph).replay("t").values["notes"] == ["new", "b"]
+    assert world.runtime(graph).resume("t", "c").state["notes"] == ["new", "b", "q=c"]
 
 
 def test_ephemeral_fields_are_seen_once_also_after_a_resume(world):

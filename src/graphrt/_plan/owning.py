@@ -8,13 +8,16 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from graphrt.commands import Replacement
+
 SCALARS: Final = frozenset({int, str, float, bool, type(None), bytes, complex})
 
 
 def own(value: Any) -> Any:
     """A copy of *value* that shares no container with it.
 
-    Lists, dicts, sets and tuples are copied at every depth, models and dataclass instances deeply. Anything else, and
+    Lists, dicts, sets and tuples are copied at every depth, also inside of an Overwrite, models and dataclass instances
+    deeply. Anything else, and
     whatever cannot be copied (a lock, a client), is kept by reference.
     """
     if value.__class__ in SCALARS:
@@ -39,9 +42,9 @@ def _own(value: Any) -> Any:
         return tuple([_own(item) for item in value])
     if kind is set:
         return set(value)
-    if isinstance(value, _CONTAINERS) or hasattr(kind, "__dataclass_fields__"):
-        return _copied(value)
-    return value
+    if kind is Replacement:
+        return Replacement(_own(value.value))
+    return _copied(value) if isinstance(value, _CONTAINERS) or hasattr(kind, "__dataclass_fields__") else value
 
 
 def _copied(value: Any) -> Any:

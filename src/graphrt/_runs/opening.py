@@ -18,7 +18,6 @@ from graphrt._later import Later
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
 from graphrt._runs.flight import Owner, Run
-from graphrt.commands import Replacement
 from graphrt.errors import InputError, names
 from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
@@ -248,8 +247,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     checked: dict[str, Any] = {}
     for name, value in entries.items():
         try:
-            value = Replacement(own(value.value)) if isinstance(value, Replacement) else own(value)
-            checked[name] = plan.update._check_one(plan.state.fields[name], value, "START", engine.where())
+            checked[name] = plan.update._check_one(plan.state.fields[name], own(value), "START", engine.where())
         except ValueError as error:
             raise InputError(
                 f"{what} does not fit {plan.state.cls.__name__}: {explain(error, name, plan.state.untracked)}",
