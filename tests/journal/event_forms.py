@@ -136,6 +136,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "goto": st.none() | targets,
         "sends": by_place,
         "usage": usage,
+        "edited": st.booleans(),
     },
     events.TaskFailed: {
         **TASK,

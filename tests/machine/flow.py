@@ -190,7 +190,7 @@ class Flow(Standing):
         """R10: tell what is abandoned, and what was done for it."""
         for job in [] if self.held else self.jobs:
             self.tell_spent(job)
-        self.tell("superstep-abandoned")
+        self.tell("superstep-abandoned", data=self.superstep)
 
     def tell_spent(self, job: Job) -> None:
         self.tell_effects(job)

@@ -87,7 +87,7 @@ class Standing:
             "run-resumed": lambda _: self.retry(),
             "interrupt-answered": lambda given: self.answer({given[0]: given[1]}, replace=given[2]),
             "interrupt-withdrawn": lambda given: self.withdraw({given[0]}, given[1]),
-            "superstep-abandoned": lambda _: self.abandon(),
+            "superstep-abandoned": self.abandon,
             "superstep-committed": self.commit_as,
             "tasks-routed": self.route_as,
             "thread-updated": self.edit,
@@ -213,8 +213,9 @@ class Standing:
             if mine and job.status == "paused" and (job.child.goes_on() if job.child is not None else not job.open()):
                 job.status = "due"
 
-    def abandon(self) -> None:
+    def abandon(self, superstep: int) -> None:
         """R10: what was left undone is given up."""
+        self.superstep = superstep
         self.jobs, self.due, self.waiting, self.opened = [], [], [], []
         self.held, self.after, self.entering = False, [], False
 

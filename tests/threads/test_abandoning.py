@@ -8,7 +8,7 @@ import pytest
 import typing_extensions as te
 
 from graphrt import END, START, Context, GraphBuilder, Send
-from graphrt.errors import ConflictError, InputError, NodeError
+from graphrt.errors import ConcurrentUpdateError, ConflictError, InputError, NodeError
 from graphrt.events import SuperstepAbandoned
 from graphrt.harness import Agent, ScriptedModel, TokenTracker
 from graphrt.reducers import append, ephemeral
@@ -49,6 +49,24 @@ def test_a_failed_thread_takes_new_input(world):
     assert runtime.run({"notes": ["two"]}, thread="t", abandon=True).state["notes"] == ["one", "two", "mended"]
     assert abandoned(runtime).tasks == ("1.0:f",)
     runtime.replay("t")
+
+
+def test_what_ends_after_an_abandoned_superstep_of_which_nothing_was_told_runs_once(world):
+    """Tasks that could not be folded are staged, and the journal does not say that their superstep was open."""
+    counts, both = Counts("c"), [True]
+
+    def writes(state: Any) -> Any:
+        return {"x": 1} if both[0] else {}
+
+    graph = fan(("c", counts), ("x", lambda state: {"x": 2}), ("y", writes))
+    with pytest.raises(ConcurrentUpdateError):
+        world.runtime(graph).run({"notes": []}, thread="t")
+    with pytest.raises(ConcurrentUpdateError):
+        world.runtime(graph).run({}, thread="t", abandon=True)
+    both[0] = False
+    result = world.runtime(graph).retry("t")
+
+    assert (result.status, counts.calls) == ("completed", 2)
 
 
 def test_a_completed_and_a_new_thread_take_it_as_a_plain_run(world):

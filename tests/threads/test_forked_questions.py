@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from graphrt import Interrupt
-from graphrt.events import InterruptAnswered
+from graphrt.events import InterruptAnswered, TaskSucceeded
 
-from .support import ask, line
+from .support import ask, line, note
 
 AROUND = {"interrupt_before": True, "interrupt_after": True}
 
@@ -93,3 +93,14 @@ def test_fork_of_a_fork_from_after_an_answer_does_not_ask_again(world):
     runtime.fork("fork", at=answered, to="again")
 
     assert runtime.retry("again").state["notes"] == ["a b"]
+
+
+def test_fork_of_a_thread_whose_asking_task_was_edited_to_its_end_does_not_pause_behind_it(world):
+    graph = line(("q", ask("q")), ("b", note("b")), q={"interrupt_after": True})
+    runtime = world.runtime(graph)
+    runtime.run({"notes": []}, thread="t")
+    runtime.update("t", {"notes": ["by hand"]}, as_node="q")
+    fork = runtime.fork("t")
+
+    assert runtime.retry("t").state["notes"] == runtime.retry(fork).state["notes"] == ["by hand", "b"]
+    assert [e.event.edited for e in runtime.entries(fork) if isinstance(e.event, TaskSucceeded)] == [True, False]

@@ -135,6 +135,8 @@ def _succeeded(engine: Engine, event: events.TaskSucceeded, take: Take) -> None:
     task.updates = tuple(take(dict(update)) for update in event.updates)
     task.goto = _goto(engine, event, take)
     task.status = DONE
+    if event.edited:
+        task.more().edited = True
     _used(task, event.usage)
 
 
@@ -146,7 +148,8 @@ def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
     task.updates, task.goto = spending(engine, task) if task.status == HANDLED else (), None
 
 
-def _abandoned(engine: Engine, _event: events.SuperstepAbandoned, _take: Take) -> None:
+def _abandoned(engine: Engine, event: events.SuperstepAbandoned, _take: Take) -> None:
+    engine.superstep = event.superstep  # no other entry need tell of it: what its tasks came to was staged
     engine.close_superstep()
     engine.due = []
 

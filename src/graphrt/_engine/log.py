@@ -217,6 +217,7 @@ def outcome_of(engine: Engine, task: Task, *, updates: bool = True) -> events.Ta
         goto=goto_names(task),
         sends=sends,
         usage=usage,
+        edited=extra is not None and extra.edited,
     )
 
 

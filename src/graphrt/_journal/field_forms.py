@@ -52,6 +52,11 @@ def _put_flag(_body: Body, value: Any) -> int:
     return int(value)
 
 
+def _put_rare_flag(_body: Body, value: Any) -> int | None:
+    """Nothing where it is not set, which costs no byte at the end of an entry."""
+    return 1 if value else None
+
+
 def listed_(_body: Body, items: Any) -> list[Any]:
     return list(items)
 
@@ -251,6 +256,7 @@ TEXT = How(clean_, text_, "")
 INT = How(same_, int_, 0)
 NUMBER = How(same_, _number)
 FLAG = How(_put_flag, _flag, False)
+RARE_FLAG = How(_put_rare_flag, _flag, False)
 NAME = How(_put_name, _get_name)
 NAMES = How(_put_names, _get_names, ())
 MAYBE_NAMES = How(_put_names, _get_names, None)

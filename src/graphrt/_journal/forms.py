@@ -28,6 +28,7 @@ from graphrt._journal.field_forms import (
     NAME,
     NAMES,
     NUMBER,
+    RARE_FLAG,
     TASK,
     TASKS,
     TEXT,
@@ -164,6 +165,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("goto", MAYBE_NAMES),
             ("sends", ITEMS),
             ("usage", USAGE),
+            ("edited", RARE_FLAG),
         ),
     ),
     (

@@ -181,6 +181,8 @@ class TaskSucceeded(Word):
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """Arguments of those targets that are Sends, by their position in *goto*."""
     usage: Usage | None = None
+    edited: bool = False
+    """Whether `update(as_node=)` took it as finished: its `interrupt_after` does not pause."""
 
     @property
     def update(self) -> Mapping[str, Any] | None:
