@@ -82,6 +82,7 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "handled": handled,
     "held": places,
     "after": places,
+    "waits": st.integers(0, 9),
 }
 
 FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {

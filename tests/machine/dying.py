@@ -10,7 +10,7 @@ def fail_writers(flow: Flow, jobs: list[int]) -> None:
     """R9: after a conflict the tasks that wrote the field run again. They did not fail: their attempts go on."""
     for at in jobs:
         job = flow.jobs[at]
-        job.status, job.updates, job.goto, job.known = "due", [], None, False
+        job.status, job.updates, job.goto, job.known, job.dropped = "due", [], None, False, True
 
 
 def stand_failed(flow: Flow) -> None:

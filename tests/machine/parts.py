@@ -90,6 +90,8 @@ class Job:
     """How it ended is known: an `interrupt_after` lets it go on."""
     edited: bool = False
     """An edit from outside ended it."""
+    dropped: bool = False
+    """Its outcome was dropped, since it could not be folded: that it was there is known."""
     answers: int = 0
     """How many were given to it."""
     heard: dict[int, int] = field(default_factory=dict[int, int])
@@ -105,7 +107,7 @@ class Job:
     def touched(self) -> bool:
         """Whether anything is known of it."""
         asked = any(question.answered or question.told or question.key != "before" for question in self.questions)
-        known = self.results or self.starts or asked or self.child is not None
+        known = self.results or self.starts or asked or self.dropped or self.child is not None
         return self.status not in ("due", "paused") or self.attempt > 1 or bool(known)
 
     def open(self) -> list[Question]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt import Interrupt
+from graphrt import END, START, Interrupt
 from graphrt.events import InterruptAnswered, TaskSucceeded
 
-from .support import ask, line, note
+from .support import ask, builder, line, note
 
 AROUND = {"interrupt_before": True, "interrupt_after": True}
 
@@ -104,3 +104,21 @@ def test_fork_of_a_thread_whose_asking_task_was_edited_to_its_end_does_not_pause
 
     assert runtime.retry("t").state["notes"] == runtime.retry(fork).state["notes"] == ["by hand", "b"]
     assert [e.event.edited for e in runtime.entries(fork) if isinstance(e.event, TaskSucceeded)] == [True, False]
+
+
+def test_fork_of_a_thread_whose_edit_led_elsewhere_goes_there_too(world):
+    """As if `side` had run while `q` waits: what follows it waits for the end of the open superstep."""
+    g = builder()
+    g.add_node("q", ask("q")).add_node("side", note("side")).add_node("then", note("then"))
+    g.add_edge(START, "q").add_edge("q", END).add_edge("side", "then").add_edge("then", END)
+    graph = g.compile(allow=["unreachable-node"])
+    runtime = world.runtime(graph)
+    runtime.run({"notes": []}, thread="t")
+    runtime.update("t", {"notes": ["by hand"]}, as_node="side")
+    fork = runtime.fork("t")
+    again = runtime.fork(fork, at=1)
+
+    for thread in ("t", fork, again):
+        while runtime.state(thread).status != "completed":
+            runtime.resume(thread, "yes") if runtime.state(thread).interrupts else runtime.retry(thread)
+        assert runtime.state(thread).values["notes"] == ["by hand", "q=yes", "then"]

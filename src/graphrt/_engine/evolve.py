@@ -218,7 +218,9 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
     for name, visits in saved.visits.items():
         if name in by_name:
             engine.visits[by_name[name].index] = visits
-    engine.due = _due(engine, saved, take)
+    due = _due(engine, saved, take)
+    opens = max(len(due) - saved.waits, 0)
+    engine.due, engine.waiting = due[:opens], due[opens:]
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
     set_joins(engine, saved.joins)

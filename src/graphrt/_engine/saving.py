@@ -26,7 +26,7 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
     seen = {task.node.index for task in open_tasks}
     if engine.call is not None and not ended:  # the fast path has made its next call ready
         due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
-    names, sends, errors, handled = due_parts(due)
+    names, sends, errors, handled = due_parts([*due, *engine.waiting] if engine.waiting else due)
     untracked = engine.plan.state.untracked
     visits = [count - (at in seen) for at, count in enumerate(engine.visits)]
     return events.StateSaved(
@@ -44,4 +44,5 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
         handled=handled,
         held=tuple(log.outcome_of(engine, task, updates=False) for task in engine.tasks) if engine.held else (),
         after=tuple(question.task_id for question in engine.after if question.open),
+        waits=len(engine.waiting),
     )

@@ -57,6 +57,10 @@ def _put_rare_flag(_body: Body, value: Any) -> int | None:
     return 1 if value else None
 
 
+def _put_rare_int(_body: Body, value: Any) -> int | None:
+    return value or None
+
+
 def listed_(_body: Body, items: Any) -> list[Any]:
     return list(items)
 
@@ -256,6 +260,7 @@ TEXT = How(clean_, text_, "")
 INT = How(same_, int_, 0)
 NUMBER = How(same_, _number)
 FLAG = How(_put_flag, _flag, False)
+RARE_INT = How(_put_rare_int, int_, 0)
 RARE_FLAG = How(_put_rare_flag, _flag, False)
 NAME = How(_put_name, _get_name)
 NAMES = How(_put_names, _get_names, ())

@@ -29,6 +29,7 @@ from graphrt._journal.field_forms import (
     NAMES,
     NUMBER,
     RARE_FLAG,
+    RARE_INT,
     TASK,
     TASKS,
     TEXT,
@@ -107,6 +108,7 @@ STATE: Final[Form] = (
     ("handled", HANDLED),
     ("held", OUTCOMES),
     ("after", TASKS),
+    ("waits", RARE_INT),
 )
 
 _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (

@@ -117,6 +117,8 @@ class StateSaved(Word):
     """Outcomes of the last superstep, in task order, where an `interrupt_after` keeps its routers from being asked."""
     after: tuple[str, ...] = ()
     """Those of its tasks whose `interrupt_after` is not answered yet."""
+    waits: int = 0
+    """How many of *next*, the last ones, wait for the end of the superstep that the others open: an edit led to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
