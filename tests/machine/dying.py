@@ -11,6 +11,7 @@ def fail_writers(flow: Flow, jobs: list[int]) -> None:
     for at in jobs:
         job = flow.jobs[at]
         job.status, job.updates, job.goto, job.known, job.dropped = "due", [], None, False, True
+        job.loose = set()  # the execution ended
 
 
 def stand_failed(flow: Flow) -> None:

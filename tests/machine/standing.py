@@ -197,7 +197,7 @@ class Standing:
         """R9: what failed runs again, with all its attempts."""
         for job in self.jobs:
             if job.status == "failed":
-                job.status, job.attempt = "due", 1
+                job.status, job.attempt, job.loose = "due", 1, set()
 
     def withdraw(self, ids: set[str], reason: str) -> None:
         """R10: what is asked no more is asked anew when its task runs again."""
