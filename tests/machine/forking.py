@@ -14,7 +14,10 @@ CHANGES = frozenset({"run-started", "superstep-committed", "thread-updated", "th
 
 
 def talk(entries: Sequence[Entry], flow: Flow) -> list[Entry]:
-    """Questions of the open superstep that are open or were answered, and the answers, as *entries* told them."""
+    """Questions of the open superstep that are open or were answered, and the answers, as *entries* told them.
+
+    Those of tasks that an edit took as finished are over.
+    """
     asked: dict[str, Entry] = {}
     given: dict[str, Any] = {}
     for entry in entries:
@@ -27,6 +30,8 @@ def talk(entries: Sequence[Entry], flow: Flow) -> list[Entry]:
         elif entry.kind == "interrupt-answered":
             given[entry.data[0]] = entry.data[1]
     open_ = {question.id: question for question in flow.questions()}
+    over = tuple(f"{job.id}{end}" for job in flow.jobs if job.edited for end in "#/")
+    given = {id_: answer for id_, answer in given.items() if not id_.startswith(over)}
     answered = {id_: Entry("interrupt-answered", "", None, (id_, answer, False)) for id_, answer in given.items()}
     found: list[Entry] = []
     for id_, entry in asked.items():

@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import pytest
 import typing_extensions as te
+from tests.laws.dying import Mortal, PowerCutError, opened_again
 
-from graphrt import END, START, Context, GraphBuilder, Send
+from graphrt import END, START, Context, GraphBuilder, Runtime, Send
 from graphrt.errors import ConcurrentUpdateError, ConflictError, InputError, NodeError
 from graphrt.events import SuperstepAbandoned
 from graphrt.harness import Agent, ScriptedModel, TokenTracker
 from graphrt.reducers import append, ephemeral
+from graphrt.stores import SqliteStore
 
 from .support import Counts, Fails, State, ask, fan, finish, kinds, line, note, refused
 
@@ -205,6 +207,23 @@ def test_cancelling_a_paused_thread_ends_it_and_a_retry_asks_anew(world):
     assert (again.id, again.payload) == (f"{question.id}:2", question.payload)
     assert runtime.resume("t", "yes").state["notes"] == ["q=yes"]
     runtime.replay("t")
+
+
+def test_what_a_retry_withdrew_stays_withdrawn_when_the_process_dies_before_it_is_asked_anew(tmp_path):
+    """Two tasks ask, so that their questions are also staged: that row is older than what withdrew them."""
+    graph = fan(("p", ask("p")), ("q", ask("q")))
+    kept = SqliteStore(tmp_path / "runs.db")
+    runtime = Runtime(graph, store=kept)
+    runtime.run({"notes": []}, thread="t")
+    runtime.cancel("t")
+    with pytest.raises(PowerCutError):
+        Runtime(graph, store=Mortal(kept, after=1)).retry("t")  # only that it withdrew them is stored
+    with opened_again(kept) as store:
+        again = Runtime(graph, store=store)
+        assert again.state("t").interrupts == ()
+        asked = again.retry("t").interrupts
+        assert [question.id for question in asked] == ["t/2.0:p#0:2", "t/2.1:q#0:2"]
+        assert again.resume("t", {question.id: "yes" for question in asked}).status == "completed"
 
 
 def test_cancelling_what_has_ended_changes_nothing(world):

@@ -23,12 +23,18 @@ number."""
 
 
 def restore_open(
-    engine: Engine, staged: Staged, answers: Mapping[str, InterruptAnswered], told: Sequence[str], take: Take
+    engine: Engine,
+    staged: Staged,
+    answers: Mapping[str, InterruptAnswered],
+    withdrawn: Mapping[str, str],
+    told: Sequence[str],
+    take: Take,
 ) -> None:
     """Bring the open superstep of *engine* to where it was.
 
     Args:
         answers: Answers by interrupt id that were journalled since the last commit.
+        withdrawn: Why questions were withdrawn since then, by their ids: what is staged may have been before that.
         told: Paths of what was journalled of nested graphs since then: it is not told again.
 
     Raises:
@@ -38,6 +44,8 @@ def restore_open(
         _restore(engine, staged, told, take)
         for id_, event in answers.items():
             engine.answer({id_: event.answer}, nth=event.nth)
+        for id_, reason in withdrawn.items():
+            engine.withdraw({id_}, reason)
 
 
 def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) -> None:

@@ -282,7 +282,8 @@ def _take(fold: Fold, run: _Run, made: dict[str, list[Any]]) -> None:
     engine.forget_view()
     fold.seq = fold.cause = fold.steps_at = run.last
     fold.tail += run.size
-    fold.answers, fold.asked, fold.nested, fold.reader.beside = {}, {}, [], {}
+    fold.answers, fold.asked, fold.withdrawn = {}, {}, {}
+    fold.nested, fold.reader.beside = [], {}
 
 
 def _shape(fold: Fold, task: bytes, commit: bytes) -> Shape | None:

@@ -57,6 +57,7 @@ class Fold:
         "status",
         "steps_at",
         "tail",
+        "withdrawn",
     )
 
     def __init__(
@@ -79,6 +80,8 @@ class Fold:
         """Answers since the last commit, by the ids that their questions have on this thread."""
         self.asked: dict[str, events.InterruptRaised] = {}
         """Questions since the last commit, by the same ids."""
+        self.withdrawn: dict[str, str] = {}
+        """Why questions were withdrawn since the last commit, by the same ids."""
         self.nested: list[str] = []
         """Paths of the entries of nested graphs since the last commit: what stands in the journal of an open superstep."""
         self.tail: int = 0
@@ -211,11 +214,13 @@ class Fold:
         if kind in CHANGES:
             self.steps_at = seq
         if kind in SETTLES or (kind is events.TasksRouted and event.reason == "answered"):
-            self.answers, self.asked, self.nested = {}, {}, []
+            self.answers, self.asked, self.withdrawn, self.nested = {}, {}, {}, []
         if kind is events.RunStarted:
             self.seed, self.fingerprint = event.seed, event.fingerprint
         elif kind is events.InterruptAnswered:
             self.answers[local_id(self.engine, event.id)] = replace(event, answer=take(event.answer))
+        elif kind is events.InterruptWithdrawn:
+            self.withdrawn[local_id(self.engine, event.id)] = event.reason
         elif kind is events.InterruptRaised:
             self.asked[local_id(self.engine, event.id)] = replace(event, payload=take(event.payload))
         elif kind is events.ThreadForked:

@@ -118,13 +118,19 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
 
 
 def _talk(fold: Fold) -> list[log.Logged]:
-    """What was asked and answered in the open superstep, as far as the journal told it; not what was withdrawn.
+    """What was asked and answered in the open superstep, as far as the journal told it.
+
+    Not what was withdrawn, nor what tasks asked that an edit took as finished.
 
     What is staged tells questions too, but goes with the next commit: a fork of the fork, at an entry before that, would
     know of answers and not of what they answer.
     """
-    open_ = {question.id: question for question in fold.engine.open_interrupts()}
-    answers, found = dict(fold.answers), list[log.Logged]()
+    engine = fold.engine
+    open_ = {question.id: question for question in engine.open_interrupts()}
+    edited = [task for task in engine.tasks if task.extra is not None and task.extra.edited]
+    over = tuple(f"{engine.thread}/{task.id}{end}" for task in edited for end in "#/")
+    answers = {id_: event for id_, event in fold.answers.items() if not id_.startswith(over)}
+    found: list[log.Logged] = []
     for id_, event in fold.asked.items():
         if id_ in open_:
             found.append(("", replace(event, stale=open_[id_].stale, usage=None)))

@@ -179,7 +179,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
     take: Take = as_is if staged[0][1].__class__ is bytes else own
     try:
         known = {key: fold.reader.staged(key, body) for key, body in staged}
-        restore_open(fold.engine, known, fold.answers, fold.nested, take)
+        restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.nested, take)
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise StoreError(
             f"What is staged of thread {fold.reader.thread!r} does not fit graph {fold.engine.plan.name!r}.",
