@@ -7,10 +7,15 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ABOVE", "NODE", "REPLACED", "SLEEP", "Above", "called", "running"]
+__all__ = ["ABOVE", "NODE", "REPLACED", "SLEEP", "Above", "called", "live", "running"]
 
 NODE: Final[ContextVar[Any]] = ContextVar("graphrt_node", default=None)
 """The Context of the async node that runs here, or of what a sync node runs by `ctx.call`; None elsewhere."""
+
+
+def live(node: Any) -> Any:
+    """The Context *node* if its attempt has not ended; else None."""
+    return None if node is None or node._done else node
 
 
 class Above(NamedTuple):

@@ -168,7 +168,7 @@ def test_call_in_an_async_node_is_a_clear_error(face: Face) -> None:
     assert "Await" in text
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # a coroutine that was never awaited
 def test_call_of_a_coroutine_says_to_pass_the_function_and_leaves_no_warning(face: Face) -> None:
     async def fetch(text: str) -> str:
         return text

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urlsplit
 
-from graphrt._node import NODE
+from graphrt._node import NODE, live
 from graphrt.errors import InputError, ModelRequestForbiddenError, names
 
 if TYPE_CHECKING:
@@ -98,10 +98,10 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
         return
     from graphrt.harness.agent._host import HERE, Place
 
-    here, node = HERE.get(), NODE.get()
+    here, node = HERE.get(), live(NODE.get())
     agents = here.names if isinstance(here, Place) else ()
     known: dict[str, Any] = {}
-    if node is not None and not node.done:
+    if node is not None:
         known = {**node._task.engine.where(node._task).known, "boundary": True}
     who = f" of agent {agents[-1]!r}" if agents else ""
     inside = f" in node {known['node']!r}" if known else ""

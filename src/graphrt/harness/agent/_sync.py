@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
-from graphrt._node import NODE, called
+from graphrt._node import NODE, called, live
 from graphrt.errors import InputError
 from graphrt.harness._bridge import LoopThread
 from graphrt.harness.agent._host import HERE
@@ -80,7 +80,7 @@ class RunsSync(Generic[OutputT_co]):
 
 def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
     in_loop = _running()
-    node = _live(NODE.get()) or _live(called()) if in_loop else _live(called()) or _live(NODE.get())
+    node = live(NODE.get()) or live(called()) if in_loop else live(called()) or live(NODE.get())
     if in_loop and (HERE.get() is not None or (node is not None and node._task.node.is_async) or _LOOP.is_here()):
         raise InputError(
             f"Agent {agent!r} was run by run_sync() in a coroutine, whose event loop it would keep from running.",
@@ -98,10 +98,6 @@ def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
     except BaseException:
         running.cancel()  # a Ctrl-C while waiting; it does nothing where the agent itself failed
         raise
-
-
-def _live(node: Any) -> Any:
-    return None if node is None or node.done else node
 
 
 def _running() -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
-from graphrt._node import ABOVE, NODE
+from graphrt._node import ABOVE, NODE, live
 from graphrt.errors import AgentLimitError, InputError, count
 from graphrt.harness._output import form_of
 from graphrt.harness.agent._arguments import (
@@ -266,8 +266,8 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             return here.host
         if here is not None:
             return here
-        node = NODE.get()  # called in a node by itself: it works for that node all the same
-        if node is None or node.done:
+        node = live(NODE.get())  # called in a node by itself: it works for that node all the same
+        if node is None:
             tell_unseen(self.name)
             return Alone(deps=deps)
         host: Host = node._host()

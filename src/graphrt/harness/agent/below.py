@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
-from graphrt._node import ABOVE, NODE, Above
+from graphrt._node import ABOVE, NODE, Above, live
 from graphrt.errors import AgentLimitError, InputError, ToolArgumentsError, ToolError, count
 from graphrt.harness.agent._host import HERE, Place
 from graphrt.harness.agent.happenings import SubAgentItem
@@ -184,8 +184,8 @@ class GraphHarness:
 
 async def _paid(graph: str, took: list[Usage]) -> None:
     """Count what a run used that failed: there is no reply that tells it."""
-    node = NODE.get()
-    if node is None or node.done:
+    node = live(NODE.get())
+    if node is None:
         return
     for usage in took:
         await node._host().spent(f"graph/{graph}", usage, graph)
