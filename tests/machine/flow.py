@@ -186,6 +186,11 @@ class Flow(Standing):
         job.updates, job.goto, job.failures = [], None, failures
         job.status = "failed" if node.on_error is None else "handled"
 
+    def hand_down(self) -> None:
+        from . import playing
+
+        playing.begin_again(self)
+
     def give_up(self) -> None:
         """R10: tell what is abandoned, and what was done for it."""
         for job in [] if self.held else self.jobs:

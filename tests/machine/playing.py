@@ -133,6 +133,25 @@ def handed_down(flow: Flow, node: Node) -> State:
     return {**start, **{name: copy.deepcopy(value) for name, value in flow.state.items() if name in shared}}
 
 
+def begin_again(flow: Flow) -> None:
+    """R18: after an edit, the nested graphs of unfinished tasks have come from the edited values to where they stand."""
+    for job in flow.jobs:
+        child = job.child
+        if child is None or job.ended:
+            continue
+        state = handed_down(flow, flow.graph.node(job.item.task.node))
+        updates: list[Update] = []
+        for entry in child.log:
+            if entry.path != child.path:
+                continue
+            if entry.kind == "task-succeeded":
+                updates += entry.data[0]
+            elif entry.kind == "superstep-committed":
+                state, updates = model_fold.fold(child.graph, state, updates), []
+        child.state = state
+        begin_again(child)
+
+
 def trail(child: Flow) -> list[Update]:
     """The updates of a nested graph in the order of its commits: they fold through its parent's reducers."""
     found: list[Any] = []

@@ -261,6 +261,7 @@ class Standing:
         if data["fresh"]:
             self.start({})
         self.state = copy.deepcopy(data["state"])
+        self.hand_down()
         mine = [job for job in self.jobs if job.item.task.node == data["ends"]]
         left = [job for job in mine if self.held or not job.ended]
         ends = left or (mine if data["due"] is None else [])
@@ -278,6 +279,9 @@ class Standing:
             else:
                 self.due, self.entering = list(data["due"]), False
             self.generations = copy.deepcopy(data["generations"])
+
+    def hand_down(self) -> None:
+        """Let what is nested see an edited state."""
 
     def replaceable(self) -> list[tuple[Job, Question]]:
         """R10: questions whose answers may be replaced, since the task failed that was given them."""

@@ -228,3 +228,16 @@ def test_store_that_nobody_closed_is_closed_when_it_is_let_go(tmp_path):
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")
+
+
+def test_schema_whose_words_are_no_text_is_a_damaged_file(tmp_path):
+    """SQLite quotes them, and the driver cannot make a message of that."""
+    path = tmp_path / "runs.db"
+    SqliteStore(path).close()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA writable_schema = ON")
+    db.execute("UPDATE sqlite_master SET name = CAST(X'C7C7' AS TEXT), sql = 'CREATE nothing' WHERE name = 'thread'")
+    db.commit()
+    db.close()
+
+    assert refused(path).code == "store-damaged"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import finalize
 
 from graphrt._forks import watch_forks
@@ -17,7 +17,7 @@ from graphrt.stores import _refusals
 from graphrt.stores import _sqlite_files as files
 from graphrt.stores import _sqlite_room as room
 from graphrt.stores._owners import Owner, this_owner
-from graphrt.stores._sqlite_errors import BUSY, breaks, explain, primary
+from graphrt.stores._sqlite_errors import BUSY, breaks, explain, of_sqlite, primary
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -108,7 +108,7 @@ class Database:
                     self._undo(db, error, drop=moved)
                     if moved:
                         continue  # it was read while somebody wrote it
-                    if not _of_sqlite(error):
+                    if not of_sqlite(error):
                         raise
                     raise explain(error, self.path, "nothing was changed") from error
                 if not self._moved():
@@ -142,7 +142,7 @@ class Database:
                 found = work(db)
             except BaseException as error:
                 self._undo(db, error)
-                if not _of_sqlite(error):
+                if not of_sqlite(error):
                     raise
                 raise explain(error, self.path, kept(), thread=thread) from error
             try:
@@ -150,7 +150,7 @@ class Database:
             except BaseException as error:
                 doubtful = primary(error) != BUSY
                 self._undo(db, error, drop=doubtful)
-                if not _of_sqlite(error):
+                if not of_sqlite(error):
                     raise
                 # SQLite cannot say whether the transaction is durable: the file can.
                 there = self._ask(landed, found) if doubtful else False
@@ -223,11 +223,5 @@ def _close_all(connections: list[Connection]) -> None:
         try:
             connections.pop().close()
         except Exception as error:  # a connection that cannot be closed is left alone
-            if not _of_sqlite(error):
+            if not of_sqlite(error):
                 raise
-
-
-def _of_sqlite(error: BaseException) -> TypeGuard[Exception]:
-    import sqlite3
-
-    return isinstance(error, (sqlite3.Error, OverflowError))

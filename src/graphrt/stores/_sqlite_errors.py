@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from graphrt.errors import GraphrtError, InputError, StoreError
 
@@ -40,6 +40,13 @@ _BROKEN: Final = frozenset({7, 10, 11, 14, 26})
 _TOO_BIG: Final = 18
 _WRITE: Final = 10 | 3 << 8
 """SQLITE_IOERR_WRITE: whatever a write fails with that is not a full disk."""
+
+
+def of_sqlite(error: BaseException) -> TypeGuard[Exception]:
+    """Whether *error* is one of SQLite's, or what the driver makes of a message that quotes bytes which are no text."""
+    import sqlite3
+
+    return isinstance(error, (sqlite3.Error, OverflowError, UnicodeDecodeError))
 
 
 def primary(error: BaseException) -> int:

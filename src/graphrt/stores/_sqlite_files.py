@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import _sqlite_schema as schema
-from graphrt.stores._sqlite_errors import explain
+from graphrt.stores._sqlite_errors import explain, of_sqlite
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -128,7 +128,7 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
             _set_up_looking(db, path, read_only)
     except BaseException as error:
         db.close()
-        if isinstance(error, sqlite3.Error):
+        if of_sqlite(error):
             raise explain(error, path, "nothing was changed") from error
         raise
     return Opened(db, read_only, looked)
