@@ -22,6 +22,17 @@ def routes_by_command(**policies: Any) -> Any:
     return g.compile()
 
 
+def test_a_node_with_an_edge_to_the_end_goes_there_where_no_command_says_otherwise(world):
+    g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
+    g.add_node("boss", ask("boss"), goto=["x"]).add_node("x", note("x"))
+    g.add_edge(START, "boss").add_edge("boss", END).add_edge("x", END)
+    runtime = world.runtime(g.compile())
+    runtime.run({"notes": []}, thread="t")
+    runtime.update("t", {"notes": ["by hand"]}, as_node="boss")
+
+    assert runtime.retry("t").state["notes"] == ["by hand"]
+
+
 def test_a_node_that_routes_by_commands_alone_needs_goto(world):
     runtime = world.runtime(routes_by_command())
     runtime.run({"notes": []}, thread="t")

@@ -35,6 +35,7 @@ class NodePlan:
         "branches",
         "cache",
         "child",
+        "ends",
         "fn",
         "goto",
         "index",
@@ -70,6 +71,8 @@ class NodePlan:
         self.wants_context: bool = bool(shape and shape.wants_context and child is None)
         self.is_async: bool = bool(shape and shape.is_async and child is None)
         self.static: tuple[NodePlan, ...] = ()
+        self.ends: bool = False
+        """Whether an edge leads from it to END, which starts nothing."""
         self.branches: tuple[BranchPlan, ...] = ()
         self.arrives: tuple[int, ...] = ()
         """Joins that this node is a source of."""
@@ -238,6 +241,7 @@ class Plan:
         self.joins = tuple(joins)
         for node in (self.start, *self.nodes):
             node.static = tuple(static.get(node.index, ()))
+            node.ends = node.index in self._ends
             node.branches = tuple(branches.get(node.index, ()))
             node.arrives = tuple(arrives.get(node.index, ()))
             policy = node.policy

@@ -147,7 +147,7 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
     if goto is not None:
         return engine.router().targets(goto, plan)
     declared = sorted(target for target in plan.goto or () if isinstance(target, str))
-    if declared and not (plan.static or plan.branches or plan.arrives):
+    if declared and not (plan.static or plan.ends or plan.branches or plan.arrives):
         raise InputError(
             f"Node {node!r} routes by the Commands that it returns: where it would lead is not known.",
             code="goto-needed",
