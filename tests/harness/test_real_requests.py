@@ -239,6 +239,7 @@ def test_doubles_are_asked():
         assert asyncio.run(Agent(ScriptedModel(["fine"])).run("hi")).text == "fine"
 
 
+@pytest.mark.slow
 def test_an_answer_that_a_paused_thread_remembers_needs_no_request(monkeypatch):
     script = ScriptedModel(["remembered"])
     real = LiteLLMModel("openai/x")
