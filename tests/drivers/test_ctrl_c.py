@@ -116,7 +116,7 @@ def test_ctrl_c_during_a_sync_run(kind: str, shape: str, how: str) -> None:
         runtime.run({}, thread="t")
 
     stopped.set()
-    assert time.monotonic() - started < 20  # the node would sleep for 60 s
+    assert time.monotonic() - started < 3
     assert runtime.state("t").status == "cancelled"
     if kind == "async":
         assert ended.is_set()

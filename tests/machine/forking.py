@@ -1,4 +1,4 @@
-"""What a fork takes over of the open superstep, beside where its source stands."""
+"""Questions and answers of the open superstep, which a fork takes over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHANGES = frozenset({"run-started", "superstep-committed", "thread-updated", "th
 """After these the state is another one."""
 
 
-def talk(entries: Sequence[Entry], flow: Flow) -> list[Entry]:
+def questions_of(entries: Sequence[Entry], flow: Flow) -> list[Entry]:
     """Questions of the open superstep that are open or were answered, and the answers, as *entries* told them.
 
     Those of tasks that an edit took as finished are over.

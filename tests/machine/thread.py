@@ -16,7 +16,7 @@ from laws.model_fold import Update
 
 from .dying import fail_writers, forget_loose, stand_failed, stand_paused
 from .flow import Flow
-from .forking import CHANGES, talk
+from .forking import CHANGES, questions_of
 from .merging import merged
 from .parts import Entry, Job, Outside, Question, UndecidedError
 
@@ -338,7 +338,7 @@ class ThreadModel:
         new = ThreadModel(id, self.graph)
         closed = copy.deepcopy(flow)
         closed.close_jobs()
-        new.entries = [Entry("thread-forked", "", None, (closed, status)), *talk(self.entries[:at], flow)]
+        new.entries = [Entry("thread-forked", "", None, (closed, status)), *questions_of(self.entries[:at], flow)]
         told = {entry.data.id for entry in new.entries if entry.kind == "interrupt-raised"}
         for question in (question for job in flow.jobs for question in job.questions):
             question.fate_told = False
@@ -362,9 +362,8 @@ class ThreadModel:
             alone = entry.kind == "thread-forked" and (
                 seq == self.seq or self.entries[seq].kind not in ("interrupt-raised", "interrupt-answered")
             )
-            committed = (
-                entry.kind == "superstep-committed" and not entry.data["after"]
-            )  # else its question is told with it
+            # A commit with an `after` question shares its record with that question.
+            committed = entry.kind == "superstep-committed" and not entry.data["after"]
             whole = committed or entry.kind == "run-completed" or alone
             if self.first <= seq < least and not entry.path and whole:
                 found = seq

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from graphrt import END, START, Interrupt
 from graphrt.events import InterruptAnswered, TaskSucceeded
 
@@ -56,43 +58,38 @@ def test_fork_of_a_fork_keeps_the_outcome_that_waits_to_be_seen(world):
     assert world.runtime(graph).resume(again, "after").state["notes"] == ["q=inside"]
 
 
-def test_fork_of_a_fork_from_before_its_commit_knows_what_was_asked_and_answered(world):
-    """The journal of the fork tells it: what stood beside it went with its commit."""
+@pytest.fixture
+def forked(world):
+    """A runtime whose thread `fork` was forked between two questions of one task, and has completed."""
 
     def node(state: Any, ctx: Any) -> Any:
         return {"notes": [f"{ctx.interrupt('one')} {ctx.interrupt('two')}"]}
 
-    graph = line(("q", node))
-    runtime = world.runtime(graph)
+    runtime = world.runtime(line(("q", node)))
     runtime.run({"notes": []}, thread="t")
     runtime.resume("t", "a")
     runtime.fork("t", to="fork")
     runtime.resume("fork", "b")
-    for entry in list(runtime.entries("fork")):
-        again = runtime.fork("fork", at=entry.seq, to=f"at-{entry.seq}")
-        while runtime.state(again).status != "completed":
-            stands = runtime.state(again)
+    return runtime
+
+
+def test_fork_of_a_fork_from_before_its_commit_knows_what_was_asked_and_answered(forked):
+    for entry in list(forked.entries("fork")):
+        again = forked.fork("fork", at=entry.seq, to=f"at-{entry.seq}")
+        while forked.state(again).status != "completed":
+            stands = forked.state(again)
             assert stands.status == "running" or stands.interrupts
             answers = {info.id: {"one": "a", "two": "b"}[info.payload] for info in stands.interrupts}
-            runtime.resume(again, answers) if answers else runtime.retry(again)
+            forked.resume(again, answers) if answers else forked.retry(again)
 
-        assert runtime.state(again).values["notes"] == ["a b"]
+        assert forked.state(again).values["notes"] == ["a b"]
 
 
-def test_fork_of_a_fork_from_after_an_answer_does_not_ask_again(world):
-    def node(state: Any, ctx: Any) -> Any:
-        return {"notes": [f"{ctx.interrupt('one')} {ctx.interrupt('two')}"]}
+def test_fork_of_a_fork_from_after_an_answer_does_not_ask_again(forked):
+    answered = max(e.seq for e in forked.entries("fork") if isinstance(e.event, InterruptAnswered))
+    forked.fork("fork", at=answered, to="again")
 
-    graph = line(("q", node))
-    runtime = world.runtime(graph)
-    runtime.run({"notes": []}, thread="t")
-    runtime.resume("t", "a")
-    runtime.fork("t", to="fork")
-    runtime.resume("fork", "b")
-    answered = max(e.seq for e in runtime.entries("fork") if isinstance(e.event, InterruptAnswered))
-    runtime.fork("fork", at=answered, to="again")
-
-    assert runtime.retry("again").state["notes"] == ["a b"]
+    assert forked.retry("again").state["notes"] == ["a b"]
 
 
 def test_fork_of_a_thread_whose_asking_task_was_edited_to_its_end_does_not_pause_behind_it(world):

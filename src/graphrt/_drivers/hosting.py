@@ -295,9 +295,9 @@ class TaskHost:
 
 
 def of_harness(key: str) -> bool:
-    """Whether *key* belongs to an effect of the harness: a model's reply, a reserved budget, a grant or an approval.
+    """Whether *key* is of an effect that the harness recorded: a model reply, a budget reservation, a grant, an approval.
 
-    The key of a user's effect may begin the same way, but ends with a count, as in `name#0`.
+    Keys of user effects may start the same way, but end with a count, as in `name#0`.
     """
     own = key == FAILED or key.startswith((MODEL, HELD, GRANTED)) or key.endswith("/approved")
     return own and not key.rpartition("#")[2].isdigit()

@@ -149,7 +149,7 @@ def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
 
 
 def _abandoned(engine: Engine, event: events.SuperstepAbandoned, _take: Take) -> None:
-    engine.superstep = event.superstep  # no other entry need tell of it: what its tasks came to was staged
+    engine.superstep = event.superstep  # if its outcomes were only staged, no other entry counted it
     engine.close_superstep()
     engine.due = []
 

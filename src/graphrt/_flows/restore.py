@@ -34,7 +34,7 @@ def restore_open(
 
     Args:
         answers: Answers by interrupt id that were journalled since the last commit.
-        withdrawn: Why questions were withdrawn since then, by their ids: what is staged may have been before that.
+        withdrawn: Reasons by interrupt id of questions withdrawn since then; staged rows may be older than that.
         told: Paths of what was journalled of nested graphs since then: it is not told again.
 
     Raises:

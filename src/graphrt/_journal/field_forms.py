@@ -53,7 +53,7 @@ def _put_flag(_body: Body, value: Any) -> int:
 
 
 def _put_rare_flag(_body: Body, value: Any) -> int | None:
-    """Nothing where it is not set, which costs no byte at the end of an entry."""
+    """None if it is not set: an entry drops empty fields at its end, so the usual case costs no bytes."""
     return 1 if value else None
 
 

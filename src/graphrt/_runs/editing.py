@@ -114,16 +114,16 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
         staged.setdefault(key, list(fold.reader.staged(key, body)))
     if status == "interrupted" and not engine.open_interrupts():
         status = "running"
-    journal.write([("", forked), *_talk(fold)], list(staged.items()), status=status, release=True)
+    journal.write([("", forked), *_questions(fold)], list(staged.items()), status=status, release=True)
 
 
-def _talk(fold: Fold) -> list[log.Logged]:
-    """What was asked and answered in the open superstep, as far as the journal told it.
+def _questions(fold: Fold) -> list[log.Logged]:
+    """The journalled questions of the open superstep that are open or answered, each followed by its answer.
 
-    Not what was withdrawn, nor what tasks asked that an edit took as finished.
+    Questions of tasks that an edit marked as finished are left out.
 
-    What is staged tells questions too, but goes with the next commit: a fork of the fork, at an entry before that, would
-    know of answers and not of what they answer.
+    The staged rows hold these questions too, but the next commit removes the rows. Without these entries, a fork of this
+    fork at an entry before that commit would have answers without questions.
     """
     engine = fold.engine
     open_ = {question.id: question for question in engine.open_interrupts()}

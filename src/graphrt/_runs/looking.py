@@ -205,8 +205,8 @@ def _since(runtime: Reads, thread: str, other: str) -> Iterator[Entry]:
     """The entries of *thread* that may differ from those of *other*: of a fork and its source, those after the fork."""
     fork = next(entries(runtime, thread), None)
     if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
-        # What was asked and answered before the fork stands in its journal again, behind the entry that begins it.
-        return dropwhile(lambda e: isinstance(e.event, _TALK), entries(runtime, thread, after=1))
+        # A fork's first record repeats the questions and answers of the open superstep.
+        return dropwhile(lambda e: isinstance(e.event, _QUESTIONS), entries(runtime, thread, after=1))
     source = next(entries(runtime, other), None)
     if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == thread:
         return entries(runtime, thread, after=source.event.at)
@@ -220,7 +220,7 @@ def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
 
 _UNLIKE: Final = frozenset({"thread", "seed", "expires_at"})
 _UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests"})
-_TALK: Final = (events.InterruptRaised, events.InterruptAnswered)
+_QUESTIONS: Final = (events.InterruptRaised, events.InterruptAnswered)
 
 
 def _bare(entry: Entry) -> dict[str, Any]:

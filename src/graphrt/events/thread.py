@@ -118,7 +118,7 @@ class StateSaved(Word):
     after: tuple[str, ...] = ()
     """Those of its tasks whose `interrupt_after` is not answered yet."""
     waits: int = 0
-    """How many of *next*, the last ones, wait for the end of the superstep that the others open: an edit led to them."""
+    """How many of the last items of *next* were made due by an edit and start only after the open superstep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphrt.stores import _sqlite_files as files
 from graphrt.stores._archive import write_new
-from graphrt.stores._sqlite_errors import explain
+from graphrt.stores._sqlite_errors import explain, of_sqlite
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -28,8 +28,6 @@ def backup(file: Database, path: str | PathLike[str]) -> str:
 
 
 def _copy(file: Database, made: str) -> None:
-    import sqlite3
-
     try:
         target = files.connect(made, 0.0)
         try:
@@ -43,5 +41,7 @@ def _copy(file: Database, made: str) -> None:
             target.execute("COMMIT")
         finally:
             target.close()
-    except sqlite3.Error as error:
+    except Exception as error:
+        if not of_sqlite(error):
+            raise
         raise explain(error, file.path, "there is no copy of it") from error

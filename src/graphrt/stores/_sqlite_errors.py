@@ -43,7 +43,7 @@ _WRITE: Final = 10 | 3 << 8
 
 
 def of_sqlite(error: BaseException) -> TypeGuard[Exception]:
-    """Whether *error* is one of SQLite's, or what the driver makes of a message that quotes bytes which are no text."""
+    """Whether *error* comes from SQLite or its driver, which raises UnicodeDecodeError if a message is not valid UTF-8."""
     import sqlite3
 
     return isinstance(error, (sqlite3.Error, OverflowError, UnicodeDecodeError))

@@ -106,7 +106,9 @@ def listed(store: Store) -> Iterator[str]:
 
 def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, list[Finding]] | None:
     """How many entries *thread* has, and what is wrong with it; None if it is gone."""
-    for left in reversed(range(_TRIES)):
+    left = _TRIES
+    while True:
+        left -= 1
         try:
             before = _standing(store, thread)
             entries, findings = _once(store, thread, further)
@@ -114,7 +116,6 @@ def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, li
                 return entries, findings
         except InputError:  # it was deleted meanwhile
             return None
-    raise AssertionError("the last try returns")  # pragma: no cover
 
 
 def _standing(store: Store, thread: str) -> Any:

@@ -21,7 +21,7 @@ EffectClass: TypeAlias = Literal["pure", "idempotent", "once"]
 
 
 D_co = te.TypeVar("D_co", covariant=True, default=Any)
-"""Type of `ToolContext.deps`. A tool that wants less of them can be given more."""
+"""Type of `ToolContext.deps`; covariant, so a tool that needs only a base class accepts a subclass."""
 
 
 def _emit_nothing(_item: Any) -> None:
@@ -45,9 +45,9 @@ class ToolPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext(Generic[D_co]):
-    """What a tool may know of the call, besides its arguments; no model can set any of it.
+    """What a tool receives about a call besides its arguments. The model cannot set any of it.
 
-    A tool that annotates it as `ToolContext[Deps]` reads `deps` as a `Deps`.
+    Annotate the parameter as `ToolContext[Deps]` to give `deps` the type `Deps`.
     """
 
     call: ToolCall
