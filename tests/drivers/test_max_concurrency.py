@@ -119,7 +119,7 @@ def test_nobody_starts_between_the_look_at_the_bound_and_the_count(monkeypatch: 
     lock, crowd = threading.Lock(), threading.Event()
 
     def slowly(start: Any) -> Any:
-        def started(crew: Any, task: Any) -> None:
+        def started(*args: Any) -> None:
             with lock:
                 starting[0] += 1
                 if starting[0] > bound:
@@ -127,7 +127,7 @@ def test_nobody_starts_between_the_look_at_the_bound_and_the_count(monkeypatch: 
             crowd.wait(LINGER_S * 5)
             with lock:
                 starting[0] -= 1
-            start(crew, task)
+            start(*args)
 
         return started
 

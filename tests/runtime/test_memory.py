@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+import weakref
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
-from graphrt import END, START, GraphBuilder, Limits
+from graphrt import END, START, GraphBuilder, Limits, Send
 
 from .support import Face, general
 
@@ -56,3 +58,42 @@ def test_memory_of_read_steps_is_flat_too() -> None:
         tracemalloc.stop()
 
     assert marks[1] - marks[0] < 50_000
+
+
+class Marker:
+    """Something that a run is given, and whose end can be seen."""
+
+
+@pytest.mark.parametrize("shape", ["chain", "fan-out", "timed", "async"])
+def test_a_run_is_freed_with_its_result_and_needs_no_garbage_collection(face: Face, shape: str) -> None:
+    def node(state: Any, ctx: Any) -> Any:
+        assert isinstance(ctx.deps, Marker)
+        return {"n": 1}
+
+    async def anode(state: Any, ctx: Any) -> Any:
+        return node(state, ctx)
+
+    g: Any = GraphBuilder(general())
+    g.add_node("work", anode if shape == "async" else node, timeout_s=60 if shape == "timed" else None)
+    g.add_edge("work", END)
+    if shape == "chain":
+        g.add_edge(START, "work")
+    else:
+        g.add_conditional_edges(START, lambda s: [Send("work", i) for i in range(5)], ["work"])
+    graph = g.compile()
+    marker = Marker()
+    seen = weakref.ref(marker)
+    gc.collect()
+    gc.disable()
+    try:
+        n = face.run(graph, {}, deps=marker).state["n"]
+        del marker
+        until = monotonic() + 10
+        while seen() is not None and monotonic() < until:  # the thread that brings helpers looks at the crew once more
+            sleep(0.001)
+        left = seen()
+    finally:
+        gc.enable()
+
+    assert n == (1 if shape == "chain" else 5)
+    assert left is None

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 import pydantic
 import pytest
+import typing_extensions as te
 
 from graphrt import DELETE, END, START, UNSET, GraphBuilder, Overwrite, Runtime, UpdateError
 from graphrt.reducers import append
@@ -35,6 +36,17 @@ def test_an_unknown_key_is_refused_and_the_nearest_field_is_named(face: Face, ki
 
     assert (error.code, error.field) == ("unknown-key", "cuont")
     assert "Did you mean 'count'?" in str(error)
+
+
+class Trimmed(te.TypedDict):
+    __pydantic_config__ = pydantic.ConfigDict(str_strip_whitespace=True, str_max_length=5)  # type: ignore[misc]
+    name: str
+
+
+def test_what_the_state_says_of_texts_holds_for_updates(face: Face) -> None:
+    assert face.run(sequence(("trim", lambda s: {"name": " Ada "}), state=Trimmed), {"name": ""}).state["name"] == "Ada"
+    with pytest.raises(UpdateError):
+        face.run(sequence(("trim", lambda s: {"name": "longer than five"}), state=Trimmed), {"name": ""})
 
 
 @pytest.mark.parametrize("key", [3, None, ("a",), ""], ids=repr)

@@ -96,7 +96,7 @@ class AioCrew:
         self._loop = asyncio.get_running_loop()
         self._bell: asyncio.Future[None] | None = None
         self._ended: deque[Ended] = deque()
-        self._flying: dict[tuple[Task, int], asyncio.Task[None] | _SyncJob] = {}
+        self._flying: dict[tuple[Task, int], asyncio.Task[Any] | _SyncJob] = {}
         """Task and execution to the asyncio task or the job that runs it."""
         self._on_workers = 0
         """Jobs in flight: a run has at most as many as the pool has worker threads, so that others come between."""
@@ -160,7 +160,7 @@ class AioCrew:
             node, key = task.node, (task, task.execution)
             if node.is_async or node.child is not None:
                 running = self._flying[key] = self._loop.create_task(self._body(key))
-                running.add_done_callback(partial(self._unrun, key))
+                running.add_done_callback(partial(self._ran, key))
             else:
                 self._inline(key)
         if not self._for_workers:
@@ -192,14 +192,13 @@ class AioCrew:
         self._end(key, reply)  # what waits is launched by the caller: thousands may follow one another
         self.ring()
 
-    async def _body(self, key: tuple[Task, int]) -> None:
+    async def _body(self, key: tuple[Task, int]) -> Any:
         try:
-            reply = await ainvoke(self.scope, key[0], self._nested)
+            return await ainvoke(self.scope, key[0], self._nested)
         except asyncio.CancelledError:
-            reply = STOPPED
+            return STOPPED
         except BaseException as error:  # noqa: BLE001 - the caller raises it
-            reply = Escaped(error)
-        self._post(key, reply)
+            return Escaped(error)
 
     # -- what worker threads call --------------------------------------------------------------------------------
 
@@ -241,9 +240,9 @@ class AioCrew:
             self._leave(job)
         self._post(key, TimedOut(key[0].timeout_s or 0.0))
 
-    def _unrun(self, key: tuple[Task, int], _task: asyncio.Task[None]) -> None:
-        """A task that was cancelled before its first step never ran its body: its end is posted here."""
-        self._post(key, STOPPED)
+    def _ran(self, key: tuple[Task, int], running: asyncio.Task[Any]) -> None:
+        """An async task has ended. One that was cancelled before its first step never ran its body."""
+        self._post(key, STOPPED if running.cancelled() else running.result())
 
     def _post(self, key: tuple[Task, int], reply: Any) -> None:
         if self._flying.pop(key, self) is self:

@@ -61,9 +61,9 @@ class AioDriver:
                     if effect.__class__ is Task:
                         plain = effect.plain
                         if plain == CALL_ASYNC and not self.scope.control.watched:
-                            reply = await effect.fn(effect.state)
+                            reply = await effect.node.fn(effect.state)
                         elif plain == CALL_SYNC and effect.node.policy.inline:
-                            reply = effect.fn(effect.state)
+                            reply = effect.node.fn(effect.state)
                         else:
                             reply = await self.run_one(effect)
                     else:
@@ -82,6 +82,8 @@ class AioDriver:
                     error = raised
         except StopIteration as stop:
             return stop.value
+        finally:
+            self._acrew = None  # the two hold each other, and all of the run, until a garbage collection
 
     async def perform(self, effect: Any) -> Any:
         """Perform one effect and return its answer."""

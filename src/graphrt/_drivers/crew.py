@@ -53,7 +53,7 @@ class Crew:
         """Tasks that were started and not collected."""
         self.running: dict[Task, Any] = {}
         """Async tasks on the private loop."""
-        self.timed = TimedTasks(self)
+        self.timed = TimedTasks()
         self.closing = False
         self.stopping = False
         """Something odd ended: helpers take nothing more until the flow has seen it."""
@@ -69,7 +69,7 @@ class Crew:
         ready: list[Task] = []
         for task in tasks:
             if task.extra is None and task.timeout_s is None and not task.node.is_async:
-                ready += (task,)
+                ready.append(task)
                 continue
             wait_s = task.extra.delay_s if task.extra is not None else 0.0
             if wait_s > 0.0:
@@ -97,7 +97,7 @@ class Crew:
         if self.limit is None and task.node.is_async:
             self._submit(task)
         elif self.limit is None and task.timeout_s is not None and task.node.child is None:
-            self.timed.start(task)
+            self.timed.start(self, task)
         else:
             self.queue.append(task)
 
@@ -143,7 +143,7 @@ class Crew:
                     batch.append(self._run(task))  # its place was given back before the bell was cleared
                     continue
                 self.bell.wait(self._patience(until))
-                self.timed.expire()
+                self.timed.expire(self)
         except BaseException:
             self.ended.extendleft(reversed(batch))  # what finished keeps its outcome: the stop collects it
             raise
@@ -152,7 +152,7 @@ class Crew:
 
     def _patience(self, until: float | None) -> float | None:
         """Seconds until the next timeout, or *until*; None if there is neither."""
-        patience = self.timed.patience()
+        patience = self.timed.patience(self)
         if until is None:
             return patience
         left = max(0.0, until - monotonic())
@@ -160,20 +160,21 @@ class Crew:
 
     def _drain(self, batch: list[Ended]) -> None:
         """Run what is queued, one after another, until something odd comes of it: the caller's own share."""
-        popleft, copy, control = self.queue.popleft, self.context.copy, self.scope.control
+        popleft, copy = self.queue.popleft, self.context.copy
+        scope, drive, control = self.scope, self.drive, self.scope.control
         while control.halt is None:
             try:
                 task = popleft()
             except IndexError:
                 return
             execution = task.execution
-            if task.plain == CALL_SYNC and not self.scope.timed:
+            if task.plain == CALL_SYNC and not scope.timed:
                 try:
-                    reply = copy().run(task.fn, task.state)
+                    reply = copy().run(task.node.fn, task.state)
                 except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
                     reply = failed(error)
             else:
-                reply = copy().run(invoke, self.scope, task, self.drive)
+                reply = copy().run(invoke, scope, task, drive)
             batch.append((task, execution, reply))
             if reply.__class__ in _ODD:
                 return
@@ -215,7 +216,7 @@ class Crew:
                 break
             self.bell.wait(until - monotonic())
         self.open = 0
-        self.timed.abandon()
+        self.timed.abandon(self)
         self.stopping = False
         if self.limit is not None:
             self.limit.abandon()
@@ -226,7 +227,7 @@ class Crew:
         self.open += 1
         if self.limit is not None:
             self.limit.take(self._room)  # there is room: nothing else of this graph is in flight
-        self.timed.start(task)
+        self.timed.start(self, task)
         execution = task.execution
         until: float | None = None
         while True:
@@ -236,10 +237,10 @@ class Crew:
             if self.scope.control.halt is not None:
                 until = monotonic() + self.grace_s if until is None else until
                 if monotonic() >= until:
-                    self.timed.abandon()
+                    self.timed.abandon(self)
                     return STOPPED
             self.bell.wait(self._patience(until))
-            self.timed.expire()
+            self.timed.expire(self)
 
     def collect_ready(self) -> list[Ended]:
         """What has ended by now, without waiting."""
@@ -291,7 +292,7 @@ class Crew:
             if task.node.is_async:
                 self._submit(task)
             else:
-                self.timed.start(task)
+                self.timed.start(self, task)
             with self.lock:
                 self.busy -= 1  # the one that was starting it; the task is counted now
             self.bell.set()

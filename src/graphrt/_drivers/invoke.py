@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any, final
 
 from graphrt import _retrying as retry
@@ -84,7 +85,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
         node.cache.put(key, reply)
     if context is not None and context._suspended:
         return swallowed(task)
-    return reply if context is None else context._charged(reply)
+    return reply if context is None or context._kept is None else context._charged(reply)
 
 
 def started_live(scope: Scope, task: Task) -> None:
@@ -158,12 +159,12 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
                 return reply
         if task.timeout_s is None:
             reply = node.fn(task.state) if context is None else node.fn(task.state, context)
-            if inspect.isawaitable(reply):
+            if reply.__class__ is CoroutineType or inspect.isawaitable(reply):
                 reply = await reply
         else:
             async with asyncio.timeout(task.timeout_s) as limit:
                 reply = node.fn(task.state) if context is None else node.fn(task.state, context)
-                if inspect.isawaitable(reply):
+                if reply.__class__ is CoroutineType or inspect.isawaitable(reply):
                     reply = await reply
     except Suspended as pause:
         return asked(task, pause)
@@ -201,7 +202,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
         node.cache.put(key, reply)
     if context is not None and context._suspended:
         return swallowed(task)
-    return reply if context is None else context._charged(reply)
+    return reply if context is None or context._kept is None else context._charged(reply)
 
 
 def failed(error: Exception, context: Context | None = None) -> Failed:

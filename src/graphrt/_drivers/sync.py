@@ -64,7 +64,7 @@ class SyncDriver:
             while True:
                 try:
                     if effect.__class__ is Task and effect.plain == 1:  # CALL_SYNC: the straight path
-                        reply = effect.fn(effect.state)
+                        reply = effect.node.fn(effect.state)
                     elif effect is TELL:
                         reply = self.scope.tell()
                     else:
@@ -99,7 +99,7 @@ class SyncDriver:
                 try:
                     if kind is Task and effect.plain == 1:  # CALL_SYNC: the straight path
                         started = now()
-                        reply = effect.fn(effect.state)
+                        reply = effect.node.fn(effect.state)
                         effect.duration_s = now() - started
                     elif kind is Step:
                         yield effect

@@ -24,20 +24,22 @@ MOST: Final = 32
 
 @final
 class TimedTasks:
-    """Those of one crew. What it counts is guarded by the crew's lock."""
+    """Those of one crew. What it counts is guarded by the crew's lock.
 
-    __slots__ = ("_crew", "_held", "_running")
+    It is handed its crew at each call: the two would hold each other, and all of the run, until a garbage collection.
+    """
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    __slots__ = ("_held", "_running")
+
+    def __init__(self) -> None:
         self._running: dict[Task, tuple[int, float]] = {}
         """Execution, and when it is over."""
         self._held: deque[Task] = deque()
         """Those that wait until one of `_running` ends."""
 
-    def start(self, task: Task) -> None:
+    def start(self, crew: Crew, task: Task) -> None:
         """Run *task*, now or when another one has ended."""
-        crew, execution = self._crew, task.execution
+        execution = task.execution
         with crew.lock:
             if len(self._running) >= MOST:
                 self._held.append(task)
@@ -58,28 +60,28 @@ class TimedTasks:
                     crew.busy -= 1
                     del self._running[task]
             if not late:
-                self._next()
+                self._next(crew)
                 crew.bell.set()
             elif crew.scope.record is not None and not crew.closing:
                 crew.scope.dropped(task)
 
         threading.Thread(target=work, name=f"graphrt-{task.node.name}", daemon=True).start()
 
-    def _next(self) -> None:
-        self._crew.give_back()
+    def _next(self, crew: Crew) -> None:
+        crew.give_back()
         with contextlib.suppress(IndexError):
-            self.start(self._held.popleft())
+            self.start(crew, self._held.popleft())
 
-    def patience(self) -> float | None:
+    def patience(self, crew: Crew) -> float | None:
         """Seconds until the next timeout, None if there is none."""
-        with self._crew.lock:
+        with crew.lock:
             if not self._running:
                 return None
             return max(0.0, min(until for _, until in self._running.values()) - monotonic())
 
-    def expire(self) -> None:
+    def expire(self, crew: Crew) -> None:
         """Give up those whose time is over: an abandoned worker thread is none of the tasks in flight."""
-        crew, now = self._crew, monotonic()
+        now = monotonic()
         with crew.lock:
             over = [task for task, (_, until) in self._running.items() if until <= now]
             for task in over:
@@ -87,13 +89,13 @@ class TimedTasks:
                 crew.busy -= 1
                 crew.ended.append((task, execution, TimedOut(task.timeout_s or 0.0)))
         for _ in over:
-            self._next()
+            self._next(crew)
 
     def hold(self) -> None:
         """Start nothing more."""
         self._held.clear()
 
-    def abandon(self) -> None:
+    def abandon(self, crew: Crew) -> None:
         """Give up all: their outcomes are dropped when they come."""
-        with self._crew.lock:
+        with crew.lock:
             self._running.clear()

@@ -45,7 +45,8 @@ def rest(engine: Engine) -> None:
     """Replace what is due on a node that was visited often enough by its on_fatigue route."""
     visits, limits = engine.visits, engine.visit_limits
     for item in engine.due:
-        if visits[item[0].index] >= limits[item[0].index]:
+        index = item[0].index
+        if visits[index] >= limits[index]:
             break
     else:
         return

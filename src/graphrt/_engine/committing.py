@@ -58,8 +58,9 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
     questions = pausing.after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
     values, grown = applied(engine.values, engine.fields, folded)
     view = engine.make_view(values)
-    routed = Routed()
-    if not questions:
+    if questions:
+        routed = Routed()
+    else:
         try:
             routed = engine.router().follow(tasks, view, asked)
             untouched.check_routers(engine, tasks, view, values)

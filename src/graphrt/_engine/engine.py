@@ -240,6 +240,7 @@ class Engine:
         seen: set[int] = set()
         superstep = self.superstep
         tasks: list[Task] = []
+        asks = False
         for index, (node, arg, error, _) in enumerate(due):
             if node.index not in seen:
                 seen.add(node.index)
@@ -248,10 +249,13 @@ class Engine:
             if error is not None:
                 task.more().handles = error
             tasks.append(task)
+            if node.pauses:
+                asks = True
         self.tasks = tasks
-        for task in tasks:  # also after a restart: nobody may have heard of the question yet
-            if task.node.pauses and task.node.policy.interrupt_before:
-                pausing.pause_before(self, task)
+        if asks:
+            for task in tasks:  # also after a restart: nobody may have heard of the question yet
+                if task.node.pauses and task.node.policy.interrupt_before:
+                    pausing.pause_before(self, task)
         return tasks
 
     # -- ending a superstep --------------------------------------------------------------------------------------

@@ -105,13 +105,13 @@ def fold(
                 if marker:
                     grown.pop(name, None)
                     out[name] = field.default() if value is DELETE else value.value
-                elif field.kind == LAST:
-                    out[name] = value
                 elif field.kind == APPEND:
                     if name in grown:
                         grown[name] += value
                     else:
                         grown[name] = list(value)
+                elif field.kind == LAST:
+                    out[name] = value
                 else:
                     out[name] = _reduced(field, values, out, value, task, tasks, where)
                     if out[name] is None and not (field.nullable or past or value is None):

@@ -48,7 +48,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     Returns:
         False if the report is a duplicate or late: it changed nothing.
     """
-    if task.execution != execution or task.status not in (DUE, RUNNING):
+    if task.execution != execution or task.status > RUNNING:
         return False
     if engine.staging:
         engine.dirty[task] = None

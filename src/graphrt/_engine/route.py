@@ -173,8 +173,8 @@ class Router:
                 result.emptied.append(branch)
             known, sends = self.plan.by_name, result.sends
             for one in said:
-                if one.__class__ is Send and one.node.__class__ is str and one.node in known:
-                    target = known[one.node]
+                if one.__class__ is Send and (name := one.node).__class__ is str and name in known:
+                    target = known[name]
                     if target.wants_context:
                         arg = one.arg  # its task's alone (R15): others, the caller, the state may hold the same object
                         sends.append(_make(Due, (target, arg if arg.__class__ in SCALARS else own(arg), None, True)))

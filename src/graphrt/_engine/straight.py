@@ -170,7 +170,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             if target.plain == 0 or call.plain == 0:  # a context, a step may keep this one
                 call = engine.call = Task(target, 0, engine.superstep, None, view, engine)
             else:  # nobody keeps a plain call: use it again
-                call.node, call.fn, call.plain, call.state = target, target.fn, target.plain, view
+                call.node, call.plain, call.state = target, target.plain, view
                 call.superstep = engine.superstep
             return call
         engine.due = [Due(target)]

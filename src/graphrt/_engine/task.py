@@ -5,7 +5,7 @@ Plain values only. Who creates tasks is the engine; who runs them is a driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -116,7 +116,6 @@ class Task:
         "engine",
         "execution",
         "extra",
-        "fn",
         "goto",
         "index",
         "node",
@@ -130,7 +129,6 @@ class Task:
 
     def __init__(self, node: NodePlan, index: int, superstep: int, arg: Any, state: Any, engine: Engine) -> None:
         self.node: NodePlan = node
-        self.fn: Callable[..., Any] = node.fn
         self.plain: int = node.plain
         self.index: int = index
         self.superstep: int = superstep

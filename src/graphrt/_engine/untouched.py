@@ -78,14 +78,15 @@ def check_all(engine: Engine, tasks: Sequence[Task]) -> None:
     Raises:
         UpdateError: Something was changed.
     """
-    values, keeps = engine.values, engine.keeps
+    values = engine.values
+    views = [task.state for task in tasks]
+    try:
+        untouched = not engine.keeps and views.count(values) == len(views)
+    except Exception:  # noqa: BLE001 - values that refuse to be compared
+        untouched = False
+    del views
     for task in tasks:
-        view = task.state
-        try:
-            odd = view is not None and (keeps or view != values)
-        except Exception:  # noqa: BLE001 - values that refuse to be compared
-            odd = True
-        if odd and _is_assigned(engine, view, values):
+        if not untouched and _is_assigned(engine, task.state, values):
             raise _fail_assigned(engine, task, None)
         task.state = None
     changed = _other_lengths(engine)

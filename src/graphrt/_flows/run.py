@@ -295,6 +295,10 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
             yield from _stage(engine)
 
 
+_PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
+"""Replies that something is done to before they are reported."""
+
+
 def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
     """Run several tasks; stop the others as soon as one failed for good."""
     timed: set[int] = set()
@@ -316,12 +320,13 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
             return
         failed = False
         for task, execution, reply in (yield collect):
-            if reply.__class__ is CoroutineType:
-                reply = yield Await(task, reply)
-            if reply.__class__ is Interrupt:
-                yield from _date(reply)
-            if reply.__class__ is TimedOut and task.index in timed:
-                reply, late = STOPPED, True
+            if reply.__class__ in _PREPARED:
+                if reply.__class__ is CoroutineType:
+                    reply = yield Await(task, reply)
+                if reply.__class__ is Interrupt:
+                    yield from _date(reply)
+                if reply.__class__ is TimedOut and task.index in timed:
+                    reply, late = STOPPED, True
             if not outcome.report(engine, task, execution, reply):
                 continue
             if control.live:

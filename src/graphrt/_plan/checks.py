@@ -119,8 +119,14 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
     check: Check = adapter.validator.validate_python
     if not _refuses_markers(hint):
         return Checked(_guarded(check))
-    plain = base is int or base is bool or (base is float and options.get("allow_inf_nan", True))
-    return Checked(check, base if plain and unconstrained else None)
+    return Checked(check, base if unconstrained and _passes_unchanged(base, options) else None)
+
+
+def _passes_unchanged(base: Any, options: Mapping[str, Any]) -> bool:
+    """Whether pydantic takes every instance of exactly the class *base* as it is."""
+    if base is str:
+        return not any(options.get(name) for name in options if name.startswith("str_"))
+    return base is int or base is bool or (base is float and options.get("allow_inf_nan", True))
 
 
 def _guarded(check: Check) -> Check:
