@@ -82,7 +82,7 @@ GENERAL = [
         "len(start)",
         "reference",
     ),
-    Bug("duplicate report counts", "_engine.outcome:report", "or task.status not in (DUE, RUNNING)", "", "duplicate"),
+    Bug("duplicate report counts", "_engine.outcome:report", "or task.status > RUNNING", "", "duplicate"),
     Bug("late report counts", "_engine.outcome:report", "task.execution != execution or ", "", "duplicate"),
     Bug("a second attempt has no number", "_engine.outcome:_fail", "task.execution += 1", "pass", "duplicate"),
     Bug(
@@ -157,7 +157,7 @@ GENERAL = [
         "joins",
     ),
     Bug("a fired join starves", "_engine.joins:JoinState.starved", "and not self.fired", "", "joins"),
-    Bug("one visit more", "_engine.bounds:rest", ">= limits[item[0].index]", "> limits[item[0].index]", "reference"),
+    Bug("one visit more", "_engine.bounds:rest", ">= limits[index]", "> limits[index]", "reference"),
     Bug("visits of tasks", "_engine.engine:Engine.open", "seen.add(node.index)", "pass", "reference"),
     Bug(
         "one superstep more",
