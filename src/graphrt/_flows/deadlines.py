@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from graphrt._engine.engine import Engine
 from graphrt._engine.stored import told_state
-from graphrt._engine.task import DUE, Task
+from graphrt._engine.task import DUE, Task, TimedOut
 from graphrt._flows.effects import NOW, Flow
 from graphrt.errors import DeadlineError, count
 
 
 def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
-    """Set the seconds that the attempt may take; True if the run's deadline comes before the node's timeout."""
-    own_s = task.node.policy.timeout_s
-    timeout_s = own_s if own_s is not None else engine.limits.timeout_s
+    """Set the seconds that the attempt may take, by the node's timeout and the run's deadline."""
+    timeout_s = _own(engine, task)
     if timeout_s is not None or deadline_s is not None:
         task.plain = 0  # the driver's long way keeps the time
     if deadline_s is None:
         task.timeout_s = timeout_s
-        return False
+        return
     remaining = deadline_s - (yield NOW)
     if remaining <= 0:
         task.status = DUE
@@ -25,9 +24,17 @@ def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
     if task.extra is not None and task.extra.delay_s > 0.0:  # a retry that waits first
         task.extra.delay_s = min(task.extra.delay_s, remaining)
         remaining -= task.extra.delay_s
-    by_deadline = timeout_s is None or remaining < timeout_s
-    task.timeout_s = remaining if by_deadline else timeout_s
-    return by_deadline
+    task.timeout_s = remaining if timeout_s is None else min(remaining, timeout_s)
+
+
+def is_cut(engine: Engine, task: Task, reply: object) -> bool:
+    """Whether *reply* says that the run's deadline ended the attempt, and not a timeout of its node."""
+    return reply.__class__ is TimedOut and task.timeout_s != _own(engine, task)
+
+
+def _own(engine: Engine, task: Task) -> float | None:
+    own_s = task.node.policy.timeout_s
+    return own_s if own_s is not None else engine.limits.timeout_s
 
 
 def too_late(engine: Engine) -> DeadlineError:

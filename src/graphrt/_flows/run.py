@@ -14,7 +14,7 @@ from graphrt import events
 from graphrt._engine import failures, log, outcome, straight, untouched
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
-from graphrt._flows.deadlines import set_timeout, too_late
+from graphrt._flows.deadlines import is_cut, set_timeout, too_late
 from graphrt._flows.effects import (
     COLLECT,
     NOW,
@@ -274,14 +274,14 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
             yield Sleep(wait_s)
             if control.halt is not None:
                 return
-        by_deadline = yield from set_timeout(engine, task, deadline_s)
+        yield from set_timeout(engine, task, deadline_s)
         engine.snapshot_for(task)
         reply = yield task
         if reply.__class__ is CoroutineType:
             reply = yield Await(task, reply)
         if reply.__class__ is Interrupt:
             yield from _date(reply)
-        if by_deadline and reply.__class__ is TimedOut:
+        if is_cut(engine, task, reply):
             engine.report(task, task.execution, STOPPED)
             if control.live:
                 yield from reported(task, STOPPED)
@@ -301,11 +301,9 @@ _PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
 
 def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
     """Run several tasks; stop the others as soon as one failed for good."""
-    timed: set[int] = set()
     if deadline_s is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
         for task in due:
-            if (yield from set_timeout(engine, task, deadline_s)):
-                timed.add(task.index)
+            yield from set_timeout(engine, task, deadline_s)
     for task in due:
         if task.state is None:
             engine.snapshot_for(task)
@@ -325,15 +323,14 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                     reply = yield Await(task, reply)
                 if reply.__class__ is Interrupt:
                     yield from _date(reply)
-                if reply.__class__ is TimedOut and task.index in timed:
+                if is_cut(engine, task, reply):
                     reply, late = STOPPED, True
             if not outcome.report(engine, task, execution, reply):
                 continue
             if control.live:
                 yield from reported(task, reply)
             if task.status == DUE and reply is not STOPPED:  # one more attempt
-                if (yield from set_timeout(engine, task, deadline_s)):
-                    timed.add(task.index)
+                yield from set_timeout(engine, task, deadline_s)
                 engine.snapshot_for(task)
                 task.status = RUNNING
                 yield Start((task,))
@@ -360,6 +357,8 @@ def _date(question: Interrupt) -> Flow:
 def _stop(engine: Engine, control: Control) -> Flow:
     """End what runs; what ended all the same keeps its outcome, the rest is due again at the next drive."""
     for task, execution, reply in (yield STOP):
+        if is_cut(engine, task, reply):  # it ended while the deadline ended the run
+            reply = STOPPED
         if engine.report(task, execution, reply) and control.live:
             yield from reported(task, reply)
     for task in engine.tasks:
