@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from benchmarks import server
@@ -155,9 +156,10 @@ def race(names: list[str], store: str, steps: int, folder: Path) -> list[Contend
     contenders = [Contender(name, made[name](), steps) for name in names]
     for contender in contenders:
         contender.wait()
-    for turn in range(steps):
-        shift = turn % len(contenders)
-        for contender in contenders[shift:] + contenders[:shift]:
+    order = Random(steps)
+    for _ in range(steps):
+        # By chance: whoever comes after one that touches much memory finds its own gone from the caches.
+        for contender in order.sample(contenders, len(contenders)):
             contender.step()
     for contender in contenders:
         contender.end()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import apsw
 
 from graphrt.stores import _sqlite_files as files
+from graphrt.stores import _sqlite_log as log
 
 _numbers = itertools.count(1)
 
@@ -121,12 +122,12 @@ def use_watched_files(monkeypatch: Any, watcher: Watcher, *, checkpoint_pages: i
         checkpoint_pages: So that a short run has many checkpoints of its write-ahead log, if it has one.
     """
     watched = WatchedFiles(watcher)
+    monkeypatch.setattr(log, "PAGES", checkpoint_pages)
 
     def connect(path: str, timeout_s: float) -> Any:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         db = _translated(lambda: apsw.Connection(path, flags=flags, vfs=watched.name))
         db.set_busy_timeout(int(timeout_s * 1000))
-        db.wal_autocheckpoint(checkpoint_pages)
         return ApswConnection(db)
 
     monkeypatch.setattr(files, "connect", connect)

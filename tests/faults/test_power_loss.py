@@ -15,7 +15,7 @@ import pytest
 from graphrt import StoreError
 from graphrt.stores import SqliteStore, _sqlite_database
 from graphrt.stores._owners import this_owner
-from graphrt.stores._sqlite_files import Pragmas
+from graphrt.stores._sqlite_modes import Pragmas
 
 from .power import NOTHING, Disk, Image
 from .scenario import THREAD, Caller, World, check_end
@@ -23,7 +23,7 @@ from .scenario import THREAD, Caller, World, check_end
 pytestmark = pytest.mark.needs("apsw")
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
-IMAGES = 2_000 if FULL else 150
+IMAGES = 4_000 if FULL else 150
 NAME = "runs.db"
 SAFE = {"delete": Pragmas("delete", "EXTRA"), "wal": Pragmas("wal", "FULL")}
 WEAK = {

@@ -11,7 +11,7 @@ import pytest
 
 from graphrt import Runtime
 from graphrt.stores import SqliteStore
-from graphrt.stores._sqlite_files import Pragmas
+from graphrt.stores._sqlite_modes import Pragmas
 
 from . import graphs
 from .counting import CALLS, PYTHON, calls_per_unit

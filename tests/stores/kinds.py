@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from graphrt.stores._sqlite_files import WAL_SAFE, Pragmas
+from graphrt.stores._sqlite_modes import Pragmas
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Store
 from graphrt.stores.sqlite import SqliteStore
@@ -23,9 +22,8 @@ def sqlite(folder: Path) -> Make:
 
 
 def sqlite_other(folder: Path) -> Make:
-    """In the journal mode that this SQLite would not get by itself."""
-    other = Pragmas("delete", "EXTRA") if sqlite3.sqlite_version_info >= WAL_SAFE else Pragmas("wal", "FULL")
-    return lambda: SqliteStore(folder / "runs.db", _pragmas=other)
+    """As it is written where a log cannot be used."""
+    return lambda: SqliteStore(folder / "runs.db", _pragmas=Pragmas("delete", "EXTRA"))
 
 
 DURABLE: dict[str, Callable[[Path], Make]] = {

@@ -15,13 +15,14 @@ from tests.stores.support import AT, claimed, entry
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import SqliteStore
 from graphrt.stores import _sqlite_files as files
+from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores.protocol import Commit
 
 
 @pytest.fixture(params=["delete", "wal"])
 def store(request, tmp_path):
     level = {"delete": "EXTRA", "wal": "FULL"}[request.param]
-    with SqliteStore(tmp_path / "runs.db", _pragmas=files.Pragmas(request.param, level)) as made:
+    with SqliteStore(tmp_path / "runs.db", _pragmas=modes.Pragmas(request.param, level)) as made:
         yield made
 
 
@@ -80,7 +81,7 @@ def test_copy_is_of_one_moment_while_others_write(store, tmp_path):
 
 def test_commits_go_on_while_a_copy_is_made(tmp_path):
     """Of the same process, too, where the file has a write-ahead log; with a rollback journal SQLite lets them wait."""
-    with SqliteStore(tmp_path / "runs.db", _pragmas=files.Pragmas("wal", "FULL")) as store:
+    with SqliteStore(tmp_path / "runs.db", _pragmas=modes.Pragmas("wal", "FULL")) as store:
         claim = claimed(store, "t")
         with store._file.aside() as source:
             store.commit(claim, Commit(1, AT, [entry(2)]))
@@ -89,7 +90,7 @@ def test_commits_go_on_while_a_copy_is_made(tmp_path):
 
 
 def test_file_that_somebody_keeps_locked_is_not_waited_for_longer_than_was_said(tmp_path):
-    with SqliteStore(tmp_path / "runs.db", busy_timeout_s=0.05, _pragmas=files.Pragmas("delete", "EXTRA")) as store:
+    with SqliteStore(tmp_path / "runs.db", busy_timeout_s=0.05, _pragmas=modes.Pragmas("delete", "EXTRA")) as store:
         claimed(store)
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")

@@ -15,7 +15,7 @@ import pytest
 from tests.stores.support import AT, bodies, claimed, entry, refused
 
 from graphrt.errors import InputError, StoreError
-from graphrt.stores import _sqlite_files as files
+from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 
@@ -157,13 +157,13 @@ def test_empty_file_becomes_a_store(tmp_path):
 def test_new_file_is_for_its_owner_only(tmp_path):
     old = os.umask(0)
     try:
-        with SqliteStore(tmp_path / "runs.db", _pragmas=files.Pragmas("wal", "FULL")) as store:
+        with SqliteStore(tmp_path / "runs.db", _pragmas=modes.Pragmas("wal", "FULL")) as store:
             claimed(store)
-            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+            rights = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     finally:
         os.umask(old)
 
-    assert modes == {"runs.db": 0o600, "runs.db-wal": 0o600, "runs.db-shm": 0o600}
+    assert rights == {"runs.db": 0o600, "runs.db-wal": 0o600, "runs.db-shm": 0o600}
 
 
 def test_symbolic_link_is_followed(tmp_path):

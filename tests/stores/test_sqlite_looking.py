@@ -11,11 +11,11 @@ from tests.stores.support import AT, bodies, claimed, entry, refused
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.errors import StoreError
-from graphrt.stores import _sqlite_files as files
+from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 
-MODES = {"delete": files.Pragmas("delete", "EXTRA"), "wal": files.Pragmas("wal", "FULL")}
+MODES = {"delete": modes.Pragmas("delete", "EXTRA"), "wal": modes.Pragmas("wal", "FULL")}
 real_access = os.access
 
 

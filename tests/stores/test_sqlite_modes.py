@@ -6,69 +6,153 @@ import os
 import sqlite3
 
 import pytest
-from tests.stores.support import AT, bodies, claimed, entry, pragma, refused
+from tests.stores.support import AT, bodies, claimed, end, entry, line, other_process, pragma, refused
 
 from graphrt.errors import StoreError
 from graphrt.stores import _sqlite_files as files
+from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores import _sqlite_schema as schema
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 
-NEW = sqlite3.sqlite_version_info >= files.WAL_SAFE
+DELETE = modes.Pragmas("delete", "EXTRA")
 
 
-def test_new_file_gets_the_mode_that_is_safe_with_this_sqlite(tmp_path):
-    with SqliteStore(tmp_path / "runs.db") as store:
-        db = store._file.connection()
-        got = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous", "mmap_size")]
+@pytest.fixture(autouse=True)
+def anew(monkeypatch):
+    """As in a process that has told nothing yet, and has had no file open."""
+    monkeypatch.setattr(modes, "_told", set())
+    monkeypatch.setattr(files, "_logging", {})
 
-    assert got == (["wal", 2, 0] if NEW else ["delete", 3, 0])
+
+def granted(store, *names):
+    db = store._file.connection()
+    return [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
 
 
-@pytest.mark.parametrize(("version", "wanted"), [((3, 51, 2), ("delete", 3)), ((3, 51, 3), ("wal", 2))])
-def test_mode_of_a_new_file_follows_the_version_of_sqlite(version, wanted, tmp_path, monkeypatch):
+@pytest.mark.parametrize("version", [(3, 24, 0), (3, 40, 1), (3, 51, 2), (3, 51, 3)], ids=str)
+def test_new_file_gets_a_log_with_every_sqlite(tmp_path, monkeypatch, caplog, version):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
     with SqliteStore(tmp_path / "runs.db") as store:
-        db = store._file.connection()
-        got = tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous"))
+        got = granted(store, "journal_mode", "synchronous", "wal_autocheckpoint", "mmap_size")
 
-    assert got == wanted
+    assert got == ["wal", 2, 0, 0]
+    assert not caplog.records
 
 
-def test_file_with_a_rollback_journal_keeps_it_under_a_new_sqlite(tmp_path, monkeypatch):
-    """An old SQLite may have it open: it must not find a write-ahead log there all of a sudden."""
+def test_file_with_a_rollback_journal_is_converted_if_nobody_else_has_it(tmp_path):
     path = tmp_path / "runs.db"
-    SqliteStore(path, _pragmas=files.Pragmas("delete", "EXTRA")).close()
-    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
-    with SqliteStore(path) as store:
-        db = store._file.connection()
-        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
-        assert db.execute("PRAGMA synchronous").fetchone()[0] == 3
-
-
-def test_file_with_a_write_ahead_log_is_changed_by_an_old_sqlite(tmp_path, monkeypatch):
-    path = tmp_path / "runs.db"
-    with SqliteStore(path, _pragmas=files.Pragmas("wal", "FULL")) as store:
+    with SqliteStore(path, _pragmas=DELETE) as store:
         store.release(claimed(store))
-    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 40, 1))
+    files._logging.clear()
     with SqliteStore(path) as store:
+        assert granted(store, "journal_mode", "synchronous") == ["wal", 2]
         assert bodies(store) == [b"1"]
-        assert store._file.connection().execute("PRAGMA journal_mode").fetchone()[0] == "delete"
-    assert pragma(path, "journal_mode") == "delete"
 
 
-def test_file_with_a_write_ahead_log_in_use_is_refused_by_an_old_sqlite(tmp_path, monkeypatch):
+def test_file_with_a_rollback_journal_that_another_process_has_open_stays_as_it_is(tmp_path, caplog):
     path = tmp_path / "runs.db"
-    with SqliteStore(path, _pragmas=files.Pragmas("wal", "FULL")) as store:
-        claim = claimed(store)
-        with monkeypatch.context() as patch:
-            patch.setattr(sqlite3, "sqlite_version_info", (3, 40, 1))
-            with pytest.raises(StoreError, match="write-ahead log") as caught:
-                SqliteStore(path, busy_timeout_s=0.05)
+    SqliteStore(path, _pragmas=DELETE).close()
+    files._logging.clear()
+    other = other_process(
+        """
+        from graphrt.stores._sqlite_modes import Pragmas
+        store = SqliteStore(sys.argv[1], _pragmas=Pragmas("delete", "EXTRA"))
+        print("open", flush=True)
+        sys.stdin.readline()
+        """,
+        path,
+    )
+    assert line(other) == "open"
+    with SqliteStore(path) as store:
+        assert granted(store, "journal_mode", "synchronous") == ["delete", 3]
+        claimed(store)
+    SqliteStore(path).close()
+    end(other)
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "made with one" in caplog.text
+
+
+def test_who_turns_a_converted_file_back_finds_it_whole(tmp_path):
+    """graphrt 0.1 asks an old SQLite for a rollback journal: it gets it if nobody has the file open, else it refuses."""
+    path = tmp_path / "runs.db"
+    with SqliteStore(path) as store:
+        store.release(claimed(store))
+        db = sqlite3.connect(path, timeout=0.05)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            db.execute("PRAGMA journal_mode = DELETE")
+        db.close()
+    assert pragma(path, "journal_mode = DELETE") == "delete"
+    with SqliteStore(path, _pragmas=DELETE) as store:
+        assert bodies(store) == [b"1"]
+
+
+def test_file_on_a_network_gets_a_rollback_journal_and_that_is_told_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(modes.place, "network", lambda path: "nfs4")
+    for _ in range(2):
+        with SqliteStore(tmp_path / "runs.db") as store:
+            assert granted(store, "journal_mode", "synchronous") == ["delete", 3]
+
+    assert [record.name for record in caplog.records] == ["graphrt.stores"]
+    assert "network file system (nfs4)" in caplog.text
+
+
+def test_log_of_a_file_on_a_network_is_given_up_or_the_file_refused(tmp_path, monkeypatch):
+    path = tmp_path / "runs.db"
+    with SqliteStore(path) as store:
+        store.release(claimed(store))
+        monkeypatch.setattr(modes.place, "network", lambda path: "nfs4")
+        with pytest.raises(StoreError, match="write-ahead log") as caught:
+            SqliteStore(path, busy_timeout_s=0.05)
         assert caught.value.code == "store-unsafe"
-        assert "3.51.3" in caught.value.known
-        store.commit(claim, Commit(1, AT, [entry(2)]))
-        assert bodies(store) == [b"1", b"2"]
+    with SqliteStore(path) as store:
+        assert granted(store, "journal_mode") == ["delete"]
+        assert bodies(store) == [b"1"]
+
+
+class WithoutSharedMemory:
+    """A connection where processes share no memory: a log can be used by one alone, which says so first."""
+
+    def __init__(self, db):
+        self.db = db
+        self.alone = False
+
+    def __getattr__(self, name):
+        return getattr(self.db, name)
+
+    def logs(self):
+        return self.db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+    def execute(self, sql, *rest):
+        if "locking_mode" in sql:
+            self.alone = "EXCLUSIVE" in sql
+        elif not self.alone and "journal_mode" not in sql and self.logs():
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode, error.sqlite_errorname = 10 | 21 << 8, "SQLITE_IOERR_SHMMAP"
+            raise error
+        return self.db.execute(sql, *rest)
+
+
+def test_file_whose_log_has_no_shared_memory_gets_a_rollback_journal(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "runs.db"
+    real = files.connect
+    monkeypatch.setattr(files, "connect", lambda path, timeout_s: WithoutSharedMemory(real(path, timeout_s)))
+    with SqliteStore(path) as store:
+        assert granted(store, "journal_mode", "synchronous") == ["delete", 3]
+        claimed(store)
+        assert bodies(store) == [b"1"]
+
+    assert pragma(path, "journal_mode") == "delete"
+    assert "cannot use a log where it lies (disk I/O error)" in caplog.text
+
+
+def test_shared_memory_of_somebody_else_is_refused(tmp_path):
+    path = tmp_path / "runs.db"
+    SqliteStore(path).close()
+    (tmp_path / "runs.db-shm").mkdir()
+
+    assert refused(path).code == "store-read-only"
 
 
 def test_pragma_that_sqlite_does_not_grant_is_refused(tmp_path, monkeypatch):
@@ -102,7 +186,7 @@ def test_sqlite_that_is_too_old_is_refused(tmp_path, monkeypatch):
 def test_file_is_little_larger_than_what_is_in_it(tmp_path):
     """2,000 commits of 1,024 incompressible bytes, 70 of structure and 149 of seal take at most 1.35 times the bytes."""
     path = tmp_path / "runs.db"
-    with SqliteStore(path, _pragmas=files.Pragmas("delete", "OFF")) as store:
+    with SqliteStore(path, _pragmas=modes.Pragmas("delete", "OFF")) as store:
         claim = claimed(store, entries=0)
         for seq in range(2_000):
             store.commit(claim, Commit(seq, AT, [entry(seq + 1, os.urandom(1_094))._replace(seal=os.urandom(149))]))
@@ -117,7 +201,7 @@ def test_file_of_small_records_is_little_larger_than_a_bare_table(tmp_path):
     db.executemany("INSERT INTO entry VALUES ('t', ?, ?)", [(seq, os.urandom(420)) for seq in range(1_000)])
     db.commit()
     db.close()
-    with SqliteStore(tmp_path / "runs.db", _pragmas=files.Pragmas("delete", "OFF")) as store:
+    with SqliteStore(tmp_path / "runs.db", _pragmas=modes.Pragmas("delete", "OFF")) as store:
         claim = claimed(store, entries=0)
         for seq in range(1_000):
             store.commit(claim, Commit(seq, AT, [entry(seq + 1, os.urandom(490))]))
@@ -127,5 +211,5 @@ def test_file_of_small_records_is_little_larger_than_a_bare_table(tmp_path):
 
 def test_pages_are_small_also_with_a_write_ahead_log(tmp_path):
     for mode in ("delete", "wal"):
-        SqliteStore(tmp_path / mode, _pragmas=files.Pragmas(mode, "FULL")).close()
+        SqliteStore(tmp_path / mode, _pragmas=modes.Pragmas(mode, "FULL")).close()
         assert pragma(tmp_path / mode, "page_size") == schema.PAGE_BYTES

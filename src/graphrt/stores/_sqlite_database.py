@@ -1,14 +1,16 @@
 """One connection to a SQLite file and its transactions: all or nothing, whatever fails and wherever.
 
-Locks, transactions, reconnection and forks; what is read and written in a transaction is the store's.
+Locks, transactions, reconnection and forks; what is read and written in a transaction is the store's. Threads that
+write at the same time share a transaction, and so a sync of the disk.
 """
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, final
 from weakref import finalize
 
 from graphrt._forks import watch_forks
@@ -17,12 +19,58 @@ from graphrt.stores import _refusals
 from graphrt.stores import _sqlite_files as files
 from graphrt.stores import _sqlite_room as room
 from graphrt.stores._owners import Owner, this_owner
-from graphrt.stores._sqlite_errors import BUSY, breaks, explain, of_sqlite, primary
+from graphrt.stores._sqlite_errors import BUSY, FULL, breaks, explain, of_sqlite, primary
+from graphrt.stores._sqlite_group import DONE, WAITING, Group
+from graphrt.stores._sqlite_log import Log
+from graphrt.stores._sqlite_modes import Pragmas
+from graphrt.stores._sqlite_patience import patiently
+from graphrt.stores._sqlite_place import identity
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 T = TypeVar("T")
+
+
+@final
+class Write:
+    """Something that is to be written, in a transaction that it may share with others."""
+
+    __slots__ = ("error", "found", "kept", "landed", "size", "state", "then", "thread", "wake", "work")
+
+    def __init__(
+        self,
+        work: Callable[[Connection], Any],
+        landed: Callable[[Connection, Any], bool],
+        kept: Callable[[], str],
+        thread: str,
+        then: Callable[[Any], None] | None,
+        size: int,
+    ) -> None:
+        self.work = work
+        self.landed = landed
+        self.kept = kept
+        self.thread = thread
+        self.then = then
+        self.size = size
+        self.found: Any = None
+        self.error: Exception | None = None
+        self.state = WAITING
+        self.wake = allocate_lock()
+        self.wake.acquire()
+
+    def end(self) -> None:
+        """It is stored."""
+        if self.then is not None:
+            self.then(self.found)
+        self.state = DONE
+
+    def fail(self, error: Exception, cause: Exception) -> None:
+        """It is not stored, or nobody knows."""
+        if error is not cause:
+            error.__cause__ = cause
+        self.error = error
+        self.state = DONE
 
 
 class Database:
@@ -32,12 +80,13 @@ class Database:
     a fork, and opened again by whichever of the two processes needs it next.
     """
 
-    def __init__(self, path: str, *, busy_timeout_s: float, pragmas: files.Pragmas | None) -> None:
+    def __init__(self, path: str, *, busy_timeout_s: float, pragmas: Pragmas | None, log_limit_bytes: int) -> None:
         self.path = path
         self.owner: Owner = this_owner()
         """Whom claims belong to; another one in the child of a fork."""
         self.closed = False
         self.lock = RLock()
+        """Held by who uses the connection. Nobody writes who holds it: `write` takes it for several at once."""
         self._aside = RLock()
         """Held while a second connection is open. Whoever waits for it does not have the other lock."""
         self._busy_timeout_s = busy_timeout_s
@@ -46,10 +95,14 @@ class Database:
         self._kept: list[Connection] = []
         """The same connection, for the end of a store that nobody closes."""
         self._file: tuple[int, int] | None = None
+        self._logged = False
+        """Whether the file has a write-ahead log."""
         self._read_only: str | None = None
         """What keeps this user from writing, as it was when the connection was opened."""
         self._looked: files.Looked | None = None
         """How the file stood, if it is read without locks."""
+        self._group: Group[Write] = Group()
+        self._log = Log(path, log_limit_bytes)
         watch_forks(self)
         finalize(self, _close_all, self._kept).atexit = False
         self.connection()
@@ -59,12 +112,14 @@ class Database:
         if self._db is None:
             if self.closed:
                 raise _refusals.closed(f"The store of {self.path!r}")
-            if self._file is not None and files.identity(self.path) != self._file:
+            if self._file is not None and identity(self.path) != self._file:
                 raise files.gone(self.path)
             opened = files.open_file(self.path, busy_timeout_s=self._busy_timeout_s, pragmas=self._pragmas)
-            self._db, self._read_only, self._looked = opened
+            self._db, self._logged, self._read_only, self._looked = opened
             self._kept[:] = [self._db]
-            self._file = files.identity(self.path)
+            self._file = identity(self.path)
+            if self._logged:
+                self._log.opened()
             if self._read_only is None and self._pragmas is None:
                 room.reserve(self.path)
         return self._db
@@ -95,18 +150,15 @@ class Database:
                 db.close()
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """What *work* reads, all of it at one moment."""
+        """What *work* reads, all of it at one moment. It is called again if somebody is in its way at first."""
         with self.lock:
             while True:
-                db = self.connection()
                 try:
-                    db.execute("BEGIN")
-                    found = work(db)
-                    db.execute("COMMIT")
+                    found = patiently(lambda: self._read_once(work), self._busy_timeout_s)
                 except BaseException as error:
                     moved = self._moved() and isinstance(error, Exception)
-                    self._undo(db, error, drop=moved)
                     if moved:
+                        self._drop()
                         continue  # it was read while somebody wrote it
                     if not of_sqlite(error):
                         raise
@@ -115,6 +167,17 @@ class Database:
                     return found
                 self._drop()
 
+    def _read_once(self, work: Callable[[Connection], T]) -> T:
+        db = self.connection()
+        try:
+            db.execute("BEGIN")
+            found = work(db)
+            db.execute("COMMIT")
+        except BaseException as error:
+            self._undo(db, error)
+            raise
+        return found
+
     def write(
         self,
         work: Callable[[Connection], T],
@@ -122,43 +185,116 @@ class Database:
         landed: Callable[[Connection, T], bool],
         kept: Callable[[], str],
         thread: str,
+        then: Callable[[T], None] | None = None,
+        size: int = 0,
     ) -> T:
-        """What *work* returns, once all that it wrote is durable.
+        """What *work* returns, once all that it wrote is durable. The caller does not hold the lock.
 
         Args:
+            work: Called in a transaction, in any worker thread. It may be called again, if the transaction came to
+                nothing.
             landed: Whether what was written is there, asked on a new connection if the end of the transaction failed
                 so that nobody knows.
             kept: What to tell of the stored state when nothing was written.
+            then: Called with what *work* returned once it is durable, before anybody else reads or writes.
+            size: Bytes that it writes, about, where they may be many.
         """
+        write = Write(work, landed, kept, thread, then, size)
+        self._group.do(write, self._write_all)
+        if write.error is not None:
+            raise write.error
+        found: T = write.found
+        return found
+
+    def _write_all(self, writes: list[Write]) -> None:
+        """Write what several callers want: in one transaction, or each by itself if one of them fails."""
         with self.lock:
-            db = self._db or self.connection()
-            if self._read_only is not None:
-                db = self._writable(thread, kept)
-            if files.identity(self.path) != self._file:
-                self._drop()  # what is written to a file that was removed is lost when it is closed
-                raise files.gone(self.path)
+            if len(writes) == 1 or not self._write(writes):
+                for one in writes:
+                    self._write([one])
+
+    def _write(self, writes: list[Write]) -> bool:
+        """Write *writes* in one transaction and end them; False if there are several, and one of them failed."""
+        again = self._logged
+        while True:
             try:
-                db.execute("BEGIN IMMEDIATE")
-                found = work(db)
+                db = self._ready(writes[0])
+            except StoreError as error:
+                return self._failed(writes, error)
+            try:
+                patiently(lambda: db.execute("BEGIN IMMEDIATE"), self._busy_timeout_s)  # noqa: B023 - called here
+            except BaseException as error:  # noqa: BLE001 - raised again where it is none of SQLite's
+                self._undo(db, error)
+                self._settle(writes, error, doubtful=False)
+                return True
+            try:
+                found = [one.work(db) for one in writes]
             except BaseException as error:
                 self._undo(db, error)
-                if not of_sqlite(error):
+                if again and primary(error) == FULL and self._log.full():
+                    again = False
+                    continue
+                if not isinstance(error, Exception):
                     raise
-                raise explain(error, self.path, kept(), thread=thread) from error
-            try:
-                db.execute("COMMIT")
-            except BaseException as error:
-                doubtful = primary(error) != BUSY
-                self._undo(db, error, drop=doubtful)
-                if not of_sqlite(error):
-                    raise
-                # SQLite cannot say whether the transaction is durable: the file can.
-                there = self._ask(landed, found) if doubtful else False
-                if there:
-                    return found
-                told = kept() if there is False else f"whether this write on thread {thread!r} was stored is not known"
-                raise explain(error, self.path, told, thread=thread) from error
-            return found
+                return self._failed(writes, error)
+            break
+        for one, its in zip(writes, found, strict=True):
+            one.found = its
+        try:
+            db.execute("COMMIT")
+            for one in writes:
+                one.end()
+        except BaseException as error:  # noqa: BLE001 - as above
+            doubtful = primary(error) != BUSY
+            self._undo(db, error, drop=doubtful)
+            self._settle(writes, error, doubtful=doubtful)
+            return True
+        if self._logged:
+            self._log.wrote(len(writes), sum([one.size for one in writes]), self.lock)
+        return True
+
+    def _ready(self, first: Write) -> Connection:
+        """The connection, by which something can be written that stays."""
+        db = self._db or self.connection()
+        if self._read_only is not None:
+            db = self._writable(first.thread, first.kept)
+        if identity(self.path) != self._file:
+            self._drop()  # what is written to a file that was removed is lost when it is closed
+            raise files.gone(self.path)
+        if self._logged:
+            self._log.check(first.kept, first.thread)
+        return db
+
+    def _failed(self, writes: list[Write], error: Exception) -> bool:
+        """One of *writes* failed, and nothing was written. Of several each has to be written by itself: False."""
+        if len(writes) > 1:
+            return False
+        one = writes[0]
+        one.fail(explain(error, self.path, one.kept(), thread=one.thread) if of_sqlite(error) else error, error)
+        return True
+
+    def _settle(self, writes: list[Write], error: BaseException, *, doubtful: bool) -> None:
+        """End *writes*, whose transaction failed with *error* where it begins or ends.
+
+        Args:
+            doubtful: SQLite cannot say whether they are stored: the file can.
+
+        Raises:
+            BaseException: *error*, if it is none of SQLite's.
+        """
+        for one in writes:
+            if one.state == DONE:
+                continue
+            there = self._ask(one.landed, one.found) if doubtful else False
+            if there:
+                one.end()
+            elif of_sqlite(error):
+                told = one.kept()
+                if there is None:
+                    told = f"whether this write on thread {one.thread!r} was stored is not known"
+                one.fail(explain(error, self.path, told, thread=one.thread), error)
+        if not of_sqlite(error):
+            raise error
 
     def _moved(self) -> bool:
         """Whether the file was written since it was opened without locks; then it is to be opened anew."""
@@ -178,8 +314,11 @@ class Database:
         return db
 
     def close(self) -> None:
+        """Free the file. The caller does not hold the lock."""
         with self.lock:
             self.closed = True
+        self._log.close()
+        with self.lock:
             self._drop()
 
     def _ask(self, landed: Callable[[Connection, T], bool], found: T) -> bool | None:
@@ -206,15 +345,19 @@ class Database:
 
     def before_fork(self) -> None:
         self._aside.acquire()
+        self._log.before_fork()
         self.lock.acquire()
         self._drop()
 
     def after_fork_in_parent(self) -> None:
         self.lock.release()
+        self._log.after_fork_in_parent()
         self._aside.release()
 
     def after_fork_in_child(self) -> None:
         self.lock, self._aside = RLock(), RLock()
+        self._log.after_fork_in_child()
+        self._group = Group()  # the leader, and those that wait, are in the parent
         self.owner = this_owner()
 
 

@@ -13,6 +13,8 @@ from graphrt.errors import GraphrtError, InputError, StoreError
 
 BUSY: Final = 5
 """SQLITE_BUSY: another connection holds the lock for longer than we wait."""
+FULL: Final = 13
+"""SQLITE_FULL: the disk or a quota is full."""
 
 _FREE = "Close what holds the database open, or wait; a larger busy_timeout_s waits longer."
 _ROOM = "Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened."

@@ -1,12 +1,6 @@
-"""Opening a SQLite file so that what is committed survives a loss of power, or saying why it cannot be opened.
+"""Opening the file of a SQLite store, or saying why it cannot be opened.
 
-Paths, pragmas and journal modes; tables and what is in them are elsewhere.
-
-A new file gets a write-ahead log with `synchronous=FULL` where SQLite is 3.51.3 or newer, else a rollback journal with
-`synchronous=EXTRA`: older versions may lose committed transactions when a write-ahead log is reset
-(https://sqlite.org/wal.html#walresetbug). The mode belongs to the file, and every process that has it open must use the
-same one. So a file keeps the mode it has, and only the change to the safe side is ever made: an old SQLite that finds a
-write-ahead log changes the file to a rollback journal, or refuses it while another process has it open.
+Paths, rights and connections; how a file is written is `_sqlite_modes`'s, tables and what is in them are elsewhere.
 
 A file that this user may not write is opened for looking, and nothing is made beside it: a log of the looker's would be
 in the way of whoever may write. One with a write-ahead log that nobody has open is read as a file that does not change,
@@ -18,32 +12,24 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from graphrt.errors import InputError, StoreError
+from graphrt.stores import _sqlite_modes as modes
+from graphrt.stores import _sqlite_place as place
 from graphrt.stores import _sqlite_schema as schema
 from graphrt.stores._sqlite_errors import explain, of_sqlite
+from graphrt.stores._sqlite_modes import Pragmas
+from graphrt.stores._sqlite_patience import patiently
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-WAL_SAFE: Final = (3, 51, 3)
-"""First version of SQLite without the bug of the write-ahead log."""
 OLDEST: Final = (3, 24, 0)
 """First version with the statements that we use."""
 
 _SMALLEST: Final = 512
 """Bytes of the smallest database that is not empty."""
-
-_LEVELS: Final = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
-
-
-class Pragmas(NamedTuple):
-    """How a file is written, for experiments: durability then is the experimenter's business."""
-
-    journal: Literal["wal", "delete"]
-    synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"]
-    page_bytes: int = schema.PAGE_BYTES
 
 
 def resolve(path: Any) -> str:
@@ -84,6 +70,8 @@ class Opened(NamedTuple):
     """A connection to a store's file."""
 
     db: Connection
+    logged: bool
+    """Whether it writes a write-ahead log."""
     read_only: str | None = None
     """What keeps this user from writing: the file or its folder; None if nothing does."""
     looked: Looked | None = None
@@ -116,14 +104,21 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
     _make(path)
     read_only = why_read_only(path)
     looked = look(path) if read_only is not None and _is_left(path) else None
+    alone = read_only is None and _is_new_here(path) and place.nobody_has(path)
     how = "mode=ro&immutable=1" if looked is not None else "mode=ro&readonly_shm=1"
     try:
-        db = connect(path, busy_timeout_s) if read_only is None else connect(path, busy_timeout_s, how)
+        db = connect(path, 0.0) if read_only is None else connect(path, busy_timeout_s, how)
     except sqlite3.Error as error:
         raise explain(error, path, "nothing was changed") from error
+    logged = False
     try:
         if read_only is None:
-            _set_up(db, path, pragmas, safe_wal=sqlite3.sqlite_version_info >= WAL_SAFE)
+            logged = patiently(lambda: modes.set_up(db, path, pragmas, alone=alone), busy_timeout_s)
+            file = place.identity(path)
+            if file is not None:
+                _logging[file] = logged
+            if not logged:  # there somebody may be in the way at any statement
+                db.execute(f"PRAGMA busy_timeout = {int(busy_timeout_s * 1000)}")
         else:
             _set_up_looking(db, path, read_only)
     except BaseException as error:
@@ -131,7 +126,7 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
         if of_sqlite(error):
             raise explain(error, path, "nothing was changed") from error
         raise
-    return Opened(db, read_only, looked)
+    return Opened(db, logged, read_only, looked)
 
 
 def why_read_only(path: str) -> str | None:
@@ -159,7 +154,7 @@ def _is_left(path: str) -> bool:
 
 
 _logging: Final[dict[tuple[int, int], bool]] = {}
-"""Whether a file that was opened has a write-ahead log. A file gets none later."""
+"""Whether a file that was opened has a write-ahead log. A file gets none while this process has it open."""
 
 
 def _logs(path: str) -> bool:
@@ -168,7 +163,7 @@ def _logs(path: str) -> bool:
     Its header tells. It is read only if this process never had the file open: to close it again ends the locks that
     SQLite holds on it in this process.
     """
-    file = identity(path)
+    file = place.identity(path)
     if file is None:
         return False
     if file not in _logging:
@@ -177,13 +172,10 @@ def _logs(path: str) -> bool:
     return _logging[file]
 
 
-def identity(path: str) -> tuple[int, int] | None:
-    """What tells the file from another one that takes its place, None if there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - asked before every commit, and a Path costs more than the question
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+def _is_new_here(path: str) -> bool:
+    """Whether this process never had the file open, which has something in it."""
+    file = place.identity(path)
+    return file is not None and file not in _logging and os.path.getsize(path) >= _SMALLEST  # noqa: PTH202 - as above
 
 
 def gone(path: str) -> StoreError:
@@ -235,78 +227,10 @@ def _check(path: str, found: os.stat_result) -> None:
 
 
 def _set_up_looking(db: Connection, path: str, what: str) -> None:
-    _distrust(db)
+    modes.distrust(db)
     db.execute("PRAGMA query_only = ON")
     if not schema.check(schema.state(db), path):  # blank, or older: it would have to be written first
         raise read_only(path, what)
-
-
-def _distrust(db: Connection) -> None:
-    for pragma in ("mmap_size = 0", "trusted_schema = OFF", "cell_size_check = ON"):
-        db.execute(f"PRAGMA {pragma}")
-
-
-def _set_up(db: Connection, path: str, pragmas: Pragmas | None, *, safe_wal: bool) -> None:
-    _distrust(db)
-    # macOS: a plain fsync does not reach the disk there. Elsewhere these do nothing.
-    db.execute("PRAGMA fullfsync = ON")
-    db.execute("PRAGMA checkpoint_fullfsync = ON")
-    found = schema.state(db)
-    current = schema.check(found, path)
-    mode = _mode(db)
-    if pragmas is not None:
-        wanted = pragmas.journal
-    elif schema.is_blank(found):
-        wanted = "wal" if safe_wal else "delete"
-    else:
-        wanted = "wal" if mode == "wal" and safe_wal else "delete"
-    if schema.is_blank(found):
-        db.execute(f"PRAGMA page_size = {(pragmas.page_bytes if pragmas else schema.PAGE_BYTES):d}")
-    if wanted != mode:
-        mode = _change_mode(db, path, wanted)
-    level = pragmas.synchronous if pragmas else "FULL" if mode == "wal" else "EXTRA"
-    db.execute(f"PRAGMA synchronous = {level}")
-    if db.execute("PRAGMA synchronous").fetchall()[0][0] < _LEVELS[level] or _mode(db) != wanted:
-        raise _unsafe(path, f"synchronous={level} with journal_mode={wanted} was asked for and not granted")
-    file = identity(path)
-    if file is not None:
-        _logging[file] = wanted == "wal"
-    if not current:
-        schema.migrate(db, path)
-    else:
-        _try_to_write(db)
-
-
-def _mode(db: Connection) -> str:
-    return str(db.execute("PRAGMA journal_mode").fetchall()[0][0]).lower()
-
-
-def _change_mode(db: Connection, path: str, wanted: str) -> str:
-    import sqlite3
-
-    try:
-        mode = str(db.execute(f"PRAGMA journal_mode = {wanted}").fetchall()[0][0]).lower()
-    except sqlite3.OperationalError as error:
-        if wanted == "wal" or (error.sqlite_errorcode & 0xFF) not in {5, 6}:
-            raise
-        raise _unsafe(
-            path,
-            "it has a write-ahead log, which this SQLite may damage, and is open in another process, so that it cannot "
-            "be changed to a rollback journal",
-        ) from error
-    if mode != wanted:
-        raise _unsafe(path, f"journal_mode={wanted} was asked for, SQLite keeps {mode}")
-    return mode
-
-
-def _try_to_write(db: Connection) -> None:
-    """Find out now, not at the first commit, whether the file and its folder can be written."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        db.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
 
 
 def _unavailable(path: str, why: str, fix: str) -> StoreError:
@@ -325,16 +249,4 @@ def read_only(path: str, what: str, kept: str = "", **data: Any) -> StoreError:
         where=f"database {path!r}",
         fix="Give this user the right to write the file and its folder.",
         **data,
-    )
-
-
-def _unsafe(path: str, why: str) -> StoreError:
-    import sqlite3
-
-    return StoreError(
-        f"The database {path!r} cannot be written safely: {why}.",
-        code="store-unsafe",
-        where=f"database {path!r}",
-        known=f"SQLite {sqlite3.sqlite_version}; write-ahead logs are safe from 3.51.3 on",
-        fix="Close the other processes that use it, or run all of them with SQLite 3.51.3 or newer.",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import typing_extensions as te
 
@@ -19,7 +19,8 @@ from graphrt.stores import _sqlite_reading as reading
 from graphrt.stores import _sqlite_writing as writing
 from graphrt.stores._owners import Holder, now_s
 from graphrt.stores._sqlite_database import Database
-from graphrt.stores._sqlite_files import Pragmas, resolve
+from graphrt.stores._sqlite_files import resolve
+from graphrt.stores._sqlite_modes import Pragmas
 from graphrt.stores._sqlite_rows import head
 from graphrt.stores._sqlite_schema import SPAN
 from graphrt.stores._sqlite_whole import WholeThreads
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 __all__ = ["SqliteStore"]
+
+_LEAST_LOG_BYTES: Final = 16 * 2**20
+"""A log that nobody keeps from beginning anew is well below this."""
 
 
 @final
@@ -48,6 +52,9 @@ class SqliteStore(WholeThreads):
     Args:
         path: Of the file; its folder must exist.
         busy_timeout_s: Seconds that a call waits while another process has the database locked.
+        log_limit_bytes: Of the write-ahead log. It is reused again and again, and grows only while somebody reads the
+            database without end, such as a forgotten `sqlite3` shell: beyond this nothing more is written
+            (`store-busy`).
 
     Raises:
         InputError: *path* is no path of a file (`bad-path`).
@@ -58,13 +65,24 @@ class SqliteStore(WholeThreads):
     blocking: bool = True
 
     def __init__(
-        self, path: str | PathLike[str], *, busy_timeout_s: float = 30.0, _pragmas: Pragmas | None = None
+        self,
+        path: str | PathLike[str],
+        *,
+        busy_timeout_s: float = 30.0,
+        log_limit_bytes: int = 2**30,
+        _pragmas: Pragmas | None = None,
     ) -> None:
         if not 0 <= busy_timeout_s <= 1_000_000:
             raise InputError(f"busy_timeout_s must be a number of seconds, 0 or more, not {busy_timeout_s!r}.")
+        if not log_limit_bytes >= _LEAST_LOG_BYTES:
+            raise InputError(
+                f"log_limit_bytes must be a number of bytes, {_LEAST_LOG_BYTES:,} or more, not {log_limit_bytes!r}."
+            )
         self._held: dict[int, SqliteClaim] = {}
         """Claims that were given and not given back, by the thread's number. Guarded by the file's lock."""
-        self._file = Database(resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas)
+        self._file = Database(
+            resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas, log_limit_bytes=log_limit_bytes
+        )
 
     @property
     def path(self) -> str:
@@ -103,11 +121,20 @@ class SqliteStore(WholeThreads):
             row = reading.row_by_no(db, claim.no)
             return row is not None and row.epoch == claim.epoch and claim.token in (row.owner or "")
 
-        told = f"thread {thread!r} was not claimed"
-        with self._file.lock:
-            claim = self._file.write(work, landed=landed, kept=lambda: told, thread=thread)
+        taken: list[SqliteClaim] = []
+
+        def given(claim: SqliteClaim) -> None:
             self._held[claim.no] = claim
-        return claim
+            taken.append(claim)
+
+        told = f"thread {thread!r} was not claimed"
+        try:
+            return self._file.write(work, landed=landed, kept=lambda: told, thread=thread, then=given)
+        except BaseException:
+            with self._file.lock:
+                for claim in taken:  # the caller was interrupted, and has no claim: nobody holds the thread
+                    self._forget(claim)
+            raise
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Let the leases of *claims* begin anew; those that are void stay void."""
@@ -136,9 +163,9 @@ class SqliteStore(WholeThreads):
             return row is None or row.epoch != claim.epoch or row.owner is None
 
         told = f"thread {claim.thread!r} is still claimed"
-        with self._file.lock:
-            self._file.write(work, landed=landed, kept=lambda: told, thread=claim.thread)
-            self._forget(claim)
+        self._file.write(
+            work, landed=landed, kept=lambda: told, thread=claim.thread, then=lambda _: self._forget(claim)
+        )
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing; durable when this returns. See `Store.commit`."""
@@ -159,13 +186,20 @@ class SqliteStore(WholeThreads):
         def kept() -> str:
             return f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
 
-        with self._file.lock:
-            claim.staged = self._file.write(
-                work, landed=lambda db, _: writing.landed(db, claim, commit, seq), kept=kept, thread=thread
-            )
+        def made(staged: int) -> None:
+            claim.staged = staged
             claim.turn += 1
             if commit.release:
                 self._forget(claim)
+
+        self._file.write(
+            work,
+            landed=lambda db, _: writing.landed(db, claim, commit, seq),
+            kept=kept,
+            thread=thread,
+            then=made,
+            size=writing.size(commit),
+        )
 
     def head(self, thread: str) -> Head:
         """How *thread* stands. See `Store.head`."""
@@ -217,17 +251,17 @@ class SqliteStore(WholeThreads):
             own = [claim for claim in self._held.values() if self._gave(claim)]
             self._held.clear()
 
-            def work(db: Connection) -> None:
-                for claim in own:
-                    writing.free(db, claim)
+        def work(db: Connection) -> None:
+            for claim in own:
+                writing.free(db, claim)
 
-            try:
-                if own:
-                    self._file.write(work, landed=lambda _db, _: True, kept=str, thread=own[0].thread)
-            except StoreError:
-                pass  # the file cannot be written now: the leases run out, and nothing commits under them any more
-            finally:
-                self._file.close()
+        try:
+            if own:
+                self._file.write(work, landed=lambda _db, _: True, kept=str, thread=own[0].thread)
+        except StoreError:
+            pass  # the file cannot be written now: the leases run out, and nothing commits under them any more
+        finally:
+            self._file.close()
 
     def __enter__(self) -> te.Self:
         return self

@@ -19,7 +19,7 @@ GROUP: Final = "graphrt.stores"
 """Entry point group of third parties' schemes."""
 
 _KNOWN: Final = '"memory:", "sqlite:///runs.db", "sqlite:////srv/runs.db", "postgresql://user@host/name"'
-_SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float}
+_SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float, "log_limit_bytes": int}
 """Options that a sqlite URL may have, with what reads their text."""
 
 

@@ -1,0 +1,250 @@
+"""Callers that come together share one piece of work, whatever becomes of one of them."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import threading
+from _thread import allocate_lock
+from typing import Any
+
+import pytest
+
+from graphrt.stores import _sqlite_group as module
+from graphrt.stores._sqlite_group import DONE, TAKEN, WAITING, Group
+
+PATIENCE_S = 10.0
+
+
+class Job:
+    def __init__(self, name: Any) -> None:
+        self.name = name
+        self.state = WAITING
+        self.wake = allocate_lock()
+        self.wake.acquire()
+
+
+class Desk:
+    """Does jobs in batches, which a test holds up and lets go."""
+
+    def __init__(self) -> None:
+        self.group: Group[Job] = Group()
+        self.batches: list[list[Any]] = []
+        self.begun = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+        self.fails: dict[Any, BaseException] = {}
+
+    def work(self, jobs: list[Job]) -> None:
+        self.batches.append([job.name for job in jobs])
+        self.begun.release()
+        assert self.go.acquire(timeout=PATIENCE_S)
+        failure = self.fails.pop(jobs[0].name, None)
+        if failure is not None:
+            raise failure
+        for job in jobs:
+            job.state = DONE
+
+    def come(self, name: Any) -> tuple[threading.Thread, Job, list[BaseException]]:
+        job, raised = Job(name), []
+
+        def call() -> None:
+            try:
+                self.group.do(job, self.work)
+            except BaseException as error:  # noqa: BLE001 - the test looks at it
+                raised.append(error)
+
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        return thread, job, raised
+
+    def gathered(self, count: int) -> None:
+        """Wait until *count* jobs wait for the next leader."""
+        for _ in range(int(PATIENCE_S * 1000)):
+            if len(self.group._waiting) == count:
+                return
+            threading.Event().wait(0.001)
+        raise AssertionError(self.group._waiting)
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def joined(*threads: threading.Thread) -> None:
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_who_is_alone_does_its_job_at_once(desk):
+    desk.go.release()
+    desk.group.do(Job(1), desk.work)
+
+    assert desk.batches == [[1]]
+
+
+def test_those_that_come_meanwhile_are_done_together(desk):
+    first, *_ = desk.come(0)
+    desk.begun.acquire()
+    others = [desk.come(name)[0] for name in range(1, 9)]
+    desk.gathered(8)
+    desk.go.release(2)
+    joined(first, *others)
+
+    assert desk.batches[0] == [0]
+    assert len(desk.batches) == 2
+    assert sorted(desk.batches[1]) == list(range(1, 9))
+
+
+def test_leader_that_is_interrupted_leaves_the_others_to_the_next(desk):
+    first, *_ = desk.come(0)
+    desk.begun.acquire()
+    second, _, raised = desk.come(1)
+    desk.gathered(1)
+    others = [desk.come(name)[0] for name in range(2, 6)]
+    desk.gathered(5)
+    desk.fails[1] = KeyboardInterrupt()
+    desk.go.release(3)
+    joined(first, second, *others)
+
+    assert [type(error) for error in raised] == [KeyboardInterrupt]
+    assert sorted(desk.batches[1]) == [1, 2, 3, 4, 5]
+    assert sorted(desk.batches[2]) == [2, 3, 4, 5]
+
+
+class Interrupted:
+    """A lock to wait for that is interrupted once: when it is waited for, or after something else has happened."""
+
+    def __init__(self, inner: Any, before: Any = lambda: None) -> None:
+        self.inner, self.before, self.left = inner, before, 1
+
+    def acquire(self) -> None:
+        if self.left:
+            self.left = 0
+            self.before()
+            raise KeyboardInterrupt
+        self.inner.acquire()
+
+    def release(self) -> None:
+        self.inner.release()
+
+
+def test_who_is_interrupted_while_it_waits_was_not_begun_and_holds_nobody_up(desk):
+    first, *_ = desk.come(0)
+    desk.begun.acquire()
+    job = Job(1)
+    job.wake = Interrupted(job.wake)
+    with pytest.raises(KeyboardInterrupt):
+        desk.group.do(job, desk.work)
+    last, *_ = desk.come(2)
+    desk.gathered(1)
+    desk.go.release(2)
+    joined(first, last)
+
+    assert desk.batches == [[0], [2]]
+
+
+def test_who_is_interrupted_while_another_has_its_job_waits_for_its_end(desk):
+    """Interrupted when its job is taken: the interruption is raised once the job is done."""
+    first, *_ = desk.come(0)
+    desk.begun.acquire()
+    heir, *_ = desk.come(1)
+    desk.gathered(1)
+    job, ended = Job(2), []
+
+    def taken() -> None:
+        desk.go.release()  # the first ends, the heir takes both
+        desk.begun.acquire()
+        assert job.state == TAKEN
+        threading.Timer(0.02, desk.go.release).start()
+
+    job.wake = Interrupted(job.wake, taken)
+    with pytest.raises(KeyboardInterrupt):
+        desk.group.do(job, desk.work)
+    ended.append(job.name in desk.batches[1] and job.state == DONE)
+    joined(first, heir)
+
+    assert ended == [True]
+    assert desk.batches == [[0], [1, 2]]
+
+
+def test_heir_that_is_interrupted_hands_on(desk):
+    first, *_ = desk.come(0)
+    desk.begun.acquire()
+    job = Job(1)
+
+    def appointed() -> None:
+        desk.come(2)
+        desk.gathered(2)
+        desk.go.release()
+        while desk.group._leader is not job:
+            threading.Event().wait(0.001)
+        desk.go.release()
+
+    job.wake = Interrupted(job.wake, appointed)
+    with pytest.raises(KeyboardInterrupt):
+        desk.group.do(job, desk.work)
+    joined(first)
+    desk.begun.acquire()
+    desk.go.release()
+    desk.group.do(Job(3), desk.work)
+
+    assert desk.batches == [[0], [2], [3]]
+
+
+def finishing(jobs: list[Job]) -> None:
+    threading.Event().wait(0.0005)
+    for job in jobs:
+        job.state = DONE
+
+
+def interrupting(line: int, hit: list[int]) -> Any:
+    """A trace function that interrupts the group's code at the line that is the *line*-th to be run.
+
+    Lines of `with` and `try` do not count: a trace function is called there between the end of a block and the release
+    of its lock, or before a block begins, where the interpreter lets no signal in.
+    """
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        text = linecache.getline(module.__file__, frame.f_lineno).lstrip()
+        if event == "line" and not text.startswith(("with ", "try:")):
+            hit[0] += 1
+            if hit[0] == line:
+                raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+def test_interrupted_at_any_line_nobody_waits_for_ever():
+    """A caller is interrupted at each line of the group's code in turn, while others come and go."""
+    line, hit = 0, [0]
+    while line <= hit[0]:
+        line, hit[0] = line + 1, 0
+        group: Group[Job] = Group()
+        done: list[Any] = []
+
+        def others(name: int, group: Group[Job] = group, done: list[Any] = done) -> None:
+            for number in range(5):
+                job = Job((name, number))
+                group.do(job, finishing)
+                done.append(job.state)
+
+        threads = [threading.Thread(target=others, args=(name,), daemon=True) for name in range(3)]
+        for thread in threads:
+            thread.start()
+        sys.settrace(interrupting(line, hit))
+        try:
+            for number in range(3):
+                group.do(Job(("me", number)), finishing)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        joined(*threads)
+        assert done == [DONE] * 15
+        group.do(Job("after"), finishing)
+    assert line > 10

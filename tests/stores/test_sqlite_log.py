@@ -1,0 +1,275 @@
+"""The write-ahead log of a SQLite file: copied only under guard, bounded, and never trusted blindly."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+from tests.stores.guarded import Guards
+from tests.stores.support import AT, bodies, claimed, entry
+
+from graphrt.errors import InputError, StoreError
+from graphrt.stores import _sqlite_log as log
+from graphrt.stores.protocol import Claim, Commit
+from graphrt.stores.sqlite import SqliteStore
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """A log is copied after a few commits."""
+    monkeypatch.setattr(log, "PAGES", 40)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def store(path):
+    with SqliteStore(path) as store:
+        yield store
+
+
+def write(store: SqliteStore, claim: Claim, first: int, count: int, size: int = 100) -> None:
+    for seq in range(first, first + count):
+        store.commit(claim, Commit(seq, AT, [entry(seq + 1, os.urandom(size))]))
+
+
+def settled(store: SqliteStore) -> None:
+    """Wait until nobody copies the log."""
+    store._file._log.close()
+
+
+def frames(path: Path) -> tuple[int, int]:
+    """Pages in the log, and those of them that are in the database, of a file that nobody writes."""
+    db, guard = sqlite3.connect(path, isolation_level=None), sqlite3.connect(path, isolation_level=None)
+    try:
+        guard.execute("BEGIN IMMEDIATE")
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        _, pages, done = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return pages, done
+    finally:
+        guard.close()
+        db.close()
+
+
+def log_bytes(path: Path) -> int:
+    return Path(f"{path}-wal").stat().st_size
+
+
+def test_log_is_copied_and_used_again(few, store, path):
+    claim = claimed(store)
+    for turn in range(20):
+        write(store, claim, 1 + 20 * turn, 20)
+        settled(store)
+
+    assert log_bytes(path) < 3 * 40 * 4096
+    assert len(bodies(store)) == 401
+
+
+def test_values_larger_than_the_log_count_by_their_size(few, store, path):
+    claim = claimed(store)
+    for turn in range(6):
+        write(store, claim, 1 + turn, 1, size=400_000)
+        settled(store)
+
+    assert log_bytes(path) < 3 * 400_000, log_bytes(path)
+
+
+def test_each_copy_is_guarded(few, path, monkeypatch):
+    guards = Guards()
+    guards.watch(monkeypatch)
+    with SqliteStore(path) as store:
+        claim = claimed(store)
+        write(store, claim, 1, 200)
+        settled(store)
+
+    assert guards.copies > 5
+    assert guards.unguarded == guards.by_themselves == 0
+
+
+def test_copy_without_a_guard_is_counted(few, path, monkeypatch):
+    """That the counting of the tests finds what it is there for."""
+
+    def bare(path: str, hold: Any) -> Any:
+        db = log._connect(path)
+        try:
+            return log._copy(db)
+        finally:
+            db.close()
+
+    monkeypatch.setattr(log, "copy", bare)
+    guards = Guards()
+    guards.watch(monkeypatch)
+    with SqliteStore(path) as store:
+        write(store, claimed(store), 1, 100)
+        settled(store)
+
+    assert guards.unguarded > 2
+
+
+def test_checkpoint_that_sqlite_makes_by_itself_is_counted(path, monkeypatch):
+    guards = Guards()
+    guards.watch(monkeypatch, deaf=("wal_autocheckpoint = 0",))
+    with pytest.raises(StoreError, match="automatic checkpoints") as caught:
+        SqliteStore(path)
+
+    assert caught.value.code == "store-unsafe"
+
+
+def test_commits_go_on_while_the_log_is_copied(store, monkeypatch):
+    claim = claimed(store)
+    real, begun, go = log._copy, threading.Event(), threading.Event()
+
+    def slow(db: Any) -> Any:
+        begun.set()
+        assert go.wait(PATIENCE_S)
+        return real(db)
+
+    monkeypatch.setattr(log, "_copy", slow)
+    monkeypatch.setattr(log, "PAGES", 8)
+    write(store, claim, 1, 2)
+    assert begun.wait(PATIENCE_S)
+    write(store, claim, 3, 50)
+    go.set()
+    settled(store)
+
+    assert len(bodies(store)) == 53
+
+
+def test_copy_that_fails_fails_no_commit(few, store, path, monkeypatch):
+    claim = claimed(store)
+
+    def failing(*_: Any) -> Any:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_copy", failing)
+        write(store, claim, 1, 100)
+        settled(store)
+    write(store, claim, 101, 100)
+    settled(store)
+
+    assert len(bodies(store)) == 201
+    pages, done = frames(path)
+    assert pages == done
+
+
+def reader(path: Path) -> sqlite3.Connection:
+    """Somebody who began to read and does not end."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("BEGIN")
+    db.execute("SELECT count(*) FROM record").fetchone()
+    return db
+
+
+def test_log_of_a_reader_without_end_is_bounded_and_cut_back(few, tmp_path, path, monkeypatch):
+    monkeypatch.setattr("graphrt.stores._sqlite_modes.KEPT_LOG_BYTES", 400_000)
+    with SqliteStore(path, log_limit_bytes=16 * 2**20) as store:
+        claim = claimed(store)
+        endless = reader(path)
+        with pytest.raises(StoreError, match="reading the database for long") as caught:
+            write(store, claim, 1, 1_000, size=100_000)
+        assert caught.value.code == "store-busy"
+        assert "log_limit_bytes=16777216" in caught.value.known
+        assert log_bytes(path) < 2 * 16 * 2**20
+        seq = store.head("t").seq
+
+        endless.close()
+        until = monotonic() + PATIENCE_S
+        write(store, claim, seq, 100)
+        while log_bytes(path) > 1_000_000 and monotonic() < until:
+            seq = store.head("t").seq
+            write(store, claim, seq, 20)
+            settled(store)
+        assert log_bytes(path) <= 1_000_000
+
+
+@pytest.mark.parametrize("limit", [0, 1_000_000])
+def test_limit_that_is_too_small_is_refused(path, limit):
+    with pytest.raises(InputError, match="log_limit_bytes"):
+        SqliteStore(path, log_limit_bytes=limit)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_log_that_was_taken_away_is_told_before_anything_is_written(store, path, how):
+    claim = claimed(store)
+    name = Path(f"{path}-wal")
+    name.rename(f"{path}-away")
+    if how == "replaced":
+        name.write_bytes(b"")
+    with pytest.raises(StoreError, match="removed or replaced") as caught:
+        write(store, claim, 1, 1)
+
+    assert caught.value.code == "store-unavailable"
+    assert "nothing of this commit was stored" in str(caught.value)
+    name.unlink(missing_ok=True)
+    Path(f"{path}-away").rename(name)
+    write(store, claim, 1, 1)
+    assert len(bodies(store)) == 2
+
+
+def test_log_that_is_out_of_step_is_damage(few, store, monkeypatch):
+    """A process was killed between two stores to shared memory, while it began the log anew: see decision 0063."""
+    claim = claimed(store)
+    monkeypatch.setattr(log, "_copy", lambda db: log.Copied(3, 901))
+    with pytest.raises(StoreError, match="not in step") as caught:
+        write(store, claim, 1, 1_000)
+
+    assert bodies(store)
+    assert caught.value.code == "store-damaged"
+    assert "901" in caught.value.known
+
+
+def test_log_is_copied_where_no_thread_can_be_started(few, store, path, monkeypatch):
+    def start(_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    claim = claimed(store)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    for turn in range(20):
+        write(store, claim, 1 + 20 * turn, 20)
+
+    assert log_bytes(path) < 3 * 40 * 4096
+
+
+def test_log_is_gone_when_the_last_has_closed(few, path):
+    with SqliteStore(path) as store:
+        write(store, claimed(store), 1, 100)
+
+    assert sorted(one.name for one in path.parent.iterdir()) == ["runs.db", "runs.db-reserve"]
+
+
+def test_copying_ends_before_a_fork_and_a_close(few, store, monkeypatch):
+    """In the child nothing of a copy is left that another thread of the parent made."""
+    claim = claimed(store)
+    real = log._copy
+
+    def slow(db: Any) -> Any:
+        sleep(0.05)
+        return real(db)
+
+    monkeypatch.setattr(log, "_copy", slow)
+    write(store, claim, 1, 30)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            mine = store.claim("other", create=True, lease_s=60, at=AT)
+            store.commit(mine, Commit(0, AT, [entry(1)]))
+            code = 0
+        finally:
+            os._exit(code)
+    write(store, claim, 31, 30)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(bodies(store)) == 61
+    assert len(bodies(store, "other")) == 1

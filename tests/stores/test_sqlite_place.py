@@ -1,0 +1,95 @@
+"""What the operating system tells of a file: where it lies, and whether somebody has it open."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphrt.stores import _sqlite_place as place
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
+
+
+@linux
+def test_file_that_nobody_has_open(tmp_path: Path) -> None:
+    path = tmp_path / "a file"
+    path.write_bytes(b"x")
+
+    assert place.nobody_has(str(path))
+    assert place.nobody_has(str(path))
+
+
+@linux
+@pytest.mark.parametrize("mode", ["rb", "r+b"])
+def test_file_that_another_process_has_open(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    code = f"import sys; file = open(sys.argv[1], {mode!r}); print('open', flush=True); sys.stdin.read()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    other.stdout.readline()
+
+    assert not place.nobody_has(str(path))
+    other.communicate()
+    assert place.nobody_has(str(path))
+
+
+@linux
+def test_who_opens_the_file_meanwhile_does_no_harm(tmp_path: Path) -> None:
+    """The kernel sends a signal to whoever has a lease when another one opens the file."""
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    code = "import sys\nwhile True:\n    open(sys.argv[1], 'rb').close()"
+    other = subprocess.Popen([sys.executable, "-c", code, path])
+    try:
+        answers = {place.nobody_has(str(path)) for _ in range(2_000)}
+    finally:
+        other.kill()
+        other.wait()
+
+    assert answers
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    assert not place.nobody_has(str(tmp_path / "none"))
+    assert place.identity(str(tmp_path / "none")) is None
+
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:25 / /mnt/team rw - nfs4 server:/export rw
+31 30 0:26 / /mnt/team/local rw - xfs /dev/sdb1 rw
+32 22 0:27 / /mnt/with\\040space rw - cifs //server/share rw
+33 22 0:28 / /mnt/twice rw - ext4 /dev/sdc rw
+34 33 0:29 / /mnt/twice rw - fuse.sshfs host: rw
+garbage
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/srv/runs.db", None),
+        ("/mnt/team/runs.db", "nfs4"),
+        ("/mnt/team/local/runs.db", None),
+        ("/mnt/teammate/runs.db", None),
+        ("/mnt/with space/runs.db", "cifs"),
+        ("/mnt/twice/runs.db", "fuse.sshfs"),
+    ],
+)
+def test_network_file_systems_are_known(path: str, kind: str | None, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "mounts").write_text(MOUNTS)
+    monkeypatch.setattr(place, "_MOUNTS", str(tmp_path / "mounts"))
+
+    assert place.network(path) == kind
+
+
+def test_nobody_tells_of_mounts_elsewhere(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(place, "_MOUNTS", str(tmp_path / "none"))
+
+    assert place.network(str(Path.cwd())) is None
