@@ -62,7 +62,7 @@ def watch_sqlite(killer: Killer) -> None:
     from graphrt.stores import _sqlite_files as files
 
     real = files.connect
-    files.connect = lambda path, timeout_s: Connection(real(path, timeout_s), killer)  # type: ignore[assignment]
+    files.connect = lambda *how: Connection(real(*how), killer)  # type: ignore[assignment]
 
 
 class Connection:

@@ -124,8 +124,8 @@ def use_watched_files(monkeypatch: Any, watcher: Watcher, *, checkpoint_pages: i
     watched = WatchedFiles(watcher)
     monkeypatch.setattr(log, "PAGES", checkpoint_pages)
 
-    def connect(path: str, timeout_s: float) -> Any:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    def connect(path: str, timeout_s: float, how: str | None = None) -> Any:
+        flags = apsw.SQLITE_OPEN_READWRITE | (0 if how == "mode=rw" else apsw.SQLITE_OPEN_CREATE)
         db = _translated(lambda: apsw.Connection(path, flags=flags, vfs=watched.name))
         db.set_busy_timeout(int(timeout_s * 1000))
         return ApswConnection(db)

@@ -35,9 +35,9 @@ class Patch:
     setattr = staticmethod(setattr)
 
 
-def bare(path: str, hold: Any) -> Any:
+def bare(path: str, file: Any, hold: Any) -> Any:
     """A copy as SQLite makes it by itself: without a guard."""
-    db = log._connect(path)
+    db = log._connect(path, file)
     try:
         return log._copy(db)
     finally:

@@ -123,4 +123,4 @@ class Plan:
     def install(self, monkeypatch: Any) -> None:
         """Let every connection that is made from now on follow this plan."""
         real = files.connect
-        monkeypatch.setattr(files, "connect", lambda path, timeout_s: Faulty(real(path, timeout_s), self))
+        monkeypatch.setattr(files, "connect", lambda *how: Faulty(real(*how), self))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import linecache
 import sys
 import threading
-from _thread import allocate_lock
 from typing import Any
 
 import pytest
@@ -20,8 +19,7 @@ class Job:
     def __init__(self, name: Any) -> None:
         self.name = name
         self.state = WAITING
-        self.wake = allocate_lock()
-        self.wake.acquire()
+        self.wake: Any = None
 
 
 class Desk:
@@ -113,15 +111,37 @@ def test_leader_that_is_interrupted_leaves_the_others_to_the_next(desk):
     assert sorted(desk.batches[2]) == [2, 3, 4, 5]
 
 
-class Interrupted:
-    """A lock to wait for that is interrupted once: when it is waited for, or after something else has happened."""
+def test_who_is_woken_before_its_waker_has_said_so_leads_all_the_same(desk, monkeypatch):
+    real = module._wake
 
-    def __init__(self, inner: Any, before: Any = lambda: None) -> None:
-        self.inner, self.before, self.left = inner, before, 1
+    def slowly(one: Any) -> None:
+        real(one)
+        threading.Event().wait(0.02)  # whoever was woken runs first
+
+    monkeypatch.setattr(module, "_wake", slowly)
+    first, *_ = desk.come(0)
+    desk.begun.acquire()
+    others = [desk.come(name)[0] for name in range(1, 4)]
+    desk.gathered(3)
+    desk.go.release(2)
+    joined(first, *others)
+    desk.go.release()
+    desk.group.do(Job("after"), desk.work)
+
+    assert desk.batches[-1] == ["after"]
+
+
+class Wake:
+    """A lock to wait for that is interrupted once, after something else has happened."""
+
+    def __init__(self, inner: Any, before: Any) -> None:
+        self.inner, self.before, self.left = inner, before, 2
 
     def acquire(self) -> None:
-        if self.left:
-            self.left = 0
+        self.left -= 1
+        if self.left == 1:
+            return  # by the group, which makes it
+        if self.left == 0:
             self.before()
             raise KeyboardInterrupt
         self.inner.acquire()
@@ -130,11 +150,24 @@ class Interrupted:
         self.inner.release()
 
 
+class Interrupted(Job):
+    """A job whose caller is interrupted when it begins to wait."""
+
+    def __init__(self, name: Any, before: Any = lambda: None) -> None:
+        super().__init__(name)
+        self.before = before
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "wake" and value is not None:
+            value.acquire()
+            value = Wake(value, self.before)
+        super().__setattr__(name, value)
+
+
 def test_who_is_interrupted_while_it_waits_was_not_begun_and_holds_nobody_up(desk):
     first, *_ = desk.come(0)
     desk.begun.acquire()
-    job = Job(1)
-    job.wake = Interrupted(job.wake)
+    job = Interrupted(1)
     with pytest.raises(KeyboardInterrupt):
         desk.group.do(job, desk.work)
     last, *_ = desk.come(2)
@@ -151,7 +184,7 @@ def test_who_is_interrupted_while_another_has_its_job_waits_for_its_end(desk):
     desk.begun.acquire()
     heir, *_ = desk.come(1)
     desk.gathered(1)
-    job, ended = Job(2), []
+    ended = []
 
     def taken() -> None:
         desk.go.release()  # the first ends, the heir takes both
@@ -159,7 +192,7 @@ def test_who_is_interrupted_while_another_has_its_job_waits_for_its_end(desk):
         assert job.state == TAKEN
         threading.Timer(0.02, desk.go.release).start()
 
-    job.wake = Interrupted(job.wake, taken)
+    job = Interrupted(2, taken)
     with pytest.raises(KeyboardInterrupt):
         desk.group.do(job, desk.work)
     ended.append(job.name in desk.batches[1] and job.state == DONE)
@@ -172,7 +205,6 @@ def test_who_is_interrupted_while_another_has_its_job_waits_for_its_end(desk):
 def test_heir_that_is_interrupted_hands_on(desk):
     first, *_ = desk.come(0)
     desk.begun.acquire()
-    job = Job(1)
 
     def appointed() -> None:
         desk.come(2)
@@ -182,7 +214,7 @@ def test_heir_that_is_interrupted_hands_on(desk):
             threading.Event().wait(0.001)
         desk.go.release()
 
-    job.wake = Interrupted(job.wake, appointed)
+    job = Interrupted(1, appointed)
     with pytest.raises(KeyboardInterrupt):
         desk.group.do(job, desk.work)
     joined(first)

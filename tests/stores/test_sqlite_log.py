@@ -99,8 +99,8 @@ def test_each_copy_is_guarded(few, path, monkeypatch):
 def test_copy_without_a_guard_is_counted(few, path, monkeypatch):
     """That the counting of the tests finds what it is there for."""
 
-    def bare(path: str, hold: Any) -> Any:
-        db = log._connect(path)
+    def bare(path: str, file: Any, hold: Any) -> Any:
+        db = log._connect(path, file)
         try:
             return log._copy(db)
         finally:
@@ -199,10 +199,11 @@ def test_limit_that_is_too_small_is_refused(path, limit):
         SqliteStore(path, log_limit_bytes=limit)
 
 
+@pytest.mark.parametrize("part", ["wal", "shm"])
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_log_that_was_taken_away_is_told_before_anything_is_written(store, path, how):
+def test_log_that_was_taken_away_is_told_before_anything_is_written(store, path, how, part):
     claim = claimed(store)
-    name = Path(f"{path}-wal")
+    name = Path(f"{path}-{part}")
     name.rename(f"{path}-away")
     if how == "replaced":
         name.write_bytes(b"")

@@ -103,7 +103,7 @@ EDITS: dict[str, Callable[[Any], Any]] = {
 @pytest.fixture(scope="module", params=[None, False], ids=["chained", "plain"])
 def pristine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("rows") / "runs.db"
-    with Runtime(GRAPH, store=SqliteStore(path), chain=request.param) as runtime:
+    with SqliteStore(path) as store, Runtime(GRAPH, store=store, chain=request.param) as runtime:
         assert runtime.run({"log": []}, thread="t").status == "interrupted"
     return path.read_bytes()
 

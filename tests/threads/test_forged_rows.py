@@ -82,7 +82,8 @@ def whole(found: Verification) -> None:
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with the paused thread "t" and another one, "u", which has other values."""
     path = tmp_path_factory.mktemp("forged") / "runs.db"
-    with Runtime(GRAPH, store=SqliteStore(path), clock=lambda: 1_700_000_000.0, ids=lambda: "run") as runtime:
+    clocked: Any = {"clock": lambda: 1_700_000_000.0, "ids": lambda: "run"}
+    with SqliteStore(path) as store, Runtime(GRAPH, store=store, **clocked) as runtime:
         assert runtime.run({"log": []}, thread="t").status == "interrupted"
         assert runtime.run({"log": ["other"]}, thread="u").status == "interrupted"
         assert runtime.store is not None
@@ -114,7 +115,7 @@ def finding(name: str, path: Path, pristine: Path) -> str:
 def reading(name: str, path: Path) -> Any:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         copy = shutil.copy(path, folder)
-        with Runtime(GRAPH, store=SqliteStore(copy), ids=lambda: "run") as runtime:
+        with SqliteStore(copy) as store, Runtime(GRAPH, store=store, ids=lambda: "run") as runtime:
             return READERS[name](runtime)
 
 
@@ -310,7 +311,7 @@ def test_entries_from_the_middle_follow_the_one_before(path):
 
 def test_the_snapshot_that_a_pruned_thread_begins_with_is_vouched_for(path):
     """Nothing else tells what it holds: the entries that came to it are gone."""
-    with Runtime(GRAPH, store=SqliteStore(path)) as runtime:
+    with SqliteStore(path) as store, Runtime(GRAPH, store=store) as runtime:
         assert runtime.store is not None
         assert runtime.prune("t", before=runtime.state("t").seq - 2) > 0
         assert runtime.prune("u") > 0

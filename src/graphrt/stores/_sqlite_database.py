@@ -6,11 +6,13 @@ write at the same time share a transaction, and so a sync of the disk.
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from copy import copy
+from functools import partial
+from operator import attrgetter
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, TypeVar
 from weakref import finalize
 
 from graphrt._forks import watch_forks
@@ -20,11 +22,12 @@ from graphrt.stores import _sqlite_files as files
 from graphrt.stores import _sqlite_room as room
 from graphrt.stores._owners import Owner, this_owner
 from graphrt.stores._sqlite_errors import BUSY, FULL, breaks, explain, of_sqlite, primary
-from graphrt.stores._sqlite_group import DONE, WAITING, Group
+from graphrt.stores._sqlite_group import DONE, Group
 from graphrt.stores._sqlite_log import Log
 from graphrt.stores._sqlite_modes import Pragmas
 from graphrt.stores._sqlite_patience import patiently
 from graphrt.stores._sqlite_place import identity
+from graphrt.stores._sqlite_write import Write
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -32,45 +35,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@final
-class Write:
-    """Something that is to be written, in a transaction that it may share with others."""
-
-    __slots__ = ("error", "found", "kept", "landed", "size", "state", "then", "thread", "wake", "work")
-
-    def __init__(
-        self,
-        work: Callable[[Connection], Any],
-        landed: Callable[[Connection, Any], bool],
-        kept: Callable[[], str],
-        thread: str,
-        then: Callable[[Any], None] | None,
-        size: int,
-    ) -> None:
-        self.work = work
-        self.landed = landed
-        self.kept = kept
-        self.thread = thread
-        self.then = then
-        self.size = size
-        self.found: Any = None
-        self.error: Exception | None = None
-        self.state = WAITING
-        self.wake = allocate_lock()
-        self.wake.acquire()
-
-    def end(self) -> None:
-        """It is stored."""
-        if self.then is not None:
-            self.then(self.found)
-        self.state = DONE
-
-    def fail(self, error: Exception, cause: Exception) -> None:
-        """It is not stored, or nobody knows."""
-        if error is not cause:
-            error.__cause__ = cause
-        self.error = error
-        self.state = DONE
+_READY, _BEGIN, _WORK, _END = range(4)
+"""How far a transaction has come."""
+_SIZE = attrgetter("size")
 
 
 class Database:
@@ -85,6 +52,11 @@ class Database:
         self.owner: Owner = this_owner()
         """Whom claims belong to; another one in the child of a fork."""
         self.closed = False
+        self.closing = False
+        """Nothing more is written but what ends it. Guarded by the lock."""
+        self.giving: dict[int, int] = {}
+        """Claims that the transaction that is open gives, if it ends well: the thread's number, and the epoch. Who writes
+        in the same transaction has to know of them."""
         self.lock = RLock()
         """Held by who uses the connection. Nobody writes who holds it: `write` takes it for several at once."""
         self._aside = RLock()
@@ -187,6 +159,7 @@ class Database:
         thread: str,
         then: Callable[[T], None] | None = None,
         size: int = 0,
+        last: bool = False,
     ) -> T:
         """What *work* returns, once all that it wrote is durable. The caller does not hold the lock.
 
@@ -198,11 +171,15 @@ class Database:
             kept: What to tell of the stored state when nothing was written.
             then: Called with what *work* returned once it is durable, before anybody else reads or writes.
             size: Bytes that it writes, about, where they may be many.
+            last: It ends the store.
         """
-        write = Write(work, landed, kept, thread, then, size)
+        write = Write(work, landed, kept, thread, then, size, last=last)
         self._group.do(write, self._write_all)
         if write.error is not None:
-            raise write.error
+            try:
+                raise write.error
+            finally:
+                del write  # else the error would hold it, and it the error
         found: T = write.found
         return found
 
@@ -217,44 +194,56 @@ class Database:
         """Write *writes* in one transaction and end them; False if there are several, and one of them failed."""
         again = self._logged
         while True:
-            try:
-                db = self._ready(writes[0])
-            except StoreError as error:
-                return self._failed(writes, error)
-            try:
-                patiently(lambda: db.execute("BEGIN IMMEDIATE"), self._busy_timeout_s)  # noqa: B023 - called here
-            except BaseException as error:  # noqa: BLE001 - raised again where it is none of SQLite's
-                self._undo(db, error)
-                self._settle(writes, error, doubtful=False)
-                return True
-            try:
-                found = [one.work(db) for one in writes]
+            step, db = _READY, None
+            self.giving.clear()
+            try:  # all of it: an interruption at any place leaves no transaction open
+                db = self._ready(writes)
+                step = _BEGIN
+                patiently(partial(db.execute, "BEGIN IMMEDIATE"), self._busy_timeout_s)
+                step = _WORK
+                for one in writes:
+                    one.found = one.work(db)
+                step = _END
+                # Without a log it waits for those who read.
+                patiently(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
+                for one in writes:
+                    one.end()
             except BaseException as error:
-                self._undo(db, error)
-                if again and primary(error) == FULL and self._log.full():
-                    again = False
-                    continue
+                doubtful = step == _END and primary(error) != BUSY
+                if db is not None:
+                    self._undo(db, error, drop=doubtful)
+                if primary(error) == FULL and self._logged and not self._is_there(writes[0], doubtful=doubtful):
+                    if again and self._log.full():
+                        again = False
+                        continue
+                    if len(writes) > 1:
+                        return False  # perhaps some of them fit
+                if step in (_BEGIN, _END) or self._cannot_open(step, error):
+                    self._settle(writes, error, doubtful=doubtful)
+                    return True
                 if not isinstance(error, Exception):
                     raise
                 return self._failed(writes, error)
-            break
-        for one, its in zip(writes, found, strict=True):
-            one.found = its
-        try:
-            db.execute("COMMIT")
-            for one in writes:
-                one.end()
-        except BaseException as error:  # noqa: BLE001 - as above
-            doubtful = primary(error) != BUSY
-            self._undo(db, error, drop=doubtful)
-            self._settle(writes, error, doubtful=doubtful)
+            finally:
+                self.giving.clear()
+            if self._logged:
+                self._log.wrote(len(writes), sum(map(_SIZE, writes)), self.lock)
             return True
-        if self._logged:
-            self._log.wrote(len(writes), sum([one.size for one in writes]), self.lock)
-        return True
 
-    def _ready(self, first: Write) -> Connection:
+    @staticmethod
+    def _cannot_open(step: int, error: BaseException) -> bool:
+        """Whether the file could not be opened since others have it locked: the rest need not wait for that as well."""
+        return step == _READY and isinstance(error, StoreError) and error.code == "store-busy" and not error.thread
+
+    def _is_there(self, one: Write, *, doubtful: bool) -> bool:
+        """Whether the transaction of *one* is stored, or nobody knows."""
+        return doubtful and self._ask(one.landed, one.found) is not False
+
+    def _ready(self, writes: list[Write]) -> Connection:
         """The connection, by which something can be written that stays."""
+        first = writes[0]
+        if self.closing and not all(one.last for one in writes):
+            raise _refusals.closed(f"The store of {self.path!r}")
         db = self._db or self.connection()
         if self._read_only is not None:
             db = self._writable(first.thread, first.kept)
@@ -293,7 +282,9 @@ class Database:
                 if there is None:
                     told = f"whether this write on thread {one.thread!r} was stored is not known"
                 one.fail(explain(error, self.path, told, thread=one.thread), error)
-        if not of_sqlite(error):
+            elif isinstance(error, StoreError):  # the file could not be opened
+                one.fail(copy(error), error)
+        if not (of_sqlite(error) or isinstance(error, StoreError)):
             raise error
 
     def _moved(self) -> bool:

@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from graphrt._forks import FreshLock
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores import _sqlite_place as place
@@ -104,10 +105,11 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
     _make(path)
     read_only = why_read_only(path)
     looked = look(path) if read_only is not None and _is_left(path) else None
-    alone = read_only is None and _is_new_here(path) and place.nobody_has(path)
     how = "mode=ro&immutable=1" if looked is not None else "mode=ro&readonly_shm=1"
     try:
-        db = connect(path, 0.0) if read_only is None else connect(path, busy_timeout_s, how)
+        with _opening:
+            alone = read_only is None and _is_alone(path)
+            db = connect(path, 0.0) if read_only is None else connect(path, 0.0, how)
     except sqlite3.Error as error:
         raise explain(error, path, "nothing was changed") from error
     logged = False
@@ -117,10 +119,8 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
             file = place.identity(path)
             if file is not None:
                 _logging[file] = logged
-            if not logged:  # there somebody may be in the way at any statement
-                db.execute(f"PRAGMA busy_timeout = {int(busy_timeout_s * 1000)}")
         else:
-            _set_up_looking(db, path, read_only)
+            patiently(lambda: _set_up_looking(db, path, read_only), busy_timeout_s)
     except BaseException as error:
         db.close()
         if of_sqlite(error):
@@ -172,10 +172,19 @@ def _logs(path: str) -> bool:
     return _logging[file]
 
 
-def _is_new_here(path: str) -> bool:
-    """Whether this process never had the file open, which has something in it."""
+def _is_alone(path: str) -> bool:
+    """Whether the file has a rollback journal, and nobody has it open, in this process or another. The caller opens it.
+
+    From now on this process counts as having it open: neither this question nor a look at its header is asked again,
+    which would end the locks that SQLite holds on it.
+    """
     file = place.identity(path)
-    return file is not None and file not in _logging and os.path.getsize(path) >= _SMALLEST  # noqa: PTH202 - as above
+    if file is None or file in _logging:
+        return False
+    return not _logs(path) and place.nobody_has(path)
+
+
+_opening: Final = FreshLock()
 
 
 def gone(path: str) -> StoreError:

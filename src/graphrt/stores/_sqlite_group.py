@@ -20,7 +20,7 @@ class Waits(Protocol):
 
     state: int
     wake: Any
-    """A lock that its caller waits for."""
+    """A lock that its caller waits for, if it has to wait; None at first."""
 
 
 J = TypeVar("J", bound=Waits)
@@ -56,21 +56,33 @@ class Group(Generic[J]):
         """
         try:
             with self._mutex:
-                self._waiting.append(job)
                 if self._leader is None:
+                    self._taken = [job]
                     self._leader = job
-            while self._leader is not job:
-                if job.state == DONE:
-                    return
-                job.wake.acquire()
-            try:
+                else:
+                    job.wake = allocate_lock()
+                    job.wake.acquire()
+                    self._waiting.append(job)
+            if job.wake is not None:
+                leads = False
+                while not leads:
+                    job.wake.acquire()
+                    with self._mutex:  # who woke this one has said by then what it was woken for
+                        leads = self._leader is job
+                    if job.state == DONE:
+                        return
                 with self._mutex:
                     self._taken, self._waiting = self._waiting, []
-                    for one in self._taken:
-                        one.state = TAKEN
+            try:
+                for one in self._taken:
+                    one.state = TAKEN
                 work(self._taken)
             finally:
-                self._hand_on(job)
+                with self._mutex:
+                    if len(self._taken) == 1 and not self._waiting:  # it is alone: nobody is to be woken
+                        job.state, self._taken, self._leader = DONE, [], None
+                if self._leader is job:
+                    self._hand_on(job)
         except BaseException:
             self._leave(job)
             raise
@@ -109,7 +121,7 @@ class Group(Generic[J]):
                     if self._leader is not job:
                         return
                     continue
-            with suppress(BaseException):  # another caller has it: its end is a matter of moments
+            with suppress(BaseException):  # another caller has it: it is waited for as long as that one waits
                 job.wake.acquire()
 
 

@@ -63,7 +63,8 @@ class Holding:
             return False
         if holder.owner.token == self._file.owner.token:
             held = self._held.get(row.no)
-            if held is None or held.epoch != row.epoch:
+            epoch = self._file.giving.get(row.no) if held is None else held.epoch
+            if epoch != row.epoch:
                 return False  # a claim of ours whose end failed, so that nobody was given it
         return holder.lives(row.lease, me=self._file.owner)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from graphrt.errors import StoreError
 from graphrt.stores import _sqlite_files as files
 from graphrt.stores import _sqlite_modes as modes
+from graphrt.stores import _sqlite_place as place
 from graphrt.stores._sqlite_errors import of_sqlite
 from graphrt.stores._sqlite_patience import patiently
 from graphrt.stores._sqlite_schema import PAGE_BYTES
@@ -55,7 +56,10 @@ class Log:
         self._limit_bytes = limit_bytes
         self._copying = Lock()
         """Held while it is copied."""
+        self._main: tuple[int, int] | None = None
+        """The database that was opened, the log, and the shared memory."""
         self._file: tuple[int, int] | None = None
+        self._memory: tuple[int, int] | None = None
         self._size = 0
         """Bytes that the file had when it was looked at last. It is used again and does not shrink."""
         self._before = 0
@@ -70,7 +74,7 @@ class Log:
 
     def opened(self) -> None:
         """The first connection was opened."""
-        self._file = None
+        self._main, self._file, self._memory = place.identity(self._path), None, place.identity(f"{self._path}-shm")
         self._look()
 
     def check(self, kept: Callable[[], str], thread: str) -> None:
@@ -89,9 +93,9 @@ class Log:
                 fix="Close all that have it open, open it again, and run store.verify().",
                 thread=thread,
             )
-        if not self._look():
+        if not self._look() or place.identity(f"{self._path}-shm") != self._memory:
             raise StoreError(
-                f"The write-ahead log {self._name!r} was removed or replaced while the database was open: {kept()}.",
+                f"The write-ahead log {self._name!r}, or its shared memory, was removed or replaced while the database was open: {kept()}.",
                 code="store-unavailable",
                 where=f"database {self._path!r}",
                 known="commits since the last checkpoint were in it",
@@ -99,7 +103,7 @@ class Log:
                 "and run store.verify().",
                 thread=thread,
             )
-        if self._left > self._limit_bytes and not self._emptied():
+        if self._left > self._limit_bytes and self._emptied(_PATIENCE_S) is False:
             raise StoreError(
                 f"The write-ahead log of {self._path!r} has {self._left:,} bytes, since somebody has been reading the "
                 f"database for long: {kept()}.",
@@ -119,15 +123,23 @@ class Log:
             hold: Keeps the writers of this process out while it is entered.
         """
         self._pages += writes * _WRITTEN + size // PAGE_BYTES
-        if self._pages >= PAGES and self._copying.acquire(blocking=False):  # else one copies it already
-            try:
-                Thread(target=self._copy_soon, args=(hold,), name="graphrt-checkpoint", daemon=True).start()
-            except RuntimeError:  # the system gives no thread, or the interpreter ends
-                self._copy_soon(hold)
+        if self._pages < PAGES:
+            return
+        thread = Thread(target=self._copy_soon, args=(hold,), name="graphrt-checkpoint", daemon=True)
+        if not self._copying.acquire(blocking=False):
+            return  # one copies it already
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no thread, or the interpreter ends
+            self._copy_soon(hold)
+        except BaseException:
+            if thread.ident is None:
+                self._copying.release()
+            raise
 
     def full(self) -> bool:
         """The disk is full. Make room in the log by copying it; whether it begins anew now."""
-        return self._emptied()
+        return self._emptied(0.0) is True
 
     def close(self) -> None:
         """Wait until nobody copies it any more. The caller does not hold the writers out."""
@@ -164,23 +176,27 @@ class Log:
     def _copy_soon(self, hold: AbstractContextManager[Any]) -> None:
         try:
             self._pages, self._before = 0, self._size
-            self._note(copy(self._path, hold))
+            self._note(copy(self._path, self._main, hold))
         except Exception as error:  # what was committed stays in the log, and is copied later
             if not (of_sqlite(error) or isinstance(error, StoreError)):
                 raise
         finally:
             self._copying.release()
 
-    def _emptied(self) -> bool:
-        """Copy the log now, by a caller that keeps the writers out; whether all of it was copied."""
+    def _emptied(self, patience_s: float) -> bool | None:
+        """Copy the log now, by a caller that keeps the writers of this process out.
+
+        Returns:
+            Whether all of it was copied; None if others write or copy it for so long.
+        """
         try:
-            copied = copy(self._path, None)
+            copied = copy(self._path, self._main, None, patience_s)
         except Exception as error:
-            if not of_sqlite(error):
+            if not (of_sqlite(error) or isinstance(error, StoreError)):
                 raise
-            return False
+            return None
         self._note(copied)
-        return copied is not None and copied.done >= copied.frames
+        return None if copied is None else copied.done >= copied.frames
 
     def _note(self, copied: Copied | None) -> None:
         if copied is None:
@@ -190,20 +206,24 @@ class Log:
             self._torn = copied
 
 
-def copy(path: str, hold: AbstractContextManager[Any] | None) -> Copied | None:
+def copy(
+    path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None, patience_s: float = _PATIENCE_S
+) -> Copied | None:
     """Copy the log of *path* into the database: most of it while others write, the rest while nobody does.
 
     None if somebody else is copying it.
 
     Args:
-        hold: Keeps the writers of this process out; None if they are out already: then it is not waited for others.
+        file: What *path* has to be, still.
+        hold: Keeps the writers of this process out; None if they are out already.
+        patience_s: Seconds to wait for others who write.
 
     Raises:
         sqlite3.Error: It cannot be copied now.
     """
-    guard = _connect(path)
+    guard = _connect(path, file)
     try:
-        other = _connect(path)
+        other = _connect(path, file)
         try:
             for _ in range(0 if hold is None else 2):  # the second takes what was written during the first
                 guard.execute("BEGIN")
@@ -213,7 +233,7 @@ def copy(path: str, hold: AbstractContextManager[Any] | None) -> Copied | None:
                 finally:
                     guard.execute("ROLLBACK")
             with hold or nullcontext():
-                patiently(lambda: guard.execute("BEGIN IMMEDIATE"), 0.0 if hold is None else _PATIENCE_S)
+                patiently(lambda: guard.execute("BEGIN IMMEDIATE"), patience_s)
                 try:
                     return _copy(other)
                 finally:
@@ -224,12 +244,16 @@ def copy(path: str, hold: AbstractContextManager[Any] | None) -> Copied | None:
         guard.close()
 
 
-def _connect(path: str) -> Connection:
-    """A connection that has the log open."""
-    db = files.connect(path, 0.0)
+def _connect(path: str, file: tuple[int, int] | None) -> Connection:
+    """A connection that has the log of *file* open, which is still there."""
+    db = files.connect(path, 0.0, "mode=rw")  # nothing is made
     try:
+        if place.identity(path) != file:
+            raise files.gone(path)
         modes.careful(db, path)
         patiently(lambda: _read(db), _PATIENCE_S)
+        if place.identity(path) != file:
+            raise files.gone(path)
     except BaseException:
         db.close()
         raise

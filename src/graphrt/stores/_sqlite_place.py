@@ -12,9 +12,26 @@ from typing import Final
 
 _MOUNTS: Final = "/proc/self/mountinfo"
 _NETWORKS: Final = frozenset(
-    {"9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "ocfs2",
+        "virtiofs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "smbfs",
+    }
     | {"fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.rclone", "fuse.s3fs"}
-    | {"fuse.sshfs"}
+    | {"fuse.grpcfuse", "fuse.mount-s3", "fuse.sshfs"}
 )
 """File systems that other machines may have mounted as well, which share no memory with this one."""
 _ESCAPES: Final = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))

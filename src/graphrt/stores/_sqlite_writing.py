@@ -106,16 +106,6 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
     return place
 
 
-def size(commit: Commit) -> int:
-    """Bytes of what may be large in *commit*."""
-    found = sum([len(record.body) for record in commit.records])
-    if commit.blobs:
-        found += sum([len(body) for body in commit.blobs.values()])
-    if commit.stage:
-        found += sum([len(body) for _, body in commit.stage])
-    return found if commit.snapshot is None else found + len(commit.snapshot.body)
-
-
 def renew(db: Connection, claim: SqliteClaim, now_s: float) -> None:
     db.execute(_RENEW, (now_s + claim.lease_s, claim.no, claim.epoch, now_s))
 

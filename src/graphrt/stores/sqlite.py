@@ -115,7 +115,9 @@ class SqliteStore(WholeThreads):
             else:
                 no, staged = writing.make(db, thread, 0, 1, 1, "new", "", at, at, until_s, owner), 0
             now = head(reading.existing(reading.row_by_no(db, no)), owned=True)
-            return SqliteClaim(now, lease_s, no, self._file.owner.token, staged)
+            claim = SqliteClaim(now, lease_s, no, self._file.owner.token, staged)
+            self._file.giving[no] = claim.epoch
+            return claim
 
         def landed(db: Connection, claim: SqliteClaim) -> bool:
             row = reading.row_by_no(db, claim.no)
@@ -186,20 +188,22 @@ class SqliteStore(WholeThreads):
         def kept() -> str:
             return f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
 
-        def made(staged: int) -> None:
-            claim.staged = staged
-            claim.turn += 1
-            if commit.release:
-                self._forget(claim)
-
-        self._file.write(
+        size = 0
+        for record in commit.records:
+            size += len(record.body)
+        for _, body in (*commit.stage, *commit.blobs.items()):
+            size += len(body)
+        if commit.snapshot is not None:
+            size += len(commit.snapshot.body)
+        claim.staged = self._file.write(
             work,
             landed=lambda db, _: writing.landed(db, claim, commit, seq),
             kept=kept,
             thread=thread,
-            then=made,
-            size=writing.size(commit),
+            then=(lambda _: self._forget(claim)) if commit.release else None,
+            size=size,
         )
+        claim.turn += 1
 
     def head(self, thread: str) -> Head:
         """How *thread* stands. See `Store.head`."""
@@ -246,8 +250,9 @@ class SqliteStore(WholeThreads):
     def close(self) -> None:
         """Free the file; may be called again. Claims that it gave are void."""
         with self._file.lock:
-            if self._file.closed:
+            if self._file.closing:
                 return
+            self._file.closing = True  # from now on nobody is given a claim
             own = [claim for claim in self._held.values() if self._gave(claim)]
             self._held.clear()
 
@@ -257,7 +262,7 @@ class SqliteStore(WholeThreads):
 
         try:
             if own:
-                self._file.write(work, landed=lambda _db, _: True, kept=str, thread=own[0].thread)
+                self._file.write(work, landed=lambda _db, _: True, kept=str, thread=own[0].thread, last=True)
         except StoreError:
             pass  # the file cannot be written now: the leases run out, and nothing commits under them any more
         finally:

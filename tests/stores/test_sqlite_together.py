@@ -1,0 +1,323 @@
+"""Threads that commit at the same moment share a transaction, and each is told what became of its own commit."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+from tests.stores.support import AT, bodies, claimed, entry
+
+from graphrt.errors import ConflictError, InputError, StoreError
+from graphrt.stores import _sqlite_files as files
+from graphrt.stores._sqlite_database import Database
+from graphrt.stores.protocol import Commit
+from graphrt.stores.sqlite import SqliteStore
+
+COUNT = 9
+PATIENCE_S = 20.0
+
+
+class Counted:
+    """A connection that counts the writes of a transaction, and fails at its end."""
+
+    def __init__(self, db: Any) -> None:
+        self.db = db
+        self.writes = 0
+        self.least = COUNT
+        self.at_commit: Any = None
+        """Called instead of the next COMMIT that has at least so many threads' writes in it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.db, name)
+
+    def execute(self, sql: str, *rest: Any) -> Any:
+        self.writes = 0 if sql.startswith("BEGIN") else self.writes + sql.startswith("UPDATE thread")
+        if sql == "COMMIT" and self.writes >= self.least and self.at_commit is not None:
+            call, self.at_commit = self.at_commit, None
+            return call(self.db)
+        return self.db.execute(sql, *rest)
+
+
+class Together:
+    """COUNT threads that commit in one transaction: they come while the file is held."""
+
+    def __init__(self, store: SqliteStore, monkeypatch: Any) -> None:
+        self.store = store
+        self.claims = [claimed(store, f"t{number}") for number in range(COUNT)]
+        self.outcomes: dict[int, BaseException | None] = {}
+        self.batches: list[int] = []
+        write = Database._write
+
+        def counting(file: Database, writes: Any) -> bool:
+            self.batches.append(len(writes))
+            return write(file, writes)
+
+        monkeypatch.setattr(Database, "_write", counting)
+
+    def commit(self, number: int, expected: int = 1) -> None:
+        self.outcomes[number] = None
+        try:
+            self.store.commit(self.claims[number], Commit(expected, AT, [entry(expected + 1)]))
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.outcomes[number] = error
+
+    def go(self, *, stale: int | None = None) -> None:
+        first = claimed(self.store, "first")
+        threads = []
+        with self.store._file.lock:
+            threads.append(threading.Thread(target=self.store.commit, args=(first, Commit(1, AT, [entry(2)]))))
+            threads[0].start()
+            self._gathered(None)
+            for number in range(COUNT):
+                expected = 5 if number == stale else 1
+                threads.append(threading.Thread(target=self.commit, args=(number, expected)))
+                threads[-1].start()
+            self._gathered(COUNT)
+            self.batches.clear()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+    def _gathered(self, count: int | None) -> None:
+        group, until = self.store._file._group, monotonic() + PATIENCE_S
+        while monotonic() < until:
+            there = len(group._taken) == 1 and not group._waiting if count is None else len(group._waiting) == count
+            if there and group._leader is not None:
+                return
+            sleep(0.001)
+        raise AssertionError(group._waiting)
+
+    def stored(self) -> list[int]:
+        return [number for number in range(COUNT) if bodies(self.store, f"t{number}") == [b"1", b"2"]]
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    made: list[Counted] = []
+    real = files.connect
+
+    def connect(*arguments: Any) -> Counted:
+        made.append(Counted(real(*arguments)))
+        return made[-1]
+
+    monkeypatch.setattr(files, "connect", connect)
+    return made
+
+
+@pytest.fixture
+def together(tmp_path, monkeypatch, connections):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        yield Together(store, monkeypatch)
+
+
+def test_those_that_come_together_share_a_transaction(together):
+    together.go()
+
+    assert together.batches == [1, COUNT]
+    assert together.stored() == list(range(COUNT))
+    assert not any(together.outcomes.values())
+
+
+def test_one_that_is_refused_takes_nobody_along(together):
+    together.go(stale=4)
+
+    assert together.batches == [1, COUNT, *[1] * COUNT]
+    assert together.stored() == [number for number in range(COUNT) if number != 4]
+    assert isinstance(together.outcomes.pop(4), ConflictError)
+    assert not any(together.outcomes.values())
+
+
+@pytest.mark.parametrize("carried_out", [False, True], ids=["before", "after"])
+def test_each_is_told_when_the_end_of_the_transaction_fails(together, connections, carried_out):
+    def fail(db: Any) -> None:
+        if carried_out:
+            db.execute("COMMIT")
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode, error.sqlite_errorname = 10, "SQLITE_IOERR"
+        raise error
+
+    connections[0].at_commit = fail
+    together.go()
+
+    if carried_out:
+        assert together.stored() == list(range(COUNT))
+        assert not any(together.outcomes.values())
+        return
+    assert together.stored() == []
+    for number, error in together.outcomes.items():
+        assert isinstance(error, StoreError)
+        assert error.thread == f"t{number}"
+        assert f"thread 't{number}' is at entry 1; nothing of this commit was stored" in str(error)
+    assert len({id(error) for error in together.outcomes.values()}) == COUNT
+
+
+@pytest.mark.parametrize("carried_out", [False, True], ids=["before", "after"])
+def test_interruption_of_the_one_that_writes_for_all_is_its_own(together, connections, carried_out):
+    def interrupt(db: Any) -> None:
+        if carried_out:
+            db.execute("COMMIT")
+        raise KeyboardInterrupt
+
+    connections[0].at_commit = interrupt
+    together.go()
+
+    raised = {number: error for number, error in together.outcomes.items() if error is not None}
+    assert [type(error) for error in raised.values()] == [KeyboardInterrupt]
+    assert set(together.stored()) == set(range(COUNT)) - (set() if carried_out else set(raised))
+
+
+def test_who_is_interrupted_while_it_claims_leaves_the_thread_free(tmp_path, connections):
+    with SqliteStore(tmp_path / "runs.db") as store:
+
+        def interrupt(db: Any) -> None:
+            db.execute("COMMIT")
+            raise KeyboardInterrupt
+
+        connections[0].at_commit, connections[0].least = interrupt, 0
+        with pytest.raises(KeyboardInterrupt):
+            store.claim("t", create=True, lease_s=600, at=AT)
+        claimed(store)
+
+        assert bodies(store) == [b"1"]
+
+
+def in_one_transaction(store: SqliteStore, *calls: Any) -> list[Any]:
+    """What *calls* return or raise that come while the file is held, so that they share a transaction."""
+    first = claimed(store, "in-front")
+    found: list[Any] = [None] * len(calls)
+    file, go = store._file, threading.Event()
+    group, until, write_all = file._group, monotonic() + PATIENCE_S, file._write_all
+
+    def held_up(writes: Any) -> None:
+        assert go.wait(PATIENCE_S)
+        write_all(writes)
+
+    def run(number: int, call: Any) -> None:
+        try:
+            found[number] = call()
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            found[number] = error
+
+    file._write_all = held_up  # type: ignore[method-assign]  # for the one in front
+    threads = [threading.Thread(target=store.commit, args=(first, Commit(1, AT, [entry(2)])))]
+    threads[0].start()
+    while group._leader is None and monotonic() < until:
+        sleep(0.001)
+    del file._write_all
+    for number, call in enumerate(calls):
+        threads.append(threading.Thread(target=run, args=(number, call)))
+        threads[-1].start()
+        while len(group._waiting) <= number and threads[-1].is_alive() and monotonic() < until:
+            sleep(0.001)
+    go.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    return found
+
+
+def claim(store: SqliteStore, thread: str = "t") -> Any:
+    return store.claim(thread, create=True, lease_s=600, at=AT)
+
+
+def test_only_one_of_those_that_claim_a_thread_together_gets_it(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        found = in_one_transaction(store, *[lambda: claim(store)] * 4)
+
+        assert [isinstance(one, ConflictError) for one in found] == [False, True, True, True]
+        store.commit(found[0], Commit(0, AT, [entry(1)]))
+        store.release(found[0])
+        assert claim(store).epoch > found[0].epoch
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.delete("t"),
+        lambda store: store.delete_many(["t"]),
+        lambda store: store.copy("source", "t", at=AT),
+    ],
+    ids=["delete", "delete_many", "copy"],
+)
+def test_a_thread_that_is_claimed_in_the_same_transaction_is_held(tmp_path, call):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        store.release(claimed(store))
+        store.release(claimed(store, "source"))
+        mine, other = in_one_transaction(store, lambda: claim(store), lambda: call(store))
+
+        assert other == [] or isinstance(other, (ConflictError, InputError))
+        store.commit(mine, Commit(1, AT, [entry(2)]))
+        assert bodies(store) == [b"1", b"2"]
+
+
+def test_a_thread_that_is_given_back_in_the_same_transaction_can_be_claimed(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        before = claimed(store)
+        _, mine = in_one_transaction(store, lambda: store.release(before), lambda: claim(store))
+        if isinstance(mine, ConflictError):  # it was looked at before, whether somebody holds it
+            mine = claim(store)
+        store.commit(mine, Commit(1, AT, [entry(2)]))
+        with pytest.raises(ConflictError):
+            claim(store)
+
+
+def test_nothing_is_held_once_a_store_is_closed_that_others_claim_with(tmp_path):
+    path = tmp_path / "runs.db"
+    for turn in range(10):
+        store = SqliteStore(path)
+        ended = threading.Event()
+
+        def work(name: str, store: SqliteStore = store, ended: threading.Event = ended) -> None:
+            number = 0
+            try:
+                while not ended.is_set():
+                    number += 1
+                    claimed(store, f"{name}-{number}")
+            except StoreError as error:
+                assert error.code == "store-closed"  # noqa: PT017 - the only one that may be
+
+        threads = [threading.Thread(target=work, args=(f"w{turn}-{number}",)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        sleep(0.02)
+        store.close()
+        ended.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        with SqliteStore(path) as other:
+            assert not [head.thread for head in other.heads() if head.owned]
+
+
+def test_a_file_that_cannot_be_opened_is_waited_for_once(tmp_path):
+    path = tmp_path / "runs.db"
+    with SqliteStore(path, busy_timeout_s=0.3) as store:
+        claims = [claimed(store, f"t{number}") for number in range(6)]
+        store._file._drop()  # as after a fork
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE thread SET seq = seq")
+        began = monotonic()
+        refused: list[str | None] = []
+
+        def commit(one: Any) -> None:
+            try:
+                store.commit(one, Commit(1, AT))
+            except StoreError as error:
+                refused.append(error.code)
+
+        threads = [threading.Thread(target=commit, args=(one,)) for one in claims]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        took = monotonic() - began
+        other.execute("ROLLBACK")
+        other.close()
+
+        assert refused == ["store-busy"] * 6
+        assert took < 0.3 * 4
+        store.commit(claims[0], Commit(1, AT, [entry(2)]))
