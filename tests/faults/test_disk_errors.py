@@ -117,5 +117,7 @@ def test_a_run_whose_disk_fails_goes_on_after_it(mode, error, lasting, folder, e
     monkeypatch.undo()
     watched.unregister()
 
-    if (mode, error, lasting) != ("wal", "full", False):  # a log makes room for itself
+    if (mode, error, lasting) == ("wal", "full", False):  # a checkpoint makes room, and the commit is repeated
+        assert seen["survived"] > 2
+    else:
         assert seen["told"] > 2

@@ -71,8 +71,8 @@ def loading(folder: Path, *, chain: bool) -> Prepare:
     return prepare
 
 
-# Four calls of these are there so that threads can share a transaction.
-@pytest.mark.parametrize(("chain", "most", "most_of_all"), [(False, 42, 86), (True, 46, 121)], ids=["bare", "chained"])
+# Of these, eight calls of Python functions are there so that threads can share a transaction.
+@pytest.mark.parametrize(("chain", "most", "most_of_all"), [(False, 42, 86), (True, 46, 119)], ids=["bare", "chained"])
 def test_durable_step_stays_within_its_calls(tmp_path: Path, chain: bool, most: float, most_of_all: float) -> None:
     assert calls_per_unit(sqlite(tmp_path, chain=chain), 100, PYTHON) <= most
     assert calls_per_unit(sqlite(tmp_path, chain=chain), 100, CALLS) <= most_of_all

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typing_extensions as te
-from tests.stores.guarded import Guards
+from tests.stores.guarded import Guards, bare_copy
 
 from graphrt import END, START, GraphBuilder, GraphrtError, Limits, Runtime
 from graphrt.reducers import add, append
@@ -33,15 +33,6 @@ class Patch:
     """Sets attributes, for the life of the process."""
 
     setattr = staticmethod(setattr)
-
-
-def bare(path: str, file: Any, hold: Any) -> Any:
-    """A copy as SQLite makes it by itself: without a guard."""
-    db = log._connect(path, file)
-    try:
-        return log._copy(db)
-    finally:
-        db.close()
 
 
 class Acknowledged:
@@ -103,7 +94,7 @@ def main() -> None:
     random.seed(os.getpid())
     log.PAGES = 60
     if "bare" in more:
-        log.copy = bare
+        log.copy = bare_copy
     guards = Guards()
     guards.watch(Patch)
     work(path, Acknowledged(acknowledged), slot, guards)

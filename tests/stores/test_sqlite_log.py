@@ -6,11 +6,11 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import pytest
-from tests.stores.guarded import Guards
+from tests.stores.guarded import Guards, bare_copy
 from tests.stores.support import AT, bodies, claimed, entry
 
 from graphrt.errors import InputError, StoreError
@@ -98,15 +98,7 @@ def test_each_copy_is_guarded(few, path, monkeypatch):
 
 def test_copy_without_a_guard_is_counted(few, path, monkeypatch):
     """That the counting of the tests finds what it is there for."""
-
-    def bare(path: str, file: Any, hold: Any) -> Any:
-        db = log._connect(path, file)
-        try:
-            return log._copy(db)
-        finally:
-            db.close()
-
-    monkeypatch.setattr(log, "copy", bare)
+    monkeypatch.setattr(log, "copy", bare_copy)
     guards = Guards()
     guards.watch(monkeypatch)
     with SqliteStore(path) as store:
@@ -163,6 +155,59 @@ def test_copy_that_fails_fails_no_commit(few, store, path, monkeypatch):
     assert pages == done
 
 
+def test_log_whose_checkpoints_fail_is_told_of_once_and_bounded(few, path, monkeypatch, caplog):
+    def failing(*_: Any) -> Any:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = 10
+        raise error
+
+    with SqliteStore(path, log_limit_bytes=16 * 2**20) as store:
+        claim = claimed(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "_copy", failing)
+            with pytest.raises(StoreError, match="disk I/O error") as caught:
+                write(store, claim, 1, 1_000, size=100_000)
+        assert caught.value.code == "store-unavailable"
+        assert "nothing of this commit was stored" in str(caught.value)
+        assert [record.name for record in caplog.records] == ["graphrt.stores"]
+        assert "disk I/O error" in caplog.text
+        write(store, claim, store.head("t").seq, 10)
+
+
+@pytest.mark.parametrize("busy", ["another copies it", "another writes"])
+def test_at_the_limit_others_who_work_on_the_log_are_no_reader(store, monkeypatch, busy):
+    claim = claimed(store)
+    real = log.copy
+
+    def busily(*_: Any) -> Any:
+        if busy == "another copies it":
+            return None
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = 5
+        raise error
+
+    store._file._log._left = 2**40
+    monkeypatch.setattr(log, "copy", busily)
+    write(store, claim, 1, 1)
+    monkeypatch.setattr(log, "copy", real)
+    write(store, claim, 2, 1)
+
+    assert store._file._log._left == 0
+
+
+def test_checkpoint_of_a_file_that_was_moved_away_makes_nothing(store, path):
+    write(store, claimed(store), 1, 5)
+    kept = log_bytes(path)
+    path.rename(f"{path}-away")
+    with pytest.raises((StoreError, sqlite3.OperationalError)):
+        log.copy(str(path), store._file._file, None)
+
+    assert not path.exists()
+    assert log_bytes(path) == kept
+    Path(f"{path}-away").rename(path)
+    assert len(bodies(store)) == 6
+
+
 def reader(path: Path) -> sqlite3.Connection:
     """Somebody who began to read and does not end."""
     db = sqlite3.connect(path, isolation_level=None)
@@ -176,7 +221,7 @@ def test_log_of_a_reader_without_end_is_bounded_and_cut_back(few, tmp_path, path
     with SqliteStore(path, log_limit_bytes=16 * 2**20) as store:
         claim = claimed(store)
         endless = reader(path)
-        with pytest.raises(StoreError, match="reading the database for long") as caught:
+        with pytest.raises(StoreError, match="reading the database for very long") as caught:
             write(store, claim, 1, 1_000, size=100_000)
         assert caught.value.code == "store-busy"
         assert "log_limit_bytes=16777216" in caught.value.known
@@ -222,7 +267,7 @@ def test_log_that_is_out_of_step_is_damage(few, store, monkeypatch):
     """A process was killed between two stores to shared memory, while it began the log anew: see decision 0063."""
     claim = claimed(store)
     monkeypatch.setattr(log, "_copy", lambda db: log.Copied(3, 901))
-    with pytest.raises(StoreError, match="not in step") as caught:
+    with pytest.raises(StoreError, match="does not match the database") as caught:
         write(store, claim, 1, 1_000)
 
     assert bodies(store)
@@ -252,14 +297,22 @@ def test_log_is_gone_when_the_last_has_closed(few, path):
 def test_copying_ends_before_a_fork_and_a_close(few, store, monkeypatch):
     """In the child nothing of a copy is left that another thread of the parent made."""
     claim = claimed(store)
-    real = log._copy
+    real, begun, forks = log._copy, threading.Event(), threading.Event()
+    before_fork = store._file._log.before_fork
 
     def slow(db: Any) -> Any:
-        sleep(0.05)
+        begun.set()
+        assert forks.wait(PATIENCE_S)
         return real(db)
 
+    def about_to_fork() -> None:
+        forks.set()  # the checkpoint ends while the fork waits for it
+        before_fork()
+
     monkeypatch.setattr(log, "_copy", slow)
+    monkeypatch.setattr(store._file._log, "before_fork", about_to_fork)
     write(store, claim, 1, 30)
+    assert begun.wait(PATIENCE_S)
     child = os.fork()
     if not child:
         code = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 
 import pytest
 from tests.stores.support import AT, bodies, claimed, end, entry, line, other_process, pragma, refused
@@ -71,7 +72,34 @@ def test_file_with_a_rollback_journal_that_another_process_has_open_stays_as_it_
     end(other)
 
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "made with one" in caplog.text
+    assert "graphrt 0.1 made it" in caplog.text
+
+
+@pytest.mark.parametrize(("journal", "asked"), [("delete", 1), ("wal", 0)])
+def test_whether_a_file_is_open_is_asked_once_and_not_of_one_that_is(journal, asked, tmp_path, monkeypatch):
+    """The question drops the locks that SQLite holds on the file in this process."""
+    path = tmp_path / "runs.db"
+    SqliteStore(path, _pragmas=modes.Pragmas(journal, "FULL")).close()
+    files._logging.clear()
+    questions, together = [], threading.Barrier(4)
+    real = files.place.nobody_has
+
+    def nobody_has(path):
+        questions.append(path)
+        return real(path)
+
+    def opens():
+        together.wait(20)
+        SqliteStore(path, busy_timeout_s=20).close()
+
+    monkeypatch.setattr(files.place, "nobody_has", nobody_has)
+    threads = [threading.Thread(target=opens) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert len(questions) == asked
 
 
 def test_who_turns_a_converted_file_back_finds_it_whole(tmp_path):

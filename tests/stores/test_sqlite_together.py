@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any
 
@@ -184,7 +185,7 @@ def test_who_is_interrupted_while_it_claims_leaves_the_thread_free(tmp_path, con
         assert bodies(store) == [b"1"]
 
 
-def in_one_transaction(store: SqliteStore, *calls: Any) -> list[Any]:
+def in_one_transaction(store: SqliteStore, *calls: Any, meanwhile: Any = None) -> list[Any]:
     """What *calls* return or raise that come while the file is held, so that they share a transaction."""
     first = claimed(store, "in-front")
     found: list[Any] = [None] * len(calls)
@@ -201,8 +202,12 @@ def in_one_transaction(store: SqliteStore, *calls: Any) -> list[Any]:
         except Exception as error:  # noqa: BLE001 - the test looks at it
             found[number] = error
 
+    def in_front() -> None:
+        with suppress(StoreError):  # where the file cannot be opened meanwhile
+            store.commit(first, Commit(1, AT, [entry(2)]))
+
     file._write_all = held_up  # type: ignore[method-assign]  # for the one in front
-    threads = [threading.Thread(target=store.commit, args=(first, Commit(1, AT, [entry(2)])))]
+    threads = [threading.Thread(target=in_front)]
     threads[0].start()
     while group._leader is None and monotonic() < until:
         sleep(0.001)
@@ -212,6 +217,8 @@ def in_one_transaction(store: SqliteStore, *calls: Any) -> list[Any]:
         threads[-1].start()
         while len(group._waiting) <= number and threads[-1].is_alive() and monotonic() < until:
             sleep(0.001)
+    if meanwhile is not None:
+        meanwhile()
     go.set()
     for thread in threads:
         thread.join(PATIENCE_S)
@@ -282,7 +289,9 @@ def test_nothing_is_held_once_a_store_is_closed_that_others_claim_with(tmp_path)
         threads = [threading.Thread(target=work, args=(f"w{turn}-{number}",)) for number in range(4)]
         for thread in threads:
             thread.start()
-        sleep(0.02)
+        until = monotonic() + PATIENCE_S
+        while len(store.heads()) < 8 and monotonic() < until:  # all of them are at work
+            sleep(0.001)
         store.close()
         ended.set()
         for thread in threads:
@@ -291,33 +300,25 @@ def test_nothing_is_held_once_a_store_is_closed_that_others_claim_with(tmp_path)
             assert not [head.thread for head in other.heads() if head.owned]
 
 
-def test_a_file_that_cannot_be_opened_is_waited_for_once(tmp_path):
-    path = tmp_path / "runs.db"
-    with SqliteStore(path, busy_timeout_s=0.3) as store:
+def test_a_file_that_cannot_be_opened_is_waited_for_once(tmp_path, monkeypatch):
+    """And not once for each of those who share the transaction."""
+    with SqliteStore(tmp_path / "runs.db") as store:
         claims = [claimed(store, f"t{number}") for number in range(6)]
-        store._file._drop()  # as after a fork
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("PRAGMA locking_mode = EXCLUSIVE")
-        other.execute("BEGIN IMMEDIATE")
-        other.execute("UPDATE thread SET seq = seq")
-        began = monotonic()
-        refused: list[str | None] = []
+        tries: list[str] = []
 
-        def commit(one: Any) -> None:
-            try:
-                store.commit(one, Commit(1, AT))
-            except StoreError as error:
-                refused.append(error.code)
+        def locked(path: str, **_: Any) -> Any:
+            tries.append(path)
+            raise StoreError("It is locked.", code="store-busy")
 
-        threads = [threading.Thread(target=commit, args=(one,)) for one in claims]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_S)
-        took = monotonic() - began
-        other.execute("ROLLBACK")
-        other.close()
+        def meanwhile() -> None:  # as after a fork, while another process has the file locked
+            store._file._drop()
+            monkeypatch.setattr(files, "open_file", locked)
 
-        assert refused == ["store-busy"] * 6
-        assert took < 0.3 * 4
+        calls = [lambda one=one: store.commit(one, Commit(1, AT, [entry(2)])) for one in claims]
+        found = in_one_transaction(store, *calls, meanwhile=meanwhile)
+
+        assert [error.code for error in found] == ["store-busy"] * 6
+        assert len({id(error) for error in found}) == 6
+        assert len(tries) == 2  # by the one in front, and for all others
+        monkeypatch.undo()
         store.commit(claims[0], Commit(1, AT, [entry(2)]))

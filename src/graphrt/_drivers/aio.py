@@ -83,7 +83,7 @@ class AioDriver:
         except StopIteration as stop:
             return stop.value
         finally:
-            self._acrew = None  # the two hold each other, and all of the run, until a garbage collection
+            self._acrew = None  # breaks a reference cycle that would keep the run until a garbage collection
 
     async def perform(self, effect: Any) -> Any:
         """Perform one effect and return its answer."""

@@ -295,9 +295,9 @@ class TaskHost:
 
 
 def of_harness(key: str) -> bool:
-    """Whether *key* is of an effect that the harness recorded: a model reply, a budget reservation, a grant, an approval.
+    """Whether the harness recorded the effect *key*: a model reply, a budget reservation, a grant or an approval.
 
-    Keys of user effects may start the same way, but end with a count, as in `name#0`.
+    The key of a user's effect can start in the same way, but ends with a count, as in `name#0`.
     """
     own = key == FAILED or key.startswith((MODEL, HELD, GRANTED)) or key.endswith("/approved")
     return own and not key.rpartition("#")[2].isdigit()

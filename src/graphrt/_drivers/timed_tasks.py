@@ -26,7 +26,8 @@ MOST: Final = 32
 class TimedTasks:
     """Those of one crew. What it counts is guarded by the crew's lock.
 
-    It is handed its crew at each call: the two would hold each other, and all of the run, until a garbage collection.
+    The crew is passed to each method instead of being stored: a reference cycle would keep the whole run in memory until
+    the next garbage collection.
     """
 
     __slots__ = ("_held", "_running")

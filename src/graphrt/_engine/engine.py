@@ -253,7 +253,7 @@ class Engine:
                 asks = True
         self.tasks = tasks
         if asks:
-            for task in tasks:  # also after a restart: nobody may have heard of the question yet
+            for task in tasks:  # a restart asks again: the process may have died before the question was shown
                 if task.node.pauses and task.node.policy.interrupt_before:
                     pausing.pause_before(self, task)
         return tasks

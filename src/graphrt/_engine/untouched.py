@@ -84,7 +84,7 @@ def check_all(engine: Engine, tasks: Sequence[Task]) -> None:
         untouched = not engine.keeps and views.count(values) == len(views)
     except Exception:  # noqa: BLE001 - values that refuse to be compared
         untouched = False
-    del views
+    del views  # they would count as owners of the lists in them
     for task in tasks:
         if not untouched and _is_assigned(engine, task.state, values):
             raise _fail_assigned(engine, task, None)

@@ -10,7 +10,7 @@ from graphrt.errors import DeadlineError, count
 
 
 def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
-    """Set the seconds that the attempt may take, by the node's timeout and the run's deadline."""
+    """Set the timeout of the attempt: that of the node, or the time left until the run's deadline if it is shorter."""
     timeout_s = _own(engine, task)
     if timeout_s is not None or deadline_s is not None:
         task.plain = 0  # the driver's long way keeps the time
@@ -28,7 +28,7 @@ def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
 
 
 def is_cut(engine: Engine, task: Task, reply: object) -> bool:
-    """Whether *reply* says that the run's deadline ended the attempt, and not a timeout of its node."""
+    """Whether the attempt timed out because of the run's deadline, and not because of its node's own timeout."""
     return reply.__class__ is TimedOut and task.timeout_s != _own(engine, task)
 
 

@@ -296,7 +296,7 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
 
 
 _PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
-"""Replies that something is done to before they are reported."""
+"""Types of replies that need a further effect, or another reading, before they are reported."""
 
 
 def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
@@ -357,7 +357,7 @@ def _date(question: Interrupt) -> Flow:
 def _stop(engine: Engine, control: Control) -> Flow:
     """End what runs; what ended all the same keeps its outcome, the rest is due again at the next drive."""
     for task, execution, reply in (yield STOP):
-        if is_cut(engine, task, reply):  # it ended while the deadline ended the run
+        if is_cut(engine, task, reply):  # the deadline ended both the run and this attempt
             reply = STOPPED
         if engine.report(task, execution, reply) and control.live:
             yield from reported(task, reply)

@@ -123,7 +123,7 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
 
 
 def _passes_unchanged(base: Any, options: Mapping[str, Any]) -> bool:
-    """Whether pydantic takes every instance of exactly the class *base* as it is."""
+    """Whether pydantic accepts every instance of exactly *base* and returns it unchanged."""
     if base is str:
         return not any(options.get(name) for name in options if name.startswith("str_"))
     return base is int or base is bool or (base is float and options.get("allow_inf_nan", True))

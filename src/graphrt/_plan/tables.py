@@ -72,7 +72,7 @@ class NodePlan:
         self.is_async: bool = bool(shape and shape.is_async and child is None)
         self.static: tuple[NodePlan, ...] = ()
         self.ends: bool = False
-        """Whether it has a static edge to END; `static` leaves that edge out."""
+        """Whether the node has a static edge to END, which is not listed in `static`."""
         self.branches: tuple[BranchPlan, ...] = ()
         self.arrives: tuple[int, ...] = ()
         """Joins that this node is a source of."""

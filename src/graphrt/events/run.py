@@ -182,7 +182,7 @@ class TaskSucceeded(Word):
     """Arguments of those targets that are Sends, by their position in *goto*."""
     usage: Usage | None = None
     edited: bool = False
-    """Whether `update(as_node=)` marked the task as finished; the node's `interrupt_after` is then skipped."""
+    """Whether `update(as_node=)` marked the task as finished. If so, the `interrupt_after` of its node is skipped."""
 
     @property
     def update(self) -> Mapping[str, Any] | None:

@@ -118,7 +118,7 @@ class StateSaved(Word):
     after: tuple[str, ...] = ()
     """Those of its tasks whose `interrupt_after` is not answered yet."""
     waits: int = 0
-    """How many of the last items of *next* were made due by an edit and start only after the open superstep."""
+    """Number of items at the end of *next* that an edit made due; they start after the open superstep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

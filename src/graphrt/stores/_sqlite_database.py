@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 _READY, _BEGIN, _WORK, _END = range(4)
-"""How far a transaction has come."""
+"""The phases of a transaction: an error is handled by the phase in which it occurred."""
 _SIZE = attrgetter("size")
 
 
@@ -53,12 +53,13 @@ class Database:
         """Whom claims belong to; another one in the child of a fork."""
         self.closed = False
         self.closing = False
-        """Nothing more is written but what ends it. Guarded by the lock."""
+        """Set when `close` begins: only writes marked as *last* are accepted from then on. Guarded by the lock."""
         self.giving: dict[int, int] = {}
-        """Claims that the transaction that is open gives, if it ends well: the thread's number, and the epoch. Who writes
-        in the same transaction has to know of them."""
+        """Claims made in the current transaction, by thread number: their epoch. Later writes of the same transaction
+        must respect them although they are not committed yet."""
         self.lock = RLock()
-        """Held by who uses the connection. Nobody writes who holds it: `write` takes it for several at once."""
+        """Held while the connection is used. Do not call `write` while holding it: another thread may be writing on the
+        caller's behalf, and needs it."""
         self._aside = RLock()
         """Held while a second connection is open. Whoever waits for it does not have the other lock."""
         self._busy_timeout_s = busy_timeout_s
@@ -68,7 +69,7 @@ class Database:
         """The same connection, for the end of a store that nobody closes."""
         self._file: tuple[int, int] | None = None
         self._logged = False
-        """Whether the file has a write-ahead log."""
+        """Whether the file is in WAL mode."""
         self._read_only: str | None = None
         """What keeps this user from writing, as it was when the connection was opened."""
         self._looked: files.Looked | None = None
@@ -179,7 +180,7 @@ class Database:
             try:
                 raise write.error
             finally:
-                del write  # else the error would hold it, and it the error
+                del write  # breaks a reference cycle between the error and this frame
         found: T = write.found
         return found
 
@@ -196,7 +197,7 @@ class Database:
         while True:
             step, db = _READY, None
             self.giving.clear()
-            try:  # all of it: an interruption at any place leaves no transaction open
+            try:  # covers every phase, so that an interruption never leaves a transaction open
                 db = self._ready(writes)
                 step = _BEGIN
                 patiently(partial(db.execute, "BEGIN IMMEDIATE"), self._busy_timeout_s)
@@ -204,7 +205,7 @@ class Database:
                 for one in writes:
                     one.found = one.work(db)
                 step = _END
-                # Without a log it waits for those who read.
+                # With a rollback journal, COMMIT has to wait for readers.
                 patiently(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
                 for one in writes:
                     one.end()
@@ -217,7 +218,7 @@ class Database:
                         again = False
                         continue
                     if len(writes) > 1:
-                        return False  # perhaps some of them fit
+                        return False  # some of them may fit
                 if step in (_BEGIN, _END) or self._cannot_open(step, error):
                     self._settle(writes, error, doubtful=doubtful)
                     return True
@@ -232,7 +233,7 @@ class Database:
 
     @staticmethod
     def _cannot_open(step: int, error: BaseException) -> bool:
-        """Whether the file could not be opened since others have it locked: the rest need not wait for that as well."""
+        """Whether the file could not be opened because it was locked: the other writes of the group need not wait again."""
         return step == _READY and isinstance(error, StoreError) and error.code == "store-busy" and not error.thread
 
     def _is_there(self, one: Write, *, doubtful: bool) -> bool:
@@ -240,7 +241,7 @@ class Database:
         return doubtful and self._ask(one.landed, one.found) is not False
 
     def _ready(self, writes: list[Write]) -> Connection:
-        """The connection, by which something can be written that stays."""
+        """The connection, after checking that what is written through it will last."""
         first = writes[0]
         if self.closing and not all(one.last for one in writes):
             raise _refusals.closed(f"The store of {self.path!r}")
@@ -255,7 +256,7 @@ class Database:
         return db
 
     def _failed(self, writes: list[Write], error: Exception) -> bool:
-        """One of *writes* failed, and nothing was written. Of several each has to be written by itself: False."""
+        """End a single write as failed; False if there are several, each of which is then written by itself."""
         if len(writes) > 1:
             return False
         one = writes[0]
@@ -263,13 +264,13 @@ class Database:
         return True
 
     def _settle(self, writes: list[Write], error: BaseException, *, doubtful: bool) -> None:
-        """End *writes*, whose transaction failed with *error* where it begins or ends.
+        """End *writes* after their transaction failed with *error* in BEGIN or COMMIT, or while the file was opened.
 
         Args:
-            doubtful: SQLite cannot say whether they are stored: the file can.
+            doubtful: SQLite does not know whether they are stored, so the file is asked.
 
         Raises:
-            BaseException: *error*, if it is none of SQLite's.
+            BaseException: *error*, if it is an interruption.
         """
         for one in writes:
             if one.state == DONE:
@@ -305,7 +306,7 @@ class Database:
         return db
 
     def close(self) -> None:
-        """Free the file. The caller does not hold the lock."""
+        """Close the file. The caller must not hold the lock."""
         with self.lock:
             self.closed = True
         self._log.close()
@@ -348,7 +349,7 @@ class Database:
     def after_fork_in_child(self) -> None:
         self.lock, self._aside = RLock(), RLock()
         self._log.after_fork_in_child()
-        self._group = Group()  # the leader, and those that wait, are in the parent
+        self._group = Group()  # the threads of the old one are in the parent
         self.owner = this_owner()
 
 

@@ -72,7 +72,7 @@ class Opened(NamedTuple):
 
     db: Connection
     logged: bool
-    """Whether it writes a write-ahead log."""
+    """Whether the file is in WAL mode."""
     read_only: str | None = None
     """What keeps this user from writing: the file or its folder; None if nothing does."""
     looked: Looked | None = None
@@ -154,7 +154,7 @@ def _is_left(path: str) -> bool:
 
 
 _logging: Final[dict[tuple[int, int], bool]] = {}
-"""Whether a file that was opened has a write-ahead log. A file gets none while this process has it open."""
+"""Files that this process has opened, by identity, and whether they are in WAL mode."""
 
 
 def _logs(path: str) -> bool:
@@ -173,10 +173,10 @@ def _logs(path: str) -> bool:
 
 
 def _is_alone(path: str) -> bool:
-    """Whether the file has a rollback journal, and nobody has it open, in this process or another. The caller opens it.
+    """Whether the file has a rollback journal and no process has it open; the caller opens it next, under `_opening`.
 
-    From now on this process counts as having it open: neither this question nor a look at its header is asked again,
-    which would end the locks that SQLite holds on it.
+    To find out, the file is opened and closed, which drops the locks that SQLite holds on it in this process. So it is
+    noted in `_logging` first, and answered with False for a file that this process has opened before.
     """
     file = place.identity(path)
     if file is None or file in _logging:

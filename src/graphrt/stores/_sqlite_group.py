@@ -1,7 +1,6 @@
-"""Callers that come together share one piece of work: the first does it for all that wait by then.
+"""Group commit: callers that arrive while one is at work are served together by one of them.
 
-That is group commit without a delay: who is alone does its own job at once; while it is at work others gather, and one of
-them does the jobs of all. Nothing here knows what a job is.
+Nobody is delayed on purpose: a caller that is alone does its own job at once. Nothing here knows what a job is.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, final
 
 WAITING, TAKEN, DONE = range(3)
-"""A job waits for whoever leads; a leader has it; it is done, well or not."""
+"""States of a job: waiting for a leader; taken by a leader; ended, in success or failure."""
 
 
 class Waits(Protocol):
-    """What a job has for the group."""
+    """What the group needs of a job."""
 
     state: int
     wake: Any
-    """A lock that its caller waits for, if it has to wait; None at first."""
+    """A lock that wakes its caller; None until the caller has to wait."""
 
 
 J = TypeVar("J", bound=Waits)
@@ -28,10 +27,10 @@ J = TypeVar("J", bound=Waits)
 
 @final
 class Group(Generic[J]):
-    """The callers of one resource.
+    """The callers of one resource. One of them leads at a time, and does the jobs of all that waited when it began.
 
-    A caller may be interrupted between any two statements (Ctrl-C): what ends a turn is written so that it can be done
-    once more from its beginning, up to the one assignment by which the next caller leads.
+    Ctrl-C may interrupt a caller between any two statements. The end of a turn is therefore idempotent up to its last
+    assignment, which makes the next caller the leader.
     """
 
     __slots__ = ("_leader", "_mutex", "_taken", "_waiting")
@@ -40,16 +39,16 @@ class Group(Generic[J]):
         self._mutex = allocate_lock()
         self._waiting: list[J] = []
         self._leader: J | None = None
-        """Whose caller is at work, or about to be."""
+        """The job whose caller leads."""
         self._taken: list[J] = []
-        """The jobs that it has."""
+        """The jobs that the leader has taken."""
 
     def do(self, job: J, work: Callable[[list[J]], None]) -> None:
         """Have *job* done, here or by another caller.
 
         Args:
-            work: Does several jobs and marks each with DONE; the same for all callers. If it is interrupted, which may
-                be by any BaseException, those that are not marked go to the next leader.
+            work: Does several jobs and sets the state of each to DONE; the same for all callers. If it raises, the jobs
+                that are not DONE go to the next leader.
 
         Raises:
             BaseException: This caller was interrupted: *job* was not begun, or it is done.
@@ -67,7 +66,7 @@ class Group(Generic[J]):
                 leads = False
                 while not leads:
                     job.wake.acquire()
-                    with self._mutex:  # who woke this one has said by then what it was woken for
+                    with self._mutex:  # the waker sets the leader after waking it, under this lock
                         leads = self._leader is job
                     if job.state == DONE:
                         return
@@ -79,7 +78,7 @@ class Group(Generic[J]):
                 work(self._taken)
             finally:
                 with self._mutex:
-                    if len(self._taken) == 1 and not self._waiting:  # it is alone: nobody is to be woken
+                    if len(self._taken) == 1 and not self._waiting:  # alone: there is nobody to wake
                         job.state, self._taken, self._leader = DONE, [], None
                 if self._leader is job:
                     self._hand_on(job)
@@ -88,10 +87,10 @@ class Group(Generic[J]):
             raise
 
     def _hand_on(self, job: J) -> None:
-        """Wake those whose jobs are done, and let the one that has waited longest lead."""
+        """End the turn of *job*: wake the callers whose jobs are done, and make the longest waiting one the leader."""
         with self._mutex:
             left: list[J] = []
-            job.state = DONE  # or its caller was interrupted, and is about to raise
+            job.state = DONE  # if it is not, its caller was interrupted and is about to raise
             for one in self._taken:
                 if one is job:
                     continue
@@ -108,23 +107,23 @@ class Group(Generic[J]):
             self._leader = heir  # the turn ends here
 
     def _leave(self, job: J) -> None:
-        """The caller of *job* was interrupted, wherever it was: leave nobody behind who waits for it."""
+        """Withdraw *job*, whose caller was interrupted at any point, or wait for its end if a leader has taken it."""
         while True:
             if self._leader is job:
                 self._hand_on(job)
                 return
             with self._mutex:
                 if job.state != TAKEN:
-                    job.state = DONE  # withdrawn: nobody is to do it
+                    job.state = DONE  # withdrawn
                     if job in self._waiting:
                         self._waiting.remove(job)
                     if self._leader is not job:
                         return
                     continue
-            with suppress(BaseException):  # another caller has it: it is waited for as long as that one waits
+            with suppress(BaseException):  # a leader has it: a second Ctrl-C cannot take it back either
                 job.wake.acquire()
 
 
 def _wake(one: Waits) -> None:
-    with suppress(RuntimeError):  # it was woken before its waker was interrupted
+    with suppress(RuntimeError):  # already woken, by an attempt that was interrupted
         one.wake.release()

@@ -1,13 +1,14 @@
-"""The write-ahead log of a SQLite file: when it is copied into the database, and how, so that nothing is ever lost.
+"""Checkpoints of a SQLite file's write-ahead log: when they run, and how they run without losing commits.
 
-Before 3.51.3 SQLite may copy frames of two generations of the log if a writer begins it anew at the same moment. That
-cannot happen while another connection of this process holds a transaction: one that reads keeps writers from beginning
-the log anew, one that writes keeps them out. Decision 0063 has the proof and what it stands on. No other module copies
-a log, and no connection does so by itself.
+Before 3.51.3, a checkpoint can mix pages of two generations of the log if a writer restarts the log at the same moment.
+That cannot happen while another connection of this process holds a transaction: a reader prevents writers from
+restarting the log, a writer keeps other writers out. The proof is in decision 0063. Only this module runs checkpoints,
+and SQLite's automatic ones are off.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +19,7 @@ from graphrt.errors import StoreError
 from graphrt.stores import _sqlite_files as files
 from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores import _sqlite_place as place
-from graphrt.stores._sqlite_errors import of_sqlite
+from graphrt.stores._sqlite_errors import BUSY, explain, of_sqlite, primary
 from graphrt.stores._sqlite_patience import patiently
 from graphrt.stores._sqlite_schema import PAGE_BYTES
 
@@ -26,28 +27,30 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 PAGES: int = 1_000
-"""Pages written to the log after which it is copied: some ms of work."""
+"""A checkpoint runs after about so many pages were written to the log; it takes a few milliseconds."""
 _WRITTEN: Final = 4
-"""Pages that one write takes at least, about: its thread, its record, and what leads to them."""
+"""Estimated pages of a small commit: those of the thread's row and of the record, and their parents."""
 _PATIENCE_S: Final = 1.0
-"""How long a copy waits for the right to write; if it does not get it, a later one will."""
+"""Seconds that a checkpoint waits for SQLite's write lock; if it gets none, a later checkpoint will."""
+_logger: Final = logging.getLogger("graphrt.stores")
 
 
 class Copied(NamedTuple):
-    """What SQLite answers after a copy."""
+    """The result of a checkpoint, as SQLite reports it."""
 
     frames: int
     """Pages in the log."""
     done: int
-    """Those of them that are in the database."""
+    """How many of them have been copied into the database."""
 
 
 @final
 class Log:
-    """The log of one file that is open in this process.
+    """The write-ahead log of one file that this process has open.
 
     Args:
-        limit_bytes: A longer log, which somebody who reads keeps from beginning anew, takes no more.
+        limit_bytes: Commits are refused while the log is longer. Only a reader that never ends, or checkpoints that
+            fail, can make it so long.
     """
 
     def __init__(self, path: str, limit_bytes: int) -> None:
@@ -55,38 +58,40 @@ class Log:
         self._name = f"{path}-wal"
         self._limit_bytes = limit_bytes
         self._copying = Lock()
-        """Held while it is copied."""
+        """Held during a checkpoint."""
         self._main: tuple[int, int] | None = None
-        """The database that was opened, the log, and the shared memory."""
+        """Identity of the database file; below those of the log and of the shared memory."""
         self._file: tuple[int, int] | None = None
         self._memory: tuple[int, int] | None = None
         self._size = 0
-        """Bytes that the file had when it was looked at last. It is used again and does not shrink."""
+        """Size of the log file in bytes. A log that restarts overwrites the file, so this says little of its length."""
         self._before = 0
-        """The same, when it was copied last."""
+        """That size at the last checkpoint."""
         self._pages = 0
-        """Written since the last copy, about."""
+        """Estimated pages written since the last checkpoint."""
         self._left = 0
-        """Bytes of the log, if somebody who reads kept the last copy from being whole."""
+        """Length of the log in bytes if the last checkpoint was incomplete or failed; else 0."""
+        self._failing = False
+        """Whether the last checkpoint failed."""
         self._torn: Copied | None = None
-        """What SQLite answered that cannot be: whoever began the log anew was killed between two stores to its shared
-        memory, and what was written since is seen by nobody (decision 0063)."""
+        """An impossible result of a checkpoint. It means that a process was killed between two stores to shared memory
+        while it restarted the log; commits since then may be invisible to others (decision 0063)."""
 
     def opened(self) -> None:
-        """The first connection was opened."""
+        """Note which files were opened. Called whenever the store opens its connection."""
         self._main, self._file, self._memory = place.identity(self._path), None, place.identity(f"{self._path}-shm")
         self._look()
 
     def check(self, kept: Callable[[], str], thread: str) -> None:
-        """See that what is written now stays.
+        """Check that a commit that is written now will last.
 
         Raises:
-            StoreError: The log was removed or replaced, holds what nobody can read, or is as long as it may be.
+            StoreError: The log was removed or replaced, does not match the database, or has reached its limit.
         """
         if self._torn is not None:
             raise StoreError(
-                f"The write-ahead log of {self._path!r} is not in step with the database, commits of the last moments "
-                f"may be lost: {kept()}.",
+                f"The write-ahead log of {self._path!r} does not match the database, and the most recent commits may "
+                f"be lost: {kept()}.",
                 code="store-damaged",
                 where=f"database {self._path!r}",
                 known=f"{self._torn.frames} pages in the log, {self._torn.done} of them copied",
@@ -95,7 +100,8 @@ class Log:
             )
         if not self._look() or place.identity(f"{self._path}-shm") != self._memory:
             raise StoreError(
-                f"The write-ahead log {self._name!r}, or its shared memory, was removed or replaced while the database was open: {kept()}.",
+                f"The write-ahead log {self._name!r}, or its -shm file, was removed or replaced while the database was "
+                f"open: {kept()}.",
                 code="store-unavailable",
                 where=f"database {self._path!r}",
                 known="commits since the last checkpoint were in it",
@@ -103,10 +109,25 @@ class Log:
                 "and run store.verify().",
                 thread=thread,
             )
-        if self._left > self._limit_bytes and self._emptied(_PATIENCE_S) is False:
+        if self._left > self._limit_bytes:
+            self._relieve(kept, thread)
+
+    def _relieve(self, kept: Callable[[], str], thread: str) -> None:
+        """Run a checkpoint, since the log has reached its limit.
+
+        Raises:
+            StoreError: It failed, or a reader still prevents it from completing.
+        """
+        try:
+            done = self._emptied(_PATIENCE_S)
+        except Exception as error:
+            if not of_sqlite(error):
+                raise
+            raise explain(error, self._path, kept(), thread=thread) from error
+        if done is False:
             raise StoreError(
-                f"The write-ahead log of {self._path!r} has {self._left:,} bytes, since somebody has been reading the "
-                f"database for long: {kept()}.",
+                f"The write-ahead log of {self._path!r} has {self._left:,} bytes, because another connection has been "
+                f"reading the database for very long: {kept()}.",
                 code="store-busy",
                 where=f"database {self._path!r}",
                 known=f"log_limit_bytes={self._limit_bytes}",
@@ -116,18 +137,18 @@ class Log:
             )
 
     def wrote(self, writes: int, size: int, hold: AbstractContextManager[Any]) -> None:
-        """As many writes are in the log now: it is copied if that is enough, while others go on.
+        """Count what a transaction wrote, and start a checkpoint in the background when it is time for one.
 
         Args:
-            size: Bytes that they have together, about.
+            size: Estimated bytes of these writes together.
             hold: Keeps the writers of this process out while it is entered.
         """
         self._pages += writes * _WRITTEN + size // PAGE_BYTES
-        if self._pages < PAGES:
+        if self._pages < PAGES or self._copying.locked():
             return
         thread = Thread(target=self._copy_soon, args=(hold,), name="graphrt-checkpoint", daemon=True)
         if not self._copying.acquire(blocking=False):
-            return  # one copies it already
+            return  # a checkpoint has begun meanwhile
         try:
             thread.start()
         except RuntimeError:  # the system gives no thread, or the interpreter ends
@@ -138,11 +159,16 @@ class Log:
             raise
 
     def full(self) -> bool:
-        """The disk is full. Make room in the log by copying it; whether it begins anew now."""
-        return self._emptied(0.0) is True
+        """Make room in the log on a full disk, by a checkpoint; whether it succeeded, so that the log restarts."""
+        try:
+            return self._emptied(0.0) is True
+        except Exception as error:
+            if not (of_sqlite(error) or isinstance(error, StoreError)):
+                raise
+            return False  # the caller reports the full disk
 
     def close(self) -> None:
-        """Wait until nobody copies it any more. The caller does not hold the writers out."""
+        """Wait for the checkpoint that is running, if any. The caller must not hold the database's lock."""
         with self._copying:
             pass
 
@@ -157,10 +183,10 @@ class Log:
     def after_fork_in_child(self) -> None:
         self._copying = Lock()
 
-    # Copying.
+    # Checkpoints.
 
     def _look(self) -> bool:
-        """Note how much the file has grown, which `wrote` may not have known; whether it is the one that was opened."""
+        """Whether the log is the file that was opened. Notes its growth, where `wrote` estimated too little."""
         try:
             found = os.stat(self._name)  # noqa: PTH116 - asked around every commit
         except OSError:
@@ -177,22 +203,36 @@ class Log:
         try:
             self._pages, self._before = 0, self._size
             self._note(copy(self._path, self._main, hold))
-        except Exception as error:  # what was committed stays in the log, and is copied later
+        except Exception as error:  # the commits stay in the log, for a later checkpoint
             if not (of_sqlite(error) or isinstance(error, StoreError)):
                 raise
+            if primary(error) != BUSY:
+                self._left = self._size
+                if not self._failing:
+                    self._failing = True
+                    _logger.warning(
+                        "A checkpoint of %r failed, and is tried again with later commits. Commits are safe in its "
+                        "write-ahead log, which grows meanwhile: %s",
+                        self._path,
+                        error,
+                    )
         finally:
             self._copying.release()
 
     def _emptied(self, patience_s: float) -> bool | None:
-        """Copy the log now, by a caller that keeps the writers of this process out.
+        """Run a checkpoint now. The caller holds the database's lock.
 
         Returns:
-            Whether all of it was copied; None if others write or copy it for so long.
+            Whether the whole log was copied; None if other processes were writing it, or running a checkpoint.
+
+        Raises:
+            sqlite3.Error: The checkpoint failed.
+            StoreError: The database was removed or replaced.
         """
         try:
             copied = copy(self._path, self._main, None, patience_s)
         except Exception as error:
-            if not (of_sqlite(error) or isinstance(error, StoreError)):
+            if primary(error) != BUSY:
                 raise
             return None
         self._note(copied)
@@ -201,6 +241,7 @@ class Log:
     def _note(self, copied: Copied | None) -> None:
         if copied is None:
             return
+        self._failing = False
         self._left = 0 if copied.done >= copied.frames else copied.frames * PAGE_BYTES
         if copied.done > copied.frames:
             self._torn = copied
@@ -209,23 +250,25 @@ class Log:
 def copy(
     path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None, patience_s: float = _PATIENCE_S
 ) -> Copied | None:
-    """Copy the log of *path* into the database: most of it while others write, the rest while nobody does.
-
-    None if somebody else is copying it.
+    """Run a checkpoint of *path*: most of it while others commit, the remainder while nobody does.
 
     Args:
-        file: What *path* has to be, still.
-        hold: Keeps the writers of this process out; None if they are out already.
-        patience_s: Seconds to wait for others who write.
+        file: Identity that *path* must still have.
+        hold: Keeps the writers of this process out; None if the caller does so already.
+        patience_s: Seconds to wait for other processes that write.
+
+    Returns:
+        None if another process is running a checkpoint.
 
     Raises:
-        sqlite3.Error: It cannot be copied now.
+        sqlite3.Error: It failed, or other processes did not stop writing for so long.
+        StoreError: *path* is another file now.
     """
     guard = _connect(path, file)
     try:
         other = _connect(path, file)
         try:
-            for _ in range(0 if hold is None else 2):  # the second takes what was written during the first
+            for _ in range(0 if hold is None else 2):  # the second copies what was written during the first
                 guard.execute("BEGIN")
                 try:
                     _read(guard)
@@ -245,8 +288,8 @@ def copy(
 
 
 def _connect(path: str, file: tuple[int, int] | None) -> Connection:
-    """A connection that has the log of *file* open, which is still there."""
-    db = files.connect(path, 0.0, "mode=rw")  # nothing is made
+    """A connection to *path* that has opened its log."""
+    db = files.connect(path, 0.0, "mode=rw")  # never creates a file
     try:
         if place.identity(path) != file:
             raise files.gone(path)
@@ -261,11 +304,11 @@ def _connect(path: str, file: tuple[int, int] | None) -> Connection:
 
 
 def _read(db: Connection) -> None:
-    """Read something. A transaction that reads begins with that, and not with its first word."""
+    """Read something: BEGIN alone takes no lock."""
     db.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
 
 def _copy(other: Connection) -> Copied | None:
-    """Copy what can be copied, and wait for nobody. Only while *another* connection holds a transaction."""
+    """Run a PASSIVE checkpoint. *Another* connection of this process has to hold a transaction meanwhile."""
     _, frames, done = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
     return None if frames < 0 else Copied(frames, done)

@@ -1,13 +1,13 @@
-"""How a SQLite file is written so that what is committed survives a loss of power: its journal and its pragmas.
+"""The journal mode and pragmas of a SQLite file, so that commits survive a power loss.
 
-A write-ahead log with `synchronous=FULL`, on every version of SQLite. Versions before 3.51.3 may lose committed
-transactions when a log is reset while a checkpoint runs (https://sqlite.org/wal.html#walresetbug); so automatic
-checkpoints are switched off before the first write, and `_sqlite_log` makes them in a way that excludes it (decision
-0063). Where a log cannot be used, on a network or where processes share no memory, the file gets a rollback journal
-with `synchronous=EXTRA`: slower, and as safe. That is told once, in the log of the program.
+A write-ahead log with `synchronous=FULL`, on every version of SQLite. Versions before 3.51.3 can lose commits when a
+log is restarted during a checkpoint (https://sqlite.org/wal.html#walresetbug); automatic checkpoints are therefore off,
+and `_sqlite_log` runs its own in a way that avoids the bug (decision 0063). Where a log cannot be used, on a network
+file system or without shared memory, the file gets a rollback journal with `synchronous=EXTRA`: as safe and slower. A
+warning says so once.
 
-The mode belongs to the file. One with a rollback journal is converted if nobody else has it open: a version of graphrt
-that made such files would write a log without its protocol.
+The mode belongs to the file. A file with a rollback journal is converted only if no other process has it open, because
+that process may run graphrt 0.1, whose checkpoints are not guarded.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _LEVELS: Final = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
 KEPT_LOG_BYTES: Final = 16 * 2**20
-"""A log that had to grow beyond this, since somebody read for long, is cut back to it when it begins anew."""
+"""A log file that a long reader made larger is truncated to this when the log restarts."""
 _NO_LOG: Final = frozenset({10, 14, 15})
-"""I/O error, cannot open, locking protocol: what SQLite says where a log, or its shared memory, cannot be had."""
+"""Primary codes of SQLite where a log or its shared memory cannot be used: IOERR, CANTOPEN, PROTOCOL."""
 _logger: Final = logging.getLogger("graphrt.stores")
 _told: Final[set[str]] = set()
 
@@ -41,13 +41,13 @@ class Pragmas(NamedTuple):
 
 
 def distrust(db: Connection) -> None:
-    """Take what a file says of itself with care, and read it without mapping it into memory."""
+    """Let the connection trust nothing in the file's schema, check its cells, and not map it into memory."""
     for pragma in ("mmap_size = 0", "trusted_schema = OFF", "cell_size_check = ON"):
         db.execute(f"PRAGMA {pragma}")
 
 
 def careful(db: Connection, path: str) -> None:
-    """Let no checkpoint run by itself on this connection, and every sync reach the disk.
+    """Turn off automatic checkpoints on this connection, and make every sync reach the disk.
 
     Raises:
         StoreError: SQLite does not grant it (`store-unsafe`).
@@ -69,10 +69,13 @@ def asked(db: Connection, pragma: str) -> int | str:
 
 
 def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -> bool:
-    """Bring the file into its mode, and the connection to its level of durability; returns whether there is a log.
+    """Set the journal mode of the file and the durability of the connection, and bring the schema up to date.
 
     Args:
-        alone: Nobody else has the file open.
+        alone: No other process has the file open.
+
+    Returns:
+        Whether the file is in WAL mode.
 
     Raises:
         StoreError: It is not ours, or cannot be written safely.
@@ -97,7 +100,7 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
 
 
 def _journal(db: Connection, path: str, pragmas: Pragmas | None, *, blank: bool, alone: bool) -> bool:
-    """Choose the file's journal, and change to it; returns whether it is a log."""
+    """Choose the journal mode and change to it; returns whether it is WAL."""
     logged = _is_logged(db)
     network = place.network(path)
     if pragmas is not None:
@@ -108,7 +111,7 @@ def _journal(db: Connection, path: str, pragmas: Pragmas | None, *, blank: bool,
     else:
         wanted = logged or blank or alone
         if not wanted:
-            _tell(path, "it was made with one, and may be open elsewhere: it gets a log when nobody else has it open")
+            _tell(path, "graphrt 0.1 made it, and other processes may have it open; it is converted once none has")
     if wanted == logged:
         return logged
     if not wanted:
@@ -122,7 +125,7 @@ def _journal(db: Connection, path: str, pragmas: Pragmas | None, *, blank: bool,
 
 
 def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
-    """Give the file a log if it can be used here; False if it has a rollback journal still, or again."""
+    """Change the file to WAL mode; False if that is not possible here, and it has a rollback journal."""
     import sqlite3
 
     try:
@@ -130,12 +133,12 @@ def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
         if not _is_logged(db):
             _tell(path, "SQLite cannot use a log where it lies")
             return False
-        schema.state(db)  # now its shared memory is needed
+        schema.state(db)  # the first read needs the shared memory
     except sqlite3.OperationalError as error:
         if primary(error) == BUSY:
-            if blank:  # another process makes it, too
+            if blank:  # another process is creating it, too
                 raise
-            _tell(path, "somebody else uses it: it gets a log when nobody else has it open")
+            _tell(path, "another process is using it; it is converted once none has it open")
             return False
         if primary(error) not in _NO_LOG:
             raise
@@ -146,11 +149,11 @@ def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
 
 
 def _change_back(db: Connection) -> None:
-    """Give the file its rollback journal back, without the shared memory that there is none of."""
+    """Change the file back to a rollback journal. Exclusive mode works without shared memory."""
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
     db.execute("PRAGMA journal_mode = delete").fetchall()
     db.execute("PRAGMA locking_mode = NORMAL")
-    schema.state(db)  # the lock is given back by the next reading
+    schema.state(db)  # the exclusive lock is released by the next read
 
 
 def _change(db: Connection, path: str, wanted: str) -> None:
@@ -163,8 +166,8 @@ def _change(db: Connection, path: str, wanted: str) -> None:
             raise
         raise unsafe(
             path,
-            "it has a write-ahead log, which cannot be used where it lies, and is open elsewhere, so that it cannot be "
-            "changed to a rollback journal",
+            "it is in WAL mode, which does not work where it lies, and cannot be changed to a rollback journal while "
+            "another process has it open; its write-ahead log may hold commits",
         ) from error
     if str(asked(db, "journal_mode")).lower() != wanted:
         raise unsafe(path, f"journal_mode={wanted} was asked for and not granted")
@@ -185,16 +188,18 @@ def _try_to_write(db: Connection) -> None:
 
 
 def _tell(path: str, why: str) -> None:
-    """Say once for each file that its commits are slow, and why."""
+    """Warn once for each file that its commits are slow, and say why."""
     if path not in _told:
         _told.add(path)
         _logger.warning(
-            "The database %r is written with a rollback journal, safe and several times slower: %s.", path, why
+            "The database %r uses a rollback journal: commits are safe, but several times slower. Reason: %s.",
+            path,
+            why,
         )
 
 
 def unsafe(path: str, why: str) -> StoreError:
-    """The error for a file that cannot be written so that what is committed stays."""
+    """The error for a file whose commits could be lost."""
     import sqlite3
 
     return StoreError(

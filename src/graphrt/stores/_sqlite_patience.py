@@ -1,7 +1,7 @@
-"""Waiting for a lock of SQLite's: by many short, jittered tries.
+"""Waiting for a lock of SQLite's by short, jittered polls.
 
-SQLite's own way to wait sleeps up to 100 ms between two tries. Where several processes write all the time, the one that
-has just written is there first, and others wait for seconds (`benchmarks.crowd`).
+SQLite's busy handler sleeps up to 100 ms between two attempts. When several processes write continuously, the one that
+has just committed gets the lock again, and others wait for seconds (`benchmarks.crowd`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MOST_S: Final = 0.002
 
 
 def patiently(step: Callable[[], T], timeout_s: float) -> T:
-    """What *step* returns, which is tried until nobody else is in its way.
+    """Call *step* until it no longer raises SQLITE_BUSY, and return its result.
 
     Args:
-        timeout_s: Seconds after which it is not tried again.
+        timeout_s: Seconds after which it is not called again.
 
     Raises:
-        sqlite3.Error: What it raised last.
+        sqlite3.Error: What the last call raised.
     """
     until = pause_s = 0.0
     while True:
@@ -40,5 +40,5 @@ def patiently(step: Callable[[], T], timeout_s: float) -> T:
                 until, pause_s = now + timeout_s, _FIRST_S
             if now >= until:
                 raise
-        sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - so that two do not try in step
+        sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - so that two processes do not poll in step
         pause_s = min(_MOST_S, pause_s * 1.5)

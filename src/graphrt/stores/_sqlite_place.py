@@ -1,6 +1,6 @@
-"""Where a SQLite file lies and who has it open, as the operating system tells: what a write-ahead log needs to know.
+"""What the operating system knows of a SQLite file: its identity, its file system, and whether it is open elsewhere.
 
-Questions only; nothing here is changed, and no connection of SQLite is used.
+Nothing is changed here, and no SQLite connection is used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NETWORKS: Final = frozenset(
     | {"fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.rclone", "fuse.s3fs"}
     | {"fuse.grpcfuse", "fuse.mount-s3", "fuse.sshfs"}
 )
-"""File systems that other machines may have mounted as well, which share no memory with this one."""
+"""File systems that other machines can mount too; their processes share no memory with ours."""
 _ESCAPES: Final = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 
 

@@ -1,6 +1,6 @@
-"""One thing that a caller wants written to a SQLite file: what it does in the transaction, and what becomes of it.
+"""One write to a SQLite file: its statements, and its outcome.
 
-A plain value; transactions are `_sqlite_database`'s, and who makes them `_sqlite_group`'s.
+A plain value. Transactions are made in `_sqlite_database`, and shared through `_sqlite_group`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class Write:
-    """Something that is to be written, in a transaction that it may share with others."""
+    """A write of one caller; its transaction may contain the writes of others."""
 
     __slots__ = ("error", "found", "kept", "landed", "last", "size", "state", "then", "thread", "wake", "work")
 

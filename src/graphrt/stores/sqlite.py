@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteStore"]
 
 _LEAST_LOG_BYTES: Final = 16 * 2**20
-"""A log that nobody keeps from beginning anew is well below this."""
+"""Without a reader that never ends, a log stays well below this."""
 
 
 @final
@@ -52,8 +52,8 @@ class SqliteStore(WholeThreads):
     Args:
         path: Of the file; its folder must exist.
         busy_timeout_s: Seconds that a call waits while another process has the database locked.
-        log_limit_bytes: Of the write-ahead log. It is reused again and again, and grows only while somebody reads the
-            database without end, such as a forgotten `sqlite3` shell: beyond this nothing more is written
+        log_limit_bytes: Maximum length of the write-ahead log. It usually stays at a few megabytes, and grows only while
+            a reader keeps a transaction open, such as a forgotten `sqlite3` shell; at this length commits are refused
             (`store-busy`).
 
     Raises:
@@ -134,14 +134,14 @@ class SqliteStore(WholeThreads):
             return self._file.write(work, landed=landed, kept=lambda: told, thread=thread, then=given)
         except BaseException:
             with self._file.lock:
-                for claim in taken:  # the caller was interrupted, and has no claim: nobody holds the thread
+                for claim in taken:  # the caller was interrupted and never got the claim
                     self._forget(claim)
             raise
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Let the leases of *claims* begin anew; those that are void stay void."""
         own = [claim for claim in claims if self._gave(claim)]
-        if not own or self._file.closed:
+        if not own or self._file.closing:
             return
 
         def work(db: Connection) -> None:
@@ -154,7 +154,7 @@ class SqliteStore(WholeThreads):
 
     def release(self, claim: Claim) -> None:
         """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
-        if self._file.closed or not self._gave(claim):
+        if self._file.closing or not self._gave(claim):
             return
 
         def work(db: Connection) -> None:
@@ -252,7 +252,7 @@ class SqliteStore(WholeThreads):
         with self._file.lock:
             if self._file.closing:
                 return
-            self._file.closing = True  # from now on nobody is given a claim
+            self._file.closing = True  # no claims are given from now on
             own = [claim for claim in self._held.values() if self._gave(claim)]
             self._held.clear()
 

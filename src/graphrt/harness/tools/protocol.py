@@ -45,7 +45,7 @@ class ToolPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext(Generic[D_co]):
-    """What a tool receives about a call besides its arguments. The model cannot set any of it.
+    """Information about a tool call that the model cannot set, passed to the tool beside its arguments.
 
     Annotate the parameter as `ToolContext[Deps]` to give `deps` the type `Deps`.
     """
