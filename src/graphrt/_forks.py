@@ -8,6 +8,7 @@ asks the interpreter to be told.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from importlib import import_module
 from pkgutil import iter_modules
@@ -111,23 +112,25 @@ _forking: Final[list[Forked]] = []
 """Those that were told of the fork that is under way."""
 
 
-_PIECEMEAL: Final = ("_codec", "_engine", "_flows", "_journal", "_plan", "_runs")
-"""Packages of which a run loads what it needs when it needs it."""
-_NOT_INSIDE: Final = "_runs.readers"
-"""Loads asyncio, and so modules that want to be told of forks: none of those may begin inside of one."""
-_loaded: Final[list[bool]] = []
+_PIECEMEAL: Final = ("_codec", "_engine", "_flows", "_journal", "_plan", "_runs", "_drivers")
+"""Packages of which a run imports modules at first use."""
+_WITH_ASYNCIO: Final = ("_runs.readers", "_drivers.")
+"""Modules that import asyncio. Its modules register handlers of forks, which cannot be done while a fork is under way,
+so these are imported only once asyncio is."""
+_loaded: Final[set[tuple[str, ...]]] = set()
 
 
 def _load() -> None:
-    """Import all that runs may be importing: a module that another thread is loading would stay locked in the child."""
-    if _loaded:
+    """Import what runs may be importing: a module that another thread is importing would stay locked in the child."""
+    left_out = () if "asyncio" in sys.modules else _WITH_ASYNCIO
+    if left_out in _loaded:
         return
     for package in _PIECEMEAL:
         name = f"{__package__}.{package}"
         for module in iter_modules(import_module(name).__path__, f"{name}."):
-            if not module.name.endswith(_NOT_INSIDE):
+            if not any(part in module.name for part in left_out):
                 import_module(module.name)
-    _loaded.append(True)
+    _loaded.add(left_out)
 
 
 def _before() -> None:

@@ -245,6 +245,26 @@ def test_fork_while_a_module_is_loaded_that_runs_load_when_they_need_it(url):
     assert said.splitlines() == ["0", "completed"]
 
 
+@pytest.mark.parametrize("package", ["_drivers", "_runs"])
+def test_fork_waits_for_every_module_that_another_thread_may_be_importing(package):
+    """Two threads that import each other's modules do not wait for one another: so each module is imported by itself."""
+    said = script(
+        """
+    from importlib import import_module
+    from pkgutil import iter_modules
+
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    package = import_module(f"graphrt.{sys.argv[1]}")
+    print([one.name for one in iter_modules(package.__path__, package.__name__ + ".") if one.name not in sys.modules])
+    """,
+        package,
+    )
+
+    assert said == "[]"
+
+
 def test_child_goes_on_with_a_copy_of_what_a_memory_store_has():
     """What a run of the parent holds is free there: its owner is not in this process."""
     said = script(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from graphrt.errors import StoreError
+from graphrt.stores import SqliteStore
 from graphrt.stores import _sqlite_place as place
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
@@ -59,6 +63,75 @@ def test_who_opens_the_file_meanwhile_does_no_harm(tmp_path: Path) -> None:
 def test_file_that_is_not_there(tmp_path: Path) -> None:
     assert not place.nobody_has(str(tmp_path / "none"))
     assert place.identity(str(tmp_path / "none")) is None
+
+
+def quiet(folder: place.Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait until *folder* has been the same for longer than its timestamps are coarse."""
+    monkeypatch.setattr(place, "_SETTLED_NS", 50_000_000)
+    while not folder.unchanged():
+        folder.checked()
+
+
+def renamed(file: Path) -> None:
+    file.rename(f"{file}-away")
+
+
+def remade(file: Path) -> None:
+    """As a program does that restores a backup, and sets the time of the folder back."""
+    was = file.parent.stat()
+    file.unlink()
+    file.write_bytes(b"x")
+    os.utime(file.parent, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+def moved(file: Path) -> None:
+    """The folder is another one, in which nothing has changed for long."""
+    file.parent.rename(f"{file.parent}-away")
+    file.parent.mkdir()
+
+
+def gone(file: Path) -> None:
+    file.parent.rename(f"{file.parent}-away")
+
+
+@pytest.mark.parametrize("change", [renamed, remade, moved, gone, Path.unlink])
+def test_folder_in_which_a_name_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
+) -> None:
+    file = tmp_path / "folder" / "file"
+    file.parent.mkdir()
+    file.write_bytes(b"x")
+    folder = place.Folder(str(file))
+    quiet(folder, monkeypatch)
+    file.write_bytes(b"xy")
+    assert folder.unchanged()
+    change(file)
+
+    assert not folder.unchanged()
+    assert not folder.unchanged()
+
+
+def test_folder_that_changed_just_now_is_not_trusted(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    folder = place.Folder(str(file))
+    for _ in range(3):
+        assert not folder.unchanged()
+        folder.checked()
+
+
+@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
+def test_file_that_was_removed_from_a_quiet_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claim = store.claim("t", create=True, lease_s=60, at=0.0)
+        quiet(store._file._folder, monkeypatch)
+        (tmp_path / f"runs.db{part}").rename(tmp_path / "away")
+        for _ in range(2):
+            with pytest.raises(StoreError, match="removed or replaced"):
+                store.release(claim)
+            quiet(place.Folder(str(tmp_path / "away")), monkeypatch)
+        (tmp_path / "away").rename(tmp_path / f"runs.db{part}")
+        store.release(claim)
 
 
 MOUNTS = """\

@@ -26,7 +26,7 @@ from graphrt.stores._sqlite_group import DONE, Group
 from graphrt.stores._sqlite_log import Log
 from graphrt.stores._sqlite_modes import Pragmas
 from graphrt.stores._sqlite_patience import patiently
-from graphrt.stores._sqlite_place import identity
+from graphrt.stores._sqlite_place import Folder, identity
 from graphrt.stores._sqlite_write import Write
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Database:
         self._kept: list[Connection] = []
         """The same connection, for the end of a store that nobody closes."""
         self._file: tuple[int, int] | None = None
+        self._folder = Folder(path)
         self._logged = False
         """Whether the file is in WAL mode."""
         self._read_only: str | None = None
@@ -248,9 +249,13 @@ class Database:
         db = self._db or self.connection()
         if self._read_only is not None:
             db = self._writable(first.thread, first.kept)
-        if identity(self.path) != self._file:
-            self._drop()  # what is written to a file that was removed is lost when it is closed
-            raise files.gone(self.path)
+        if not (self._logged and self._folder.unchanged()):
+            if identity(self.path) != self._file:
+                self._drop()  # what is written to a file that was removed is lost when it is closed
+                raise files.gone(self.path)
+            if self._logged:
+                self._log.check_files(first.kept, first.thread)
+                self._folder.checked()
         if self._logged:
             self._log.check(first.kept, first.thread)
         return db

@@ -26,6 +26,8 @@ from graphrt.stores._sqlite_schema import PAGE_BYTES
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+_LOOKS: Final = 16
+"""The size of the log is asked for after so many transactions."""
 PAGES: int = 1_000
 """A checkpoint runs after about so many pages were written to the log; it takes a few milliseconds."""
 _WRITTEN: Final = 4
@@ -69,6 +71,8 @@ class Log:
         """That size at the last checkpoint."""
         self._pages = 0
         """Estimated pages written since the last checkpoint."""
+        self._written = 0
+        """Transactions since the size was asked for."""
         self._left = 0
         """Length of the log in bytes if the last checkpoint was incomplete or failed; else 0."""
         self._failing = False
@@ -83,10 +87,10 @@ class Log:
         self._look()
 
     def check(self, kept: Callable[[], str], thread: str) -> None:
-        """Check that a commit that is written now will last.
+        """Check that a commit that is written now will last, if the files are those that were opened.
 
         Raises:
-            StoreError: The log was removed or replaced, does not match the database, or has reached its limit.
+            StoreError: The log does not match the database, or has reached its limit.
         """
         if self._torn is not None:
             raise StoreError(
@@ -98,6 +102,15 @@ class Log:
                 fix="Close all that have it open, open it again, and run store.verify().",
                 thread=thread,
             )
+        if self._left > self._limit_bytes:
+            self._relieve(kept, thread)
+
+    def check_files(self, kept: Callable[[], str], thread: str) -> None:
+        """Check that the log and its shared memory are the files that were opened.
+
+        Raises:
+            StoreError: One was removed or replaced.
+        """
         if not self._look() or place.identity(f"{self._path}-shm") != self._memory:
             raise StoreError(
                 f"The write-ahead log {self._name!r}, or its -shm file, was removed or replaced while the database was "
@@ -109,8 +122,6 @@ class Log:
                 "and run store.verify().",
                 thread=thread,
             )
-        if self._left > self._limit_bytes:
-            self._relieve(kept, thread)
 
     def _relieve(self, kept: Callable[[], str], thread: str) -> None:
         """Run a checkpoint, since the log has reached its limit.
@@ -144,6 +155,9 @@ class Log:
             hold: Keeps the writers of this process out while it is entered.
         """
         self._pages += writes * _WRITTEN + size // PAGE_BYTES
+        self._written += 1
+        if self._written >= _LOOKS:
+            self._look()
         if self._pages < PAGES or self._copying.locked():
             return
         thread = Thread(target=self._copy_soon, args=(hold,), name="graphrt-checkpoint", daemon=True)
@@ -187,6 +201,7 @@ class Log:
 
     def _look(self) -> bool:
         """Whether the log is the file that was opened. Notes its growth, where `wrote` estimated too little."""
+        self._written = 0
         try:
             found = os.stat(self._name)  # noqa: PTH116 - asked around every commit
         except OSError:

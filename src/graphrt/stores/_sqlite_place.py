@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from time import time_ns
+from typing import Final, final
 
 _MOUNTS: Final = "/proc/self/mountinfo"
 _NETWORKS: Final = frozenset(
@@ -34,6 +35,8 @@ _NETWORKS: Final = frozenset(
     | {"fuse.grpcfuse", "fuse.mount-s3", "fuse.sshfs"}
 )
 """File systems that other machines can mount too; their processes share no memory with ours."""
+_SETTLED_NS: Final = 3_000_000_000
+"""More than the coarsest timestamp of a file system, which is two seconds (FAT)."""
 _ESCAPES: Final = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 
 
@@ -44,6 +47,41 @@ def identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+@final
+class Folder:
+    """The folder of a file, watched for files that are made, removed or renamed in it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.dirname(path)  # noqa: PTH120 - `os.stat` takes it as it is
+        self._found: tuple[int, int, int, int] | None = None
+        """How the folder stood when it was last asked; None if a change soon after might not be noticed."""
+        self._checked: tuple[int, int, int, int] | None = None
+        """How it stood before the files in it were last checked."""
+
+    def unchanged(self) -> bool:
+        """Whether no name in it has changed since `checked`; False also where nobody can tell.
+
+        One `stat` before every commit takes the place of one for each file: three of them are a tenth of a commit.
+        A folder that changed within the last seconds is not trusted, since a second change would leave the same time
+        behind. Both times are compared: programs that restore a backup set the time of modification back, but not the
+        other, which is the time of creation on Windows.
+        """
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - as in `identity`
+        except OSError:
+            self._found = None
+            return False
+        now = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        if now == self._checked:
+            return True
+        self._found = now if time_ns() - max(now[2:]) > _SETTLED_NS else None
+        return False
+
+    def checked(self) -> None:
+        """Note that the files were found in order after the last call of `unchanged`."""
+        self._checked = self._found
 
 
 def network(path: str) -> str | None:
