@@ -35,8 +35,11 @@ _NETWORKS: Final = frozenset(
     | {"fuse.grpcfuse", "fuse.mount-s3", "fuse.sshfs"}
 )
 """File systems that other machines can mount too; their processes share no memory with ours."""
-_SETTLED_NS: Final = 3_000_000_000
-"""More than the coarsest timestamp of a file system, which is two seconds (FAT)."""
+_SETTLED_NS: Final = 50_000_000
+"""More than a kernel's tick, by which file systems with fine timestamps tell the time: 10 ms at most."""
+_SETTLED_COARSE_NS: Final = 3_000_000_000
+"""The same where timestamps are whole seconds, of which FAT counts only the even ones."""
+_SECOND_NS: Final = 1_000_000_000
 _ESCAPES: Final = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 
 
@@ -64,8 +67,7 @@ class Folder:
         """Whether no name in it has changed since `checked`; False also where nobody can tell.
 
         One `stat` before every commit takes the place of one for each file: three of them are a tenth of a commit.
-        A folder that changed within the last seconds is not trusted, since a second change would leave the same time
-        behind. Both times are compared: programs that restore a backup set the time of modification back, but not the
+        A folder that changed just now is not trusted, since a second change would leave the same time behind. Both times are compared: programs that restore a backup set the time of modification back, but not the
         other, which is the time of creation on Windows.
         """
         try:
@@ -76,7 +78,8 @@ class Folder:
         now = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
         if now == self._checked:
             return True
-        self._found = now if time_ns() - max(now[2:]) > _SETTLED_NS else None
+        settled_ns = _SETTLED_NS if found.st_mtime_ns % _SECOND_NS else _SETTLED_COARSE_NS
+        self._found = now if time_ns() - max(now[2:]) > settled_ns else None
         return False
 
     def checked(self) -> None:
