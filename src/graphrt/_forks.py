@@ -114,7 +114,7 @@ _forking: Final[list[Forked]] = []
 
 _PIECEMEAL: Final = ("_codec", "_engine", "_flows", "_journal", "_plan", "_runs", "_drivers")
 """Packages of which a run imports modules at first use."""
-_WITH_ASYNCIO: Final = ("_runs.readers", "_drivers.")
+_WITH_ASYNCIO: Final = ("_runs.async_readers", "_drivers.")
 """Modules that import asyncio. Its modules register handlers of forks, which cannot be done while a fork is under way,
 so these are imported only once asyncio is."""
 _loaded: Final[set[tuple[str, ...]]] = set()

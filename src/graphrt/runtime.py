@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, final
 
-from graphrt._drivers.shown import MessageItem
-from graphrt._engine.trace import Diff, Step
+from graphrt._drivers.message_item import MessageItem
+from graphrt._engine.steps import Diff, Step
 from graphrt._flows.effects import Control
 from graphrt._flows.live import Live
 from graphrt._forks import Emptied, FreshLock
+from graphrt._journal.compatibility import Verdict
 from graphrt._journal.durability import Durability
-from graphrt._journal.verdict import Verdict
 from graphrt._later import Later
-from graphrt._runs import continuing, opening
+from graphrt._runs import open_run, reopen_run
+from graphrt._runs.active_run import system_clock
 from graphrt._runs.arguments import (
     MODES,
     Mode,
@@ -35,14 +36,13 @@ from graphrt._runs.arguments import (
     new_id,
     opened_store,
 )
-from graphrt._runs.awatching import AsyncWatchVerbs
-from graphrt._runs.checking import checks_state
+from graphrt._runs.async_streaming import AsyncWatchVerbs
+from graphrt._runs.check_state_option import checks_state
 from graphrt._runs.driving import adrive, drive, opened
-from graphrt._runs.flight import system_clock
 from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
+from graphrt._runs.streaming import WatchVerbs
 from graphrt._runs.streams import AsyncStream, Stream
-from graphrt._runs.verbs import ThreadVerbs
-from graphrt._runs.watching import WatchVerbs
+from graphrt._runs.thread_api import ThreadVerbs
 from graphrt.commands import UNSET
 from graphrt.errors import InputError, _foreign, a_type
 from graphrt.events import Entry
@@ -53,13 +53,13 @@ from graphrt.stores import Store
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.thread_pool import ThreadPool
-    from graphrt._runs import once
+    from graphrt._runs import run_once
     from graphrt.graph import CompiledGraph
     from graphrt.harness.agent._replacing import NamedModels
     from graphrt.harness.budget import Budget
     from graphrt.harness.protocol import ChatModel
 else:
-    once = Later("graphrt._runs.once")
+    run_once = Later("graphrt._runs.run_once")
 
 __all__ = [
     "MODES",
@@ -208,8 +208,8 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         if config or words:
             _foreign.refuse(self, "run", config, words)
         if only_if_new:
-            return once.run(self, input, thread, abandon=abandon)
-        return drive(opening.begin(self, input, thread, listen=False, watch=None, abandon=abandon))
+            return run_once.run(self, input, thread, abandon=abandon)
+        return drive(open_run.begin(self, input, thread, listen=False, watch=None, abandon=abandon))
 
     async def arun(
         self,
@@ -224,13 +224,13 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         if config or words:
             _foreign.refuse(self, "arun", config, words)
         if only_if_new:
-            return await once.arun(self, input, thread, abandon=abandon)
+            return await run_once.arun(self, input, thread, abandon=abandon)
         if self.store is None:
-            return await adrive(opening.begin(self, input, thread, listen=False, watch=None))
+            return await adrive(open_run.begin(self, input, thread, listen=False, watch=None))
         return await adrive(
             await opened(
                 self.store,
-                lambda: opening.begin(self, input, thread, listen=False, watch=None, abandon=abandon),
+                lambda: open_run.begin(self, input, thread, listen=False, watch=None, abandon=abandon),
             )
         )
 
@@ -250,11 +250,11 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
                 an effect rests on the answer that would be replaced, or another verb is right. Nothing was changed.
             ConflictError: Another run has the thread.
         """
-        return drive(continuing.resumed(self, thread, answers, answer))
+        return drive(reopen_run.resumed(self, thread, answers, answer))
 
     async def aresume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and drive it on; see `resume`."""
-        return await adrive(await opened(self.store, lambda: continuing.resumed(self, thread, answers, answer)))
+        return await adrive(await opened(self.store, lambda: reopen_run.resumed(self, thread, answers, answer)))
 
     def retry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on, or one whose owner died: what finished does not run again.
@@ -262,11 +262,11 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         An interrupted thread can be retried where a question is stale, since the state was edited, or has expired: its
         node runs again and asks anew. So do the nodes of a cancelled thread that was paused.
         """
-        return drive(continuing.retried(self, thread))
+        return drive(reopen_run.retried(self, thread))
 
     async def aretry(self, thread: str) -> RunResult[S]:
         """Drive a failed or cancelled thread on; see `retry`."""
-        return await adrive(await opened(self.store, lambda: continuing.retried(self, thread)))
+        return await adrive(await opened(self.store, lambda: reopen_run.retried(self, thread)))
 
     @property
     def check_state(self) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from graphrt._drivers import once
+from graphrt._drivers import ctx_effects
 from graphrt._drivers.context import Context
 from graphrt._flows import restore
-from graphrt._journal import modes
+from graphrt._journal import commit_queue
 from graphrt.stores import _owners
 from graphrt.stores.protocol import Commit
 
@@ -36,12 +36,12 @@ def _put_instead(make: Callable[[Any, Callable[[Commit], None], Commit], None]) 
     """A bug that hands over something else than the journal's commit."""
 
     def plant() -> None:
-        real = modes.Commits.put
+        real = commit_queue.CommitQueue.put
 
         def put(self: Any, commit: Commit) -> None:
             make(self, lambda other: real(self, other), commit)
 
-        modes.Commits.put = put  # type: ignore[method-assign]
+        commit_queue.CommitQueue.put = put  # type: ignore[method-assign]
 
     return plant
 
@@ -79,29 +79,29 @@ def _status_later(self: Any, put: Callable[[Commit], None], commit: Commit) -> N
 
 
 def _acknowledged_early() -> None:
-    real = modes.Commits.__init__
+    real = commit_queue.CommitQueue.__init__
 
     def init(self: Any, store: Any, claim: Any, _mode: Any) -> None:
         real(self, store, claim, "async")
 
-    modes.Commits.__init__ = init  # type: ignore[method-assign]
+    commit_queue.CommitQueue.__init__ = init  # type: ignore[method-assign]
 
 
 def _keep_only(wanted: Callable[[Any, str, str], bool]) -> Callable[[], None]:
     def plant() -> None:
-        real = once._keep
+        real = ctx_effects._keep
 
         def keep(scope: Any, task: Any, key: str, kind: Any) -> None:
             if wanted(task.more(), key, kind):
                 real(scope, task, key, kind)
 
-        once._keep = keep
+        ctx_effects._keep = keep
 
     return plant
 
 
 def _permitted_for_ever() -> None:
-    once._intend = lambda task, key: task.more().intents.setdefault(key, 1)
+    ctx_effects._intend = lambda task, key: task.more().intents.setdefault(key, 1)
 
 
 def _folded_twice() -> None:

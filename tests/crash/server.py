@@ -31,7 +31,12 @@ def serve() -> None:
     import importlib
     import sqlite3  # noqa: F401
 
-    for name in ("graphrt._drivers.aio", "graphrt._drivers.acrew", "graphrt._drivers.loop_thread", "psycopg"):
+    for name in (
+        "graphrt._drivers.aio",
+        "graphrt._drivers.async_parallel_tasks",
+        "graphrt._drivers.loop_thread",
+        "psycopg",
+    ):
         try:
             importlib.import_module(name)
         except ImportError:

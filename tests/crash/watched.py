@@ -12,8 +12,8 @@ from collections.abc import Generator
 from typing import Any
 
 from graphrt import events
-from graphrt._engine import stored
-from graphrt._journal import modes, writer
+from graphrt._engine import storability
+from graphrt._journal import commit_queue, writer
 from graphrt._journal.writer import Journal
 from graphrt.stores import open_store
 from graphrt.stores.protocol import Commit
@@ -126,7 +126,12 @@ def watch_journal(world: World, *, durable: bool) -> None:
     Args:
         durable: Whether an acknowledgement means that it is stored.
     """
-    real_write, real_stage, real_tell, real_put = Journal.write, Journal.stage, Journal.tell, modes.Commits.put
+    real_write, real_stage, real_tell, real_put = (
+        Journal.write,
+        Journal.stage,
+        Journal.tell,
+        commit_queue.CommitQueue.put,
+    )
 
     def write(self: Journal, logged: Any, staged: Any = (), **options: Any) -> Any:
         entries = real_write(self, logged, staged, **options)
@@ -165,11 +170,11 @@ def watch_journal(world: World, *, durable: bool) -> None:
 
     Journal.write, Journal.stage, Journal.tell = write, stage, quick  # type: ignore[method-assign]
     if not durable:
-        modes.Commits.put = put  # type: ignore[method-assign]
+        commit_queue.CommitQueue.put = put  # type: ignore[method-assign]
 
 
 def lower_limits() -> None:
     """Snapshots and large values come early, and little may wait."""
     writer.SNAPSHOT_BYTES = 1_500  # type: ignore[misc]
-    stored.BLOB_BYTES = 4_000  # type: ignore[misc]
-    modes.MOST_WAITING = MOST_WAITING  # type: ignore[misc]
+    storability.BLOB_BYTES = 4_000  # type: ignore[misc]
+    commit_queue.MOST_WAITING = MOST_WAITING  # type: ignore[misc]

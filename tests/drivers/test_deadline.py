@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, GraphBuilder, Limits, Runtime
-from graphrt._drivers.acrew import AioCrew
+from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks
 from graphrt.errors import DeadlineError
 
 from .support import State, call, note, parallel, sequence
@@ -42,12 +42,12 @@ def endless(kind: str, stop: threading.Event) -> Any:
 def test_a_timeout_that_the_deadline_set_ends_the_run_and_not_the_node(monkeypatch: Any, stop: threading.Event) -> None:
     """The attempt ends by its share of the deadline in the same moment as the run: it is heard of when the run stops."""
 
-    async def at_the_end(self: AioCrew, until: float | None = None) -> list[Any]:
+    async def at_the_end(self: AsyncParallelTasks, until: float | None = None) -> list[Any]:
         assert until is not None
         await asyncio.sleep(max(0.0, until - time.monotonic()) + 0.05)
         return []
 
-    monkeypatch.setattr(AioCrew, "collect", at_the_end)
+    monkeypatch.setattr(AsyncParallelTasks, "collect", at_the_end)
     graph = parallel(("slow", endless("async", stop)), ("slower", endless("async", stop)))
     runtime = Runtime(graph, store="memory:", limits=LIMITS)
     with pytest.raises(DeadlineError):

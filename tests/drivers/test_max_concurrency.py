@@ -10,7 +10,7 @@ import pytest
 
 from graphrt import END, START, GraphBuilder, Limits, RetryPolicy, Send
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
-from graphrt._drivers.crew import Crew
+from graphrt._drivers.parallel_tasks import ParallelTasks
 from graphrt._drivers.timed_tasks import TimedTasks
 
 from .support import PATIENCE_S, State, call, parallel
@@ -131,7 +131,7 @@ def test_nobody_starts_between_the_look_at_the_bound_and_the_count(monkeypatch: 
 
         return started
 
-    monkeypatch.setattr(Crew, "_submit", slowly(Crew._submit))
+    monkeypatch.setattr(ParallelTasks, "_submit", slowly(ParallelTasks._submit))
     monkeypatch.setattr(TimedTasks, "start", slowly(TimedTasks.start))
     found, policies = nodes(gauge, kind, 6)
 

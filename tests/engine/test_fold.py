@@ -25,13 +25,13 @@ Update = dict[str, Any]
 
 def superstep(run: Engine, *updates: Any) -> list[Any]:
     """Report these, one for each due task, commit, and return the steps. A list: the updates of a nested graph."""
-    if run.tape is None:
-        run.watch(tape=True)
+    if run.recorder is None:
+        run.watch(recorder=True)
     run.begin()
     for task, update in zip(run.tasks, updates, strict=True):
         run.report(task, task.execution, Nested(tuple(update)) if isinstance(update, list) else update)
     run.commit()
-    return run.tape.take()
+    return run.recorder.take()
 
 
 def wide(count: int, given: Update, **policies: Any) -> Engine:

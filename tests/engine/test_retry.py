@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphrt import START, RetryPolicy
-from graphrt import _retrying as retry
+from graphrt import _retry_policy as retry
 from graphrt._engine.task import FAILED, Failed
 from graphrt._flows.verbs import drive
 from graphrt.errors import AuthenticationError, HarnessError, InputError, RateLimitError, TransientModelError
@@ -95,7 +95,7 @@ def test_delays_grow_to_their_bound_and_differ_by_task() -> None:
     ids=repr,
 )
 def test_what_cannot_pass_is_not_tried_again(error: BaseException, worth: bool) -> None:
-    assert retry.worth_retrying(error) is worth
+    assert retry.is_transient(error) is worth
     assert retry.wants_retry(RetryPolicy(2), error) is worth
 
 
@@ -103,7 +103,7 @@ def test_a_harness_error_is_judged_by_its_status_if_it_has_one() -> None:
     error = HarnessError("x")
     error.__dict__["response"] = Answer(status_code=503)
 
-    assert retry.worth_retrying(error)
+    assert retry.is_transient(error)
 
 
 @pytest.mark.parametrize(

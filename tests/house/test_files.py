@@ -1,4 +1,4 @@
-"""One idea per file, a promise at its top, and 400 lines at most."""
+"""One idea per file, a promise at its top, and 400 lines at most, 600 for facades and single algorithms."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 400
+MOST_OF_ONE_IDEA = 600
+ONE_IDEA = {
+    "src/graphrt/_engine/engine.py": "the verbs of one object",
+}
+"""Facades and single algorithms that would only be cut to fit, and what each is."""
 SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "types.py", "common.py", "misc.py"}
 
 
@@ -21,7 +26,14 @@ def test_files_stay_within_the_line_cap() -> None:
     }
 
     assert sizes
-    assert {name: lines for name, lines in sizes.items() if lines > MOST_LINES} == {}
+    most = {name: MOST_OF_ONE_IDEA if name in ONE_IDEA else MOST_LINES for name in sizes}
+    assert {name: lines for name, lines in sizes.items() if lines > most[name]} == {}
+
+
+def test_longer_files_need_their_length() -> None:
+    assert [
+        name for name in ONE_IDEA if len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+    ] == []
 
 
 def test_modules_of_the_package_have_names_that_say_what_is_in_them() -> None:

@@ -12,11 +12,11 @@ from typing_extensions import TypedDict
 
 from graphrt import START, GraphBuilder, events
 from graphrt._journal.batch import Batch
+from graphrt._journal.batch_format import Body, encode
 from graphrt._journal.chain import HEADER, LEAF, SALT_BYTES, Chain
-from graphrt._journal.names import Names
+from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_fold import Fold
-from graphrt._journal.wire import Body, encode
 from graphrt.errors import StoreError
 from graphrt.limits import Limits
 from graphrt.reducers import append

@@ -16,9 +16,9 @@ from tests.journal.event_forms import CODEC, PATH
 
 from graphrt import events
 from graphrt._journal.batch import Batch
-from graphrt._journal.names import Names
+from graphrt._journal.batch_format import Body, encode
+from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
-from graphrt._journal.wire import Body, encode
 from graphrt.errors import StoreError
 from graphrt.stores import MemoryStore
 from graphrt.stores.protocol import Record

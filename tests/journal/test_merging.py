@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.journal.recording import record
 
-from graphrt._journal.modes import merge, merged_groups
+from graphrt._journal.commit_queue import merge, merged_groups
 from graphrt.stores import MemoryStore
 from graphrt.stores.protocol import Commit, Record, Saved
 

@@ -10,8 +10,8 @@ import pytest
 from tests.journal import recording
 from tests.journal.recording import WAIT_S, Store, Watched, claim, record
 
+from graphrt._journal.commit_queue import MOST_WAITING, CommitQueue
 from graphrt._journal.durability import DURABILITIES
-from graphrt._journal.modes import MOST_WAITING, Commits
 from graphrt._journal.writer import Journal
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Commit
@@ -42,7 +42,7 @@ def ended(worker: threading.Thread) -> bool:
 
 
 def test_sync_stores_each_commit_before_put_returns(store: Store) -> None:
-    commits = Commits(store, claim(), "sync")
+    commits = CommitQueue(store, claim(), "sync")
     for seq in range(1, 6):
         put = record(seq)
         commits.put(put)
@@ -54,7 +54,7 @@ def test_sync_stores_each_commit_before_put_returns(store: Store) -> None:
 
 
 def test_exit_stores_nothing_until_it_is_flushed(store: Store) -> None:
-    commits = Commits(store, claim(), "exit")
+    commits = CommitQueue(store, claim(), "exit")
     for seq in range(1, 600):
         commits.put(record(seq))
     assert store.calls == 0
@@ -67,7 +67,7 @@ def test_exit_stores_nothing_until_it_is_flushed(store: Store) -> None:
 
 
 def test_exit_stores_what_waits_when_it_is_closed(store: Store) -> None:
-    commits = Commits(store, claim(), "exit")
+    commits = CommitQueue(store, claim(), "exit")
     commits.put(record(1))
     commits.close()
 
@@ -75,7 +75,7 @@ def test_exit_stores_what_waits_when_it_is_closed(store: Store) -> None:
 
 
 def test_async_merges_what_waits_while_the_store_is_busy(store: Store) -> None:
-    commits = Commits(store, claim(), "async")
+    commits = CommitQueue(store, claim(), "async")
     store.gate.clear()
     commits.put(record(1))
     assert store.reached.wait(WAIT_S)
@@ -91,7 +91,7 @@ def test_async_merges_what_waits_while_the_store_is_busy(store: Store) -> None:
 
 @modes
 def test_all_that_was_put_is_stored_in_order_when_flush_returns(store: Store, mode: Any) -> None:
-    commits = Commits(store, claim(), mode)
+    commits = CommitQueue(store, claim(), mode)
     seq = 0
     for _ in range(20):
         for count in (1, 2, 5):
@@ -114,7 +114,7 @@ def test_all_that_was_put_is_stored_in_order_when_flush_returns(store: Store, mo
 @pytest.mark.parametrize("count", [1, 3, 100, 255, 256])
 def test_async_holds_back_whoever_would_let_more_wait_than_may_be_lost(store: Store, count: int) -> None:
     """The store stands still: putting goes on until one more commit would be one too many, and no longer."""
-    commits = Commits(store, claim(), "async")
+    commits = CommitQueue(store, claim(), "async")
     commits._more = more = Watched("putter")
     store.gate.clear()
     accepted: list[int] = []
@@ -137,7 +137,7 @@ def test_async_holds_back_whoever_would_let_more_wait_than_may_be_lost(store: St
 
 
 def test_async_takes_one_commit_that_is_larger_than_all_that_may_wait(store: Store) -> None:
-    commits = Commits(store, claim(), "async")
+    commits = CommitQueue(store, claim(), "async")
     commits.put(record(1000, 1000))
     commits.put(record(2000, 1000))
     commits.close()
@@ -146,7 +146,7 @@ def test_async_takes_one_commit_that_is_larger_than_all_that_may_wait(store: Sto
 
 
 def test_async_counts_what_is_being_stored_as_not_stored(store: Store) -> None:
-    commits = Commits(store, claim(), "async")
+    commits = CommitQueue(store, claim(), "async")
     commits._more = more = Watched("putter")
     store.gate.clear()
     commits.put(record(200, 200))
@@ -161,7 +161,7 @@ def test_async_counts_what_is_being_stored_as_not_stored(store: Store) -> None:
 
 
 def test_async_flush_waits_for_what_is_being_stored(store: Store) -> None:
-    commits = Commits(store, claim(), "async")
+    commits = CommitQueue(store, claim(), "async")
     commits._more = more = Watched("flusher")
     store.gate.clear()
     commits.put(record(1))
@@ -182,7 +182,7 @@ def test_async_flush_waits_for_what_is_being_stored(store: Store) -> None:
 
 def test_sync_error_is_raised_by_the_put_that_failed_and_by_no_other(store: Store) -> None:
     store.fails_at = 1
-    commits = Commits(store, claim(), "sync")
+    commits = CommitQueue(store, claim(), "sync")
     commits.put(record(1))
     with pytest.raises(StoreError, match="disk"):
         commits.put(record(2))
@@ -195,7 +195,7 @@ def test_sync_error_is_raised_by_the_put_that_failed_and_by_no_other(store: Stor
 @late
 def test_error_is_raised_by_flush_and_by_everything_after_it(store: Store, mode: Any) -> None:
     store.fails_at = 0
-    commits = Commits(store, claim(), mode)
+    commits = CommitQueue(store, claim(), mode)
     commits.put(record(1))
     for call in (commits.flush, commits.flush, lambda: commits.put(record(2)), commits.close):
         with pytest.raises(StoreError, match="disk"):
@@ -209,7 +209,7 @@ def test_error_is_raised_by_flush_and_by_everything_after_it(store: Store, mode:
 @late
 def test_error_is_raised_by_close_when_nobody_asked_before(store: Store, mode: Any) -> None:
     store.fails_at = 0
-    commits = Commits(store, claim(), mode)
+    commits = CommitQueue(store, claim(), mode)
     commits.put(record(1))
     with pytest.raises(StoreError, match="disk"):
         commits.close()
@@ -219,7 +219,7 @@ def test_error_is_raised_by_close_when_nobody_asked_before(store: Store, mode: A
 
 def test_async_error_is_raised_by_the_next_put(store: Store) -> None:
     store.fails_at = 0
-    commits = Commits(store, claim(), "async")
+    commits = CommitQueue(store, claim(), "async")
     commits.put(record(1))
     assert commits._worker is not None
     assert ended(commits._worker)
@@ -229,7 +229,7 @@ def test_async_error_is_raised_by_the_next_put(store: Store) -> None:
 
 def test_async_error_frees_whoever_is_held_back(store: Store) -> None:
     store.fails_at = 0
-    commits = Commits(store, claim(), "async")
+    commits = CommitQueue(store, claim(), "async")
     commits._more = more = Watched("putter")
     store.gate.clear()
     commits.put(record(256, 256))
@@ -257,7 +257,7 @@ def test_what_was_stored_before_an_error_is_a_beginning(store: Store, mode: Any)
 
     store.fails_at = 2
     store.gate.clear()
-    commits = Commits(store, claim(), mode)
+    commits = CommitQueue(store, claim(), mode)
     for seq in range(1, 11):
         commits.put(record(seq, snapshot=Saved(seq, b"")))
     store.gate.set()
@@ -273,7 +273,7 @@ def test_what_was_stored_before_an_error_is_a_beginning(store: Store, mode: Any)
 
 @modes
 def test_claim_is_given_back_once_and_after_the_last_commit(store: Store, mode: Any) -> None:
-    commits = Commits(store, claim(), mode)
+    commits = CommitQueue(store, claim(), mode)
     commits.put(record(1))
     commits.close()
     commits.close()
@@ -284,7 +284,7 @@ def test_claim_is_given_back_once_and_after_the_last_commit(store: Store, mode: 
 
 @modes
 def test_claim_that_the_last_commit_gave_back_is_not_given_back_again(store: Store, mode: Any) -> None:
-    commits = Commits(store, claim(), mode)
+    commits = CommitQueue(store, claim(), mode)
     commits.put(record(1))
     commits.put(record(2, release=True))
     commits.close()
@@ -295,13 +295,13 @@ def test_claim_that_the_last_commit_gave_back_is_not_given_back_again(store: Sto
 
 @modes
 def test_closing_without_any_commit_gives_the_claim_back(store: Store, mode: Any) -> None:
-    Commits(store, claim(), mode).close()
+    CommitQueue(store, claim(), mode).close()
 
     assert (store.calls, len(store.released)) == (0, 1)
 
 
 def test_async_ends_its_worker_thread(store: Store) -> None:
-    commits = Commits(store, claim(), "async")
+    commits = CommitQueue(store, claim(), "async")
     commits.put(record(1))
     worker = commits._worker
     commits.close()
@@ -313,7 +313,7 @@ def test_async_ends_its_worker_thread(store: Store) -> None:
 @modes
 def test_commit_after_the_end_is_handed_to_the_store_at_once(store: Store, mode: Any) -> None:
     """An abandoned task comes late: the store refuses it, since the claim is void, and nobody waits for ever."""
-    commits = Commits(store, claim(), mode)
+    commits = CommitQueue(store, claim(), mode)
     commits.put(record(1))
     commits.close()
     store.fails_at = store.calls
@@ -333,7 +333,7 @@ def test_commit_after_the_end_is_handed_to_the_store_at_once(store: Store, mode:
 
 def journal(store: Store, mode: Any) -> Journal:
     made = Journal(clock=lambda: 1.0, run_id=lambda: "r")
-    made._commits = Commits(store, claim(), mode)
+    made._commits = CommitQueue(store, claim(), mode)
     return made
 
 

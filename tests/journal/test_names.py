@@ -15,10 +15,10 @@ from tests.journal.event_forms import CODEC, alike, logged
 
 from graphrt import Runtime, events
 from graphrt._journal.batch import Batch
-from graphrt._journal.meta import PRELOADED_NAMES, preload, read_meta, renewed
-from graphrt._journal.names import Names
+from graphrt._journal.batch_format import Body, encode
+from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
-from graphrt._journal.wire import Body, encode
+from graphrt._journal.thread_meta import PRELOADED_NAMES, preload, read_meta, renewed
 from graphrt.errors import StoreError
 from graphrt.stores import MemoryStore, open_store
 

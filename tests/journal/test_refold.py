@@ -13,10 +13,10 @@ from pydantic import BaseModel
 
 from graphrt import END, START, GraphBuilder, Limits, Runtime
 from graphrt._journal.chain import HEADER, Chain
-from graphrt._journal.meta import read_meta
 from graphrt._journal.reader import Reader
 from graphrt._journal.refold import refold
 from graphrt._journal.thread_fold import Fold
+from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.loading import fold_all
 from graphrt.errors import StoreError
 from graphrt.reducers import add, append

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pytest
 
 from graphrt import END, START, GraphBuilder, Runtime
-from graphrt._journal import meta
+from graphrt._journal import thread_meta
 from graphrt._journal.batch import LATEST_S
 from graphrt._journal.chain import HEADER, Chain
 from graphrt.errors import InputError, StoreError
@@ -75,7 +75,7 @@ def test_run_whose_clock_goes_wrong_fails_with_the_clocks_name_and_goes_on_when_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int, then: float, sinks: Any
 ) -> None:
     """What was written before is there; names that were only in what was not written are not taken for known."""
-    monkeypatch.setattr(meta, "PRELOADED_NAMES", 0)
+    monkeypatch.setattr(thread_meta, "PRELOADED_NAMES", 0)
     path, left = f"sqlite:///{tmp_path / 'runs.db'}", iter([*[1.75e9] * good, 1e13])
     with (
         Runtime(graph(), store=path, clock=lambda: next(left, then), sinks=sinks, durability="sync") as runtime,

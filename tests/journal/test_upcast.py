@@ -12,10 +12,10 @@ from tests.journal.event_forms import CODEC
 
 from graphrt import events
 from graphrt._journal import upcast as module
-from graphrt._journal.names import Names
+from graphrt._journal.batch_format import VERSION, Body
+from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
 from graphrt._journal.upcast import UPCASTERS, upcast
-from graphrt._journal.wire import VERSION, Body
 from graphrt.errors import StoreError
 from graphrt.stores import MemoryStore
 

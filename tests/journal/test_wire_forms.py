@@ -16,10 +16,10 @@ from tests.journal.event_forms import CODEC, FIELDS, HANDLED, JOIN, PATH, USAGE,
 from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._journal.batch import Batch
-from graphrt._journal.forms import CODES, FORMS, WITH_NODE
-from graphrt._journal.names import Names
+from graphrt._journal.batch_format import VERSION, Body, encode, encode_state
+from graphrt._journal.event_schema import CODES, FORMS, WITH_NODE
+from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
-from graphrt._journal.wire import VERSION, Body, encode, encode_state
 from graphrt.stores import MemoryStore
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "journal.md"

@@ -13,11 +13,11 @@ from typing import Any
 from graphrt import Context, RetryPolicy, events
 from graphrt._drivers.invoke import invoke
 from graphrt._drivers.scripted import ScriptedDriver
-from graphrt._engine import log
+from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import Task
 from graphrt._flows.verbs import Decision, drive
-from graphrt._runs import opening
+from graphrt._runs import open_run
 from graphrt.errors import GraphrtError
 
 from . import observe
@@ -45,7 +45,7 @@ class End:
     """How a run ended."""
 
     graph: Graph
-    run: opening.Run | None
+    run: open_run.Run | None
     """None if not even the first tasks were found."""
     journal: list[dict[str, Any]]
     error: GraphrtError | None = None
@@ -88,10 +88,10 @@ class Post:
             assert not self.engine.report(task, execution, outcome)
 
 
-def begin(graph: Graph, salt: int, journal: list[dict[str, Any]]) -> opening.Run:
+def begin(graph: Graph, salt: int, journal: list[dict[str, Any]]) -> open_run.Run:
     """A run that is ready to be driven."""
     runtime = observe.runtime(build(graph, Flaky(graph, salt), retry=AT_ONCE), journal, clock=lambda: 0.0)
-    return opening.begin(runtime, observe.given(graph), None, listen=False, watch=None)
+    return open_run.begin(runtime, observe.given(graph), None, listen=False, watch=None)
 
 
 def by_flow(graph: Graph, salt: int) -> End:
@@ -100,7 +100,7 @@ def by_flow(graph: Graph, salt: int) -> End:
     run = None
     try:
         run = begin(graph, salt, journal)
-        ScriptedDriver(run.scope).drive(run.flow())
+        ScriptedDriver(run.services).drive(run.flow())
     except GraphrtError as error:
         return End(graph, run, journal, error)
     return End(graph, run, journal)
@@ -117,12 +117,12 @@ def by_hand(graph: Graph, salt: int, chance: random.Random) -> End:
     except GraphrtError as error:
         return End(graph, run, journal, error, delivered)
     assert status == "completed"
-    log.note(run.engine, events.RunCompleted(steps=run.engine.steps))
-    run.scope.write(log.take(run.engine))
+    emit_events.note(run.engine, events.RunCompleted(steps=run.engine.steps))
+    run.services.write(emit_events.take(run.engine))
     return End(graph, run, journal, None, delivered)
 
 
-def deliver_all(run: opening.Run, post: Post) -> str:
+def deliver_all(run: open_run.Run, post: Post) -> str:
     """Drive and deliver until the run ends."""
     engine, chance = run.engine, post.chance
     while True:
@@ -133,9 +133,9 @@ def deliver_all(run: opening.Run, post: Post) -> str:
             check_same(engine, error)
             raise
         finally:
-            run.scope.write(log.take(engine))
+            run.services.write(emit_events.take(engine))
         for task in decision.tasks:
-            post.send(task, [invoke(run.scope, task, never) for _ in range(chance.randint(1, 3))])
+            post.send(task, [invoke(run.services, task, never) for _ in range(chance.randint(1, 3))])
         if decision.status != "running":
             post.deliver_again(9)
             assert drive(engine) == decision

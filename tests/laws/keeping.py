@@ -14,12 +14,12 @@ from unittest import mock
 
 from graphrt._codec import Codec
 from graphrt._engine.engine import Engine
-from graphrt._engine.saving import saved
-from graphrt._engine.trace import goto_names
+from graphrt._engine.snapshot_data import saved
+from graphrt._engine.steps import goto_names
 from graphrt._journal import writer
 from graphrt._journal.thread_fold import Fold
 from graphrt._runs import loading
-from graphrt._runs.flight import Run
+from graphrt._runs.active_run import ActiveRun
 from graphrt.stores.protocol import Commit, Loaded, Saved, Store
 
 from .build import to_plain
@@ -46,7 +46,7 @@ def drive(voyage: Voyage, store: Store, chance: random.Random, **options: Any) -
     """Drive the thread to its end, and note the engine's values at each commit; snapshots are taken wherever they may."""
     kept = Kept(store, {})
     watched = Mortal(store)
-    runs: list[Run] = []
+    runs: list[ActiveRun] = []
     untracked = voyage.compiled.__graphrt_plan__.state.untracked
 
     def note(commit: Commit) -> None:
@@ -54,13 +54,13 @@ def drive(voyage: Voyage, store: Store, chance: random.Random, **options: Any) -
             values = runs[-1].engine.values
             kept.values[commit.records[-1].seq] = {n: copy.deepcopy(v) for n, v in values.items() if n not in untracked}
 
-    def opened(run: Run, *args: Any, **more: Any) -> None:
+    def opened(run: ActiveRun, *args: Any, **more: Any) -> None:
         runs.append(run)
         begin(run, *args, **more)
 
     watched.seen = note
-    begin = Run.__init__
-    with mock.patch.object(Run, "__init__", opened), eager_snapshots(), by_hand(in_any_order(chance)):
+    begin = ActiveRun.__init__
+    with mock.patch.object(ActiveRun, "__init__", opened), eager_snapshots(), by_hand(in_any_order(chance)):
         go_on(voyage, voyage.runtime(watched, **options))
     return kept
 

@@ -263,7 +263,7 @@ class Flow(Standing):
 
     def pauses_after(self, job: Job) -> bool:
         """Whether it has not been answered already how a task goes on that ended well."""
-        return job.status == "done" and not job.edited and f"{job.id}#after" not in job.foreseen
+        return job.status == "done" and not job.edited and f"{job.id}#after" not in job.answers_ahead
 
     def leads(self, state: State) -> tuple[list[Item], list[Generation]]:
         """R3, R4, R5: what is due after the open superstep, and what arrived at joins."""

@@ -82,7 +82,7 @@ class Job:
     loose: set[int] = field(default_factory=set[int])
     """Pure effects of the execution that runs: no result of theirs is stored before it ends (decision 0023)."""
     questions: list[Question] = field(default_factory=list[Question])
-    foreseen: dict[str, Any] = field(default_factory=dict[str, Any])
+    answers_ahead: dict[str, Any] = field(default_factory=dict[str, Any])
     """Answers to a nested graph, and to the node that has it: one that begins anew in a fork asks once more."""
     updates: list[Update] = field(default_factory=list[Update])
     goto: tuple[Target, ...] | None = None

@@ -168,8 +168,8 @@ def pause(flow: Flow, job: Job, child: Flow) -> None:
         known = before.get(question.id)
         if known is not None and known is not question:
             question.told |= {path for path in known.told if path == flow.path}
-        if question.id in job.foreseen:
-            question.answered, question.answer = True, job.foreseen[question.id]
+        if question.id in job.answers_ahead:
+            question.answered, question.answer = True, job.answers_ahead[question.id]
     paused = [question for inner in child.jobs if inner.status == "paused" for question in inner.questions]
     job.questions = list(child.after) if child.held else paused
     job.status = "paused"

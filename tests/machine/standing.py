@@ -226,7 +226,7 @@ class Standing:
                 question.answered, question.answer = True, answers[question.id]
         for job in self.jobs:
             if self.graph.node(job.item.task.node).child is not None:
-                job.foreseen |= {
+                job.answers_ahead |= {
                     id_: one for id_, one in answers.items() if id_.startswith((f"{job.id}#", f"{job.id}/"))
                 }
             if job.child is not None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from graphrt._engine import stored
+from graphrt._engine import storability
 
 from . import replicas
 from .editing import Threads
@@ -39,7 +39,7 @@ def test_threads_are_what_the_model_says_on_every_store(
 ) -> None:
     # Every list of a few numbers is stored apart, as values of more than 64 KiB are: the model copies what it knows at
     # every step, and cannot carry as many large ones.
-    monkeypatch.setattr(stored, "BLOB_BYTES", LARGE_BYTES)
+    monkeypatch.setattr(storability, "BLOB_BYTES", LARGE_BYTES)
     Threads.places = places
     run_state_machine_as_test(
         Threads,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from graphrt import END, START, Command, GraphBuilder, Send
-from graphrt._plan.judge import JUDGEMENTS
+from graphrt._plan.reachability import JUDGEMENTS
 from graphrt.reducers import add, append
 
 from .planting import texts

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from graphrt import Overwrite
-from graphrt._plan.owning import own
+from graphrt._plan.copying import own
 
 
 @dataclasses.dataclass

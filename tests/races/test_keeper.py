@@ -7,8 +7,8 @@ import queue
 import pytest
 
 from graphrt import StoreError
-from graphrt._journal import keeper
-from graphrt._journal.keeper import give_back, keeper_of, settle, take
+from graphrt._journal import leases
+from graphrt._journal.leases import give_back, keeper_of, settle, take
 from graphrt.stores.protocol import Claim, Head
 
 PATIENCE_S = 60.0
@@ -119,7 +119,7 @@ def test_what_cannot_be_given_back_is_given_back_before_the_thread_is_claimed_ag
 
 def test_what_cannot_be_given_back_is_given_back_once_the_store_works(store, monkeypatch):
     """Also if this process never asks for the thread again: others may want it."""
-    monkeypatch.setattr(keeper, "IDLE_S", 0.01)
+    monkeypatch.setattr(leases, "IDLE_S", 0.01)
     store.failing = broken()
     give_back(store, claim("t", LONG_S))
     store.failing = None
@@ -128,7 +128,7 @@ def test_what_cannot_be_given_back_is_given_back_once_the_store_works(store, mon
 
 
 def test_what_is_owed_is_forgotten_when_its_lease_has_run_out(store, monkeypatch):
-    monkeypatch.setattr(keeper, "IDLE_S", 0.01)
+    monkeypatch.setattr(leases, "IDLE_S", 0.01)
     store.failing = broken()
     give_back(store, claim("t", SHORT_S))
     worker = keeper_of(store)._worker

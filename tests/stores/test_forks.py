@@ -158,8 +158,8 @@ def test_fork_while_another_thread_commits(url):
 @pytest.mark.parametrize(
     "lock",
     [
-        "graphrt._drivers.scope:_lock",
-        "graphrt._journal.keeper:_lock",
+        "graphrt._drivers.run_services:_lock",
+        "graphrt._journal.leases:_lock",
         "graphrt.stores.encrypted:EncryptedStore._lock",
         "graphrt.runtime:Runtime._lock",
         "graphrt.harness:TokenTracker._lock",

@@ -11,7 +11,7 @@ import pytest
 import typing_extensions as te
 
 from graphrt import Runtime
-from graphrt._runs.alike import alike
+from graphrt._runs.deep_equal import alike
 from graphrt.errors import InputError, ReplayDivergedError
 
 from .support import line, refused

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder, Limits, Runtime
-from graphrt._journal import meta
-from graphrt._journal.brief import Briefs
+from graphrt._journal import thread_meta
+from graphrt._journal.fast_step_bytes import FastStepBytes
 from graphrt.reducers import add, append, merge, untracked
 from graphrt.stores import SqliteStore
 
@@ -80,14 +80,14 @@ def nobody(_entry: Any) -> None:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies that were made without events."""
     found: list[bytes] = []
-    make = Briefs.make
+    make = FastStepBytes.make
 
     def spy(*args: Any) -> Any:
         brief = make(*args)
         found.append(brief[0])
         return brief
 
-    monkeypatch.setattr(Briefs, "make", spy)
+    monkeypatch.setattr(FastStepBytes, "make", spy)
     return found
 
 
@@ -108,7 +108,7 @@ def test_bytes_are_those_of_the_events(tmp_path: Path, made: list[bytes], chain:
 
 
 def test_new_names_are_told_once(tmp_path: Path, made: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meta, "PRELOADED_NAMES", 0)
+    monkeypatch.setattr(thread_meta, "PRELOADED_NAMES", 0)
     updates = UPDATES * 2
     brief = stored(tmp_path / "brief.db", graph(updates, context=False))
     assert len(UPDATES) <= len(made) < len(updates)

@@ -9,7 +9,7 @@ import pytest
 import typing_extensions as te
 
 from graphrt import DELETE, END, START, Context, GraphBuilder, Limits, Runtime
-from graphrt._journal import wire
+from graphrt._journal import batch_format
 from graphrt._runs import pruning
 from graphrt.errors import StoreError
 from graphrt.reducers import append
@@ -262,7 +262,7 @@ def test_a_text_that_looks_like_a_reference_is_none(lite):
     bodies = [record.body for record in lite.store.records("t")]
 
     assert any(b"blob" in body for body in bodies)
-    assert not any(wire.blob_names(body) for body in bodies)
+    assert not any(batch_format.blob_names(body) for body in bodies)
     assert runtime.state("t").values["page"] == fake
 
 

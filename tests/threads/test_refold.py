@@ -12,7 +12,7 @@ from zlib import crc32
 import pytest
 
 from graphrt import END, START, GraphBuilder, Limits, Runtime, Send
-from graphrt._engine.saving import saved
+from graphrt._engine.snapshot_data import saved
 from graphrt._journal import refold as module
 from graphrt._runs import loading
 from graphrt.errors import GraphrtError, StoreError

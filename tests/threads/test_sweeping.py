@@ -7,7 +7,7 @@ from tests.stores.support import claimed
 from tests.threads.support import line, note, refused
 
 from graphrt import Runtime
-from graphrt._runs import keeping
+from graphrt._runs import maintenance
 from graphrt.errors import InputError
 from graphrt.stores import Commit, MemoryStore, Record, SqliteStore
 from graphrt.stores import _sqlite_reading as reading
@@ -75,8 +75,8 @@ def test_other_writers_get_in_between_two_batches(tmp_path, monkeypatch):
             pauses.append(seconds)
             claimed(other, f"other-{len(pauses)}")
 
-        monkeypatch.setattr(keeping, "_TOGETHER", 2)
-        monkeypatch.setattr(keeping, "sleep", pause)
+        monkeypatch.setattr(maintenance, "_TOGETHER", 2)
+        monkeypatch.setattr(maintenance, "sleep", pause)
         assert runtime.sweep(older_than_s=0) == 5
 
         assert pauses == [0.1, 0.1]

@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from graphrt._drivers.acrew import AioCrew, inline
-from graphrt._drivers.awaiting import await_
+from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks, inline
+from graphrt._drivers.async_retry_waits import await_
+from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
-from graphrt._drivers.crew import Ended
 from graphrt._drivers.invoke import afinish, ainvoke, failed, unstored
-from graphrt._drivers.patience import unhurried
-from graphrt._drivers.scope import Scope, monotonic
+from graphrt._drivers.parallel_tasks import Ended
+from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.sync import Watcher
 from graphrt._engine.task import STOPPED, Failed, Task
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
@@ -30,23 +30,23 @@ from graphrt.limits import Limits
 class AioDriver:
     """Drives one run on the running loop, its nested graphs included."""
 
-    __slots__ = ("_acrew", "_limit", "_limits", "scope", "watcher")
+    __slots__ = ("_acrew", "_limit", "_limits", "services", "watcher")
 
     def __init__(
         self,
-        scope: Scope,
+        services: RunServices,
         limits: Limits,
         watcher: Watcher | None = None,
         *,
         limit: ConcurrencyLimit | None = None,
     ) -> None:
-        self.scope = scope
+        self.services = services
         self.watcher = watcher
         self._limits = limits
         if limit is None and limits.max_concurrency is not None:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
-        self._acrew: AioCrew | None = None
+        self._acrew: AsyncParallelTasks | None = None
 
     async def drive(self, flow: Flow) -> Any:
         """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
@@ -60,7 +60,7 @@ class AioDriver:
                 try:
                     if effect.__class__ is Task:
                         plain = effect.plain
-                        if plain == CALL_ASYNC and not self.scope.control.watched:
+                        if plain == CALL_ASYNC and not self.services.control.watched:
                             reply = await effect.node.fn(effect.state)
                         elif plain == CALL_SYNC and effect.node.policy.inline:
                             reply = effect.node.fn(effect.state)
@@ -96,7 +96,9 @@ class AioDriver:
             case Stop():
                 return await self._stop()
             case Publish():
-                show = self.watcher if self.watcher is not None else self.scope.emit  # in a nested graph: the stream's
+                show = (
+                    self.watcher if self.watcher is not None else self.services.emit
+                )  # in a nested graph: the stream's
                 if show is not None:
                     show(effect.mode, effect.item)
                 return None
@@ -109,19 +111,19 @@ class AioDriver:
                     raise cancelled
                 return None
             case Tell():
-                await unhurried(self.scope, self.scope.tell)
+                await call_store(self.services, self.services.tell)
                 return None
             case Stage():
-                await unhurried(self.scope, self.scope.keep, effect.staged)
+                await call_store(self.services, self.services.keep, effect.staged)
                 return None
             case Now():
                 return monotonic()
             case Time():
-                return self.scope.clock()
+                return self.services.clock()
             case Await():
                 return await afinish(effect.coroutine)
             case Sleep():
-                return await await_(self.scope, effect.seconds)
+                return await await_(self.services, effect.seconds)
             case _:
                 return await self.run_one(effect)
 
@@ -137,9 +139,9 @@ class AioDriver:
 
     async def stored(self, effect: Record) -> Sequence[Entry]:
         """Write entries, wherever the store wants it, and show them to the sinks here, on the loop."""
-        entries = await unhurried(self.scope, self.scope.stored, effect)
+        entries = await call_store(self.services, self.services.stored, effect)
         if entries:
-            self.scope.show(entries)
+            self.services.show(entries)
         return entries
 
     # -- one task ------------------------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ class AioDriver:
         if node.is_async:
             return await self._halting(task)
         if node.child is None:
-            return inline(self.scope, task) if node.policy.inline else await self._the_acrew().alone(task)
+            return inline(self.services, task) if node.policy.inline else await self._the_acrew().alone(task)
         if self._limit is None:
             return await self._halting(task)
         self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
@@ -161,7 +163,7 @@ class AioDriver:
 
     async def _halting(self, task: Task) -> Any:
         """Await an async node in the caller's own task; the run's halt cancels it."""
-        control = self.scope.control
+        control = self.services.control
         current = asyncio.current_task()
         loop = asyncio.get_running_loop()
         asked = finished = False
@@ -179,7 +181,7 @@ class AioDriver:
         try:
             if control.halt is not None:
                 return STOPPED
-            reply = await ainvoke(self.scope, task, self._nested)
+            reply = await ainvoke(self.services, task, self._nested)
         except asyncio.CancelledError:
             if not asked:
                 raise
@@ -192,13 +194,13 @@ class AioDriver:
         return reply
 
     async def _nested(self, flow: Flow, task: Task) -> Any:
-        return await AioDriver(self.scope, self._limits, limit=inside(self._limit, task)).drive(flow)
+        return await AioDriver(self.services, self._limits, limit=inside(self._limit, task)).drive(flow)
 
     # -- several tasks -------------------------------------------------------------------------------------------
 
     async def _collect(self, until: float | None) -> list[Ended]:
         batch = await self._the_acrew().collect(until)
-        if not batch and until is None and self.scope.control.halt is None:
+        if not batch and until is None and self.services.control.halt is None:
             raise AssertionError("nothing was started")
         return batch
 
@@ -209,9 +211,9 @@ class AioDriver:
         self._acrew = None
         return batch
 
-    def _the_acrew(self) -> AioCrew:
+    def _the_acrew(self) -> AsyncParallelTasks:
         if self._acrew is None:
-            self._acrew = AioCrew(self.scope, self._limits, self._nested, self._limit)
+            self._acrew = AsyncParallelTasks(self.services, self._limits, self._nested, self._limit)
         return self._acrew
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 import typing_extensions as te
 
-from graphrt._drivers.once import EffectKind, perform
-from graphrt._drivers.scope import Scope
+from graphrt._ambient import NODE
+from graphrt._drivers.ctx_effects import EffectKind, perform
+from graphrt._drivers.run_services import RunServices
 from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.questions import ask, returned_answer
-from graphrt._engine.stored import check_storable
+from graphrt._engine.storability import check_storable
 from graphrt._engine.task import RUNNING, Task
-from graphrt._node import NODE
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry, check_key
 from graphrt.errors import InputError, NodeError, TaskFailure
@@ -25,8 +25,8 @@ from graphrt.errors import InputError, NodeError, TaskFailure
 if TYPE_CHECKING:
     import random
 
-    from graphrt._drivers.bound import BoundHarness
-    from graphrt._drivers.hosting import TaskHost
+    from graphrt._drivers.bound_harness import BoundHarness
+    from graphrt._drivers.task_services import TaskServices
     from graphrt.harness.agent.agent import Agent
     from graphrt.harness.budget import Budget
     from graphrt.harness.ledger import Ledger
@@ -46,8 +46,8 @@ class Context(Generic[D]):
 
     __slots__ = ("_done", "_execution", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
 
-    def __init__(self, scope: Scope, task: Task) -> None:
-        self._scope = scope
+    def __init__(self, services: RunServices, task: Task) -> None:
+        self._scope = services
         self._task = task
         self.arg: Any = task.arg
         """The argument of the Send that started this task; None on a plain activation."""
@@ -166,7 +166,7 @@ class Context(Generic[D]):
     def _bound(self) -> BoundHarness:
         harness, tools = self._scope.harness, self._task.node.policy.tools
         if tools is None and getattr(harness, "tools", None):
-            from graphrt._drivers.bound import tell_forgotten
+            from graphrt._drivers.bound_harness import tell_forgotten
 
             tell_forgotten(harness, self._task, self._scope.warnings)
         return self.bind(harness, tools=tools or ())
@@ -186,7 +186,7 @@ class Context(Generic[D]):
             tools: Those of an agent's tools that may be used; None allows all of them.
             budget: Of what is done through it, inside the budgets of the node and the run.
         """
-        from graphrt._drivers.bound import BoundHarness
+        from graphrt._drivers.bound_harness import BoundHarness
         from graphrt.harness._checks import check_harness
 
         check_harness(
@@ -205,10 +205,10 @@ class Context(Generic[D]):
             host = host.within(Ledger(budget, of=f"one use in node {self.node!r}", parent=host.ledger, warn=host.emit))
         return BoundHarness(harness, host, tools=tools)
 
-    def _host(self) -> TaskHost:
-        from graphrt._drivers.hosting import TaskHost
+    def _host(self) -> TaskServices:
+        from graphrt._drivers.task_services import TaskServices
 
-        host: TaskHost = self._once("host", lambda: TaskHost(self, ledger=self._scope.ledger_for(self._task)))
+        host: TaskServices = self._once("host", lambda: TaskServices(self, ledger=self._scope.ledger_for(self._task)))
         return host
 
     @property
@@ -221,7 +221,7 @@ class Context(Generic[D]):
         kept = self._kept
         if kept is None or "host" not in kept:
             return reply
-        from graphrt._drivers.hosting import charged
+        from graphrt._drivers.task_services import charged
 
         return charged(self._task, reply)
 
@@ -229,7 +229,7 @@ class Context(Generic[D]):
         """Note that this attempt failed with *error*."""
         kept = self._kept
         if kept is not None and "host" in kept:
-            from graphrt._drivers.hosting import failed
+            from graphrt._drivers.task_services import failed
 
             await failed(self, error)
 
@@ -237,7 +237,7 @@ class Context(Generic[D]):
         """As `failed`, in a sync node."""
         kept = self._kept
         if kept is not None and "host" in kept:
-            from graphrt._drivers.hosting import failed_sync
+            from graphrt._drivers.task_services import failed_sync
 
             failed_sync(self, error)
 

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Any, final
 
-from graphrt import _retrying as retry
+from graphrt import _retry_policy as retry
+from graphrt._ambient import NODE
 from graphrt._drivers.context import Context, Suspended
-from graphrt._drivers.scope import Scope, monotonic
+from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._engine.questions import OpenInterrupt
 from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
 from graphrt._flows.live import live
-from graphrt._node import NODE
 from graphrt.errors import GraphrtError, LimitError, NodeError, StoreError, said
 
 
@@ -29,7 +29,7 @@ class Escaped:
         self.error = error
 
 
-def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
+def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
     """Run the node of *task* here and now. Async nodes run on the private loop thread, while this one waits.
 
     Args:
@@ -43,14 +43,14 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
         BaseException: What the node raised that is no Exception, for instance KeyboardInterrupt.
     """
     node = task.node
-    if scope.control.live and not node.is_async:  # else `ainvoke` tells it
-        started_live(scope, task)
+    if services.control.live and not node.is_async:  # else `ainvoke` tells it
+        started_live(services, task)
     if node.child is not None:
-        return drive(nested(task, scope.control), task)
+        return drive(nested(task, services.control), task)
     if node.is_async:
-        return on_loop(scope, task)
-    started = monotonic() if scope.timed else 0.0
-    context = Context(scope, task) if node.wants_context else None
+        return on_loop(services, task)
+    started = monotonic() if services.timed else 0.0
+    context = Context(services, task) if node.wants_context else None
     key: Any = None
     try:
         if node.cache is not None:
@@ -65,7 +65,7 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
         if unstored(task, error):
             raise
         if context is not None:
-            if scope.control.halt is not None and was_cancelled(error):
+            if services.control.halt is not None and was_cancelled(error):
                 return STOPPED
             context._failed_sync(error)
         return failed(error, context)
@@ -88,19 +88,19 @@ def invoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
     return reply if context is None or context._kept is None else context._charged(reply)
 
 
-def started_live(scope: Scope, task: Task) -> None:
+def started_live(services: RunServices, task: Task) -> None:
     """Tell watchers of the mode `live` that *task* starts."""
-    if scope.emit is not None:
-        scope.emit("live", live(task, "started", task.attempt))
+    if services.emit is not None:
+        services.emit("live", live(task, "started", task.attempt))
 
 
-def finish(scope: Scope, coroutine: Any) -> Any:
+def finish(services: RunServices, coroutine: Any) -> Any:
     """The reply of a coroutine that a plain function returned: it runs on the private loop thread."""
 
     async def body() -> Any:
         return await afinish(coroutine)
 
-    return scope.loop().run(body)
+    return services.loop().run(body)
 
 
 async def afinish(coroutine: Any) -> Any:
@@ -111,12 +111,12 @@ async def afinish(coroutine: Any) -> Any:
         return failed(error)
 
 
-def on_loop(scope: Scope, task: Task) -> Any:
+def on_loop(services: RunServices, task: Task) -> Any:
     """Run an async node on the private loop thread and wait; the run's halt cancels it."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
-    running = scope.loop().submit(lambda: ainvoke(scope, task, None))
-    control = scope.control
+    running = services.loop().submit(lambda: ainvoke(services, task, None))
+    control = services.control
     control.on_halt.append(running.cancel)
     try:
         if control.halt is not None:
@@ -133,7 +133,7 @@ def on_loop(scope: Scope, task: Task) -> Any:
         control.on_halt.remove(running.cancel)
 
 
-async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
+async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
     """Run the node of *task* on the running loop; see `invoke`.
 
     Raises:
@@ -142,16 +142,16 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
     import asyncio
 
     node = task.node
-    if scope.control.live:
-        started_live(scope, task)
-    started = monotonic() if scope.timed else 0.0
-    context = Context(scope, task) if node.wants_context else None
+    if services.control.live:
+        started_live(services, task)
+    started = monotonic() if services.timed else 0.0
+    context = Context(services, task) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
     token: Any = None if context is None else NODE.set(context)
     try:
         if node.child is not None and drive is not None:
-            return await drive(nested(task, scope.control), task)
+            return await drive(nested(task, services.control), task)
         if node.cache is not None:
             key = node.cache.key(node, task)
             known, reply = node.cache.get(key)
@@ -196,7 +196,7 @@ async def ainvoke(scope: Scope, task: Task, drive: Callable[[Flow, Task], Awaita
         if context is not None:
             context._done = True
             NODE.reset(token)
-        if scope.timed:
+        if services.timed:
             task.duration_s = monotonic() - started
     if node.cache is not None:
         node.cache.put(key, reply)
@@ -210,7 +210,7 @@ def failed(error: Exception, context: Context | None = None) -> Failed:
     advice = ""
     if context is not None and context._kept is not None and "no deps" in context._kept and "NoneType" in said(error):
         advice = "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
-    return Failed(error, retry.hinted_wait(error), at_boundary=as_it_is(error), advice=advice)
+    return Failed(error, retry.hinted_wait(error), raise_as_is=as_it_is(error), advice=advice)
 
 
 def as_it_is(error: Exception) -> bool:
@@ -268,4 +268,4 @@ def swallowed(task: Task) -> Failed:
         where=task.engine.where(task),
         fix="Catch Exception, not BaseException, around ctx.interrupt(), or re-raise.",
     )
-    return Failed(error, at_boundary=True)
+    return Failed(error, raise_as_is=True)

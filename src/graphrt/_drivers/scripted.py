@@ -12,9 +12,9 @@ from typing import Any, final
 
 from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.invoke import asked, failed, swallowed
-from graphrt._drivers.scope import Scope
+from graphrt._drivers.run_services import RunServices
+from graphrt._engine.steps import Step
 from graphrt._engine.task import Task
-from graphrt._engine.trace import Step
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
 
@@ -32,17 +32,17 @@ class ScriptedDriver:
         times: How often each outcome of several tasks is delivered: more than once must change nothing.
     """
 
-    __slots__ = ("_choose", "_now", "_open", "_replies", "_times", "published", "scope")
+    __slots__ = ("_choose", "_now", "_open", "_replies", "_times", "published", "services")
 
     def __init__(
         self,
-        scope: Scope,
+        services: RunServices,
         *,
         replies: Mapping[str, Sequence[Any]] | None = None,
         choose: Choose | None = None,
         times: int = 1,
     ) -> None:
-        self.scope = scope
+        self.services = services
         self.published: list[Any] = []
         """Steps and published (mode, item) pairs, in order."""
         self._replies = {node: list(items) for node, items in (replies or {}).items()}
@@ -79,11 +79,11 @@ class ScriptedDriver:
                 self._open.clear()
                 return []
             case Record():
-                self.scope.written(effect)
+                self.services.written(effect)
             case Tell():
-                self.scope.tell()
+                self.services.tell()
             case Stage():
-                self.scope.keep(effect.staged)
+                self.services.keep(effect.staged)
             case Publish():
                 self.published.append((effect.mode, effect.item))
             case Step():
@@ -91,7 +91,7 @@ class ScriptedDriver:
             case Sleep():
                 self._now += effect.seconds
             case Time():
-                return self.scope.clock()
+                return self.services.clock()
             case Now():
                 return self._now
             case Await():
@@ -106,10 +106,10 @@ class ScriptedDriver:
         if scripted:
             return scripted.pop(0)
         if node.child is not None:
-            return ScriptedDriver(self.scope, choose=self._choose, times=self._times).drive(
-                nested(task, self.scope.control)
+            return ScriptedDriver(self.services, choose=self._choose, times=self._times).drive(
+                nested(task, self.services.control)
             )
-        context = Context(self.scope, task) if node.wants_context else None
+        context = Context(self.services, task) if node.wants_context else None
         try:
             reply = node.fn(task.state) if context is None else node.fn(task.state, context)
             if inspect.iscoroutine(reply):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, final
 
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
-from graphrt._drivers.crew import Crew
 from graphrt._drivers.invoke import failed, finish, invoke, unstored
-from graphrt._drivers.scope import Scope, monotonic
-from graphrt._drivers.waiting import wait
+from graphrt._drivers.parallel_tasks import ParallelTasks
+from graphrt._drivers.retry_waits import wait
+from graphrt._drivers.run_services import RunServices, monotonic
+from graphrt._engine.steps import Step
 from graphrt._engine.task import Task
-from graphrt._engine.trace import Step
 from graphrt._flows.effects import (
     TELL,
     Await,
@@ -37,24 +37,24 @@ SHOWN: Final = frozenset({Publish, Step})
 class SyncDriver:
     """Drives one run, its nested graphs included."""
 
-    __slots__ = ("_crew", "_limit", "_limits", "scope", "watcher")
+    __slots__ = ("_limit", "_limits", "_parallel", "services", "watcher")
 
     def __init__(
         self,
-        scope: Scope,
+        services: RunServices,
         limits: Limits,
         watcher: Watcher | None = None,
         *,
         limit: ConcurrencyLimit | None = None,
     ) -> None:
-        self.scope = scope
+        self.services = services
         self.watcher = watcher
         """Takes published items where nobody iterates."""
         self._limits = limits
         if limit is None and limits.max_concurrency is not None:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
-        self._crew: Crew | None = None
+        self._parallel: ParallelTasks | None = None
 
     def drive(self, flow: Flow) -> Any:
         """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
@@ -66,7 +66,7 @@ class SyncDriver:
                     if effect.__class__ is Task and effect.plain == 1:  # CALL_SYNC: the straight path
                         reply = effect.node.fn(effect.state)
                     elif effect is TELL:
-                        reply = self.scope.tell()
+                        reply = self.services.tell()
                     else:
                         reply = self.perform(effect)
                 except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
@@ -81,9 +81,9 @@ class SyncDriver:
         except StopIteration as stop:
             return stop.value
         finally:
-            if self._crew is not None:
-                crew, self._crew = self._crew, None
-                crew.close()
+            if self._parallel is not None:
+                parallel, self._parallel = self._parallel, None
+                parallel.close()
 
     def iterate(self, flow: Flow, *, entries: bool) -> Generator[Any, None, Any]:
         """Perform the effects of *flow* and yield its Steps, and what else it publishes as (mode, item).
@@ -107,7 +107,7 @@ class SyncDriver:
                     elif kind is Publish:
                         yield effect.mode, effect.item
                     elif kind is Record:
-                        for entry in self.scope.written(effect):
+                        for entry in self.services.written(effect):
                             if entries:
                                 yield "events", entry
                     else:
@@ -127,13 +127,13 @@ class SyncDriver:
         except StopIteration as stop:
             return stop.value
         finally:
-            if self._crew is not None:
-                crew, self._crew = self._crew, None
-                crew.close()
+            if self._parallel is not None:
+                parallel, self._parallel = self._parallel, None
+                parallel.close()
 
     def abandon(self, flow: Flow) -> None:
         """End *flow* as cancelled, and perform what it still asks."""
-        self.scope.control.cancel("the step generator was closed")
+        self.services.control.cancel("the step generator was closed")
         try:
             effect = flow.send(None)
             while True:
@@ -147,13 +147,13 @@ class SyncDriver:
         if kind is Task:
             return self._run_one(effect)
         if kind is Tell:
-            return self.scope.tell()
+            return self.services.tell()
         if kind is Collect:
-            return self._the_crew().collect(effect.until)
+            return self._parallel_tasks().collect(effect.until)
         if kind is Start:
-            return self._the_crew().start(effect.tasks)
+            return self._parallel_tasks().start(effect.tasks)
         if kind is Publish:
-            show = self.watcher if self.watcher is not None else self.scope.emit  # in a nested graph: the stream's
+            show = self.watcher if self.watcher is not None else self.services.emit  # in a nested graph: the stream's
             if show is not None:
                 show(effect.mode, effect.item)
             return None
@@ -161,44 +161,44 @@ class SyncDriver:
             self._written(effect)
             return None
         if kind is Stage:
-            self.scope.keep(effect.staged)
+            self.services.keep(effect.staged)
             return None
         if kind is Stop:
-            return self._crew.stop() if self._crew is not None else []
+            return self._parallel.stop() if self._parallel is not None else []
         if kind is Now:
             return monotonic()
         if kind is Time:
-            return self.scope.clock()
+            return self.services.clock()
         if kind is Sleep:
-            wait(self.scope, effect.seconds)
+            wait(self.services, effect.seconds)
             return None
         if kind is Await:
-            return finish(self.scope, effect.coroutine)
+            return finish(self.services, effect.coroutine)
         raise AssertionError(effect)
 
     def _written(self, effect: Record) -> None:
-        for entry in self.scope.written(effect):
+        for entry in self.services.written(effect):
             if self.watcher is not None:
                 self.watcher("events", entry)
 
-    def _the_crew(self) -> Crew:
-        if self._crew is None:
-            self._crew = Crew(self.scope, self.nested, self._limit, self._limits.grace_s)
-        return self._crew
+    def _parallel_tasks(self) -> ParallelTasks:
+        if self._parallel is None:
+            self._parallel = ParallelTasks(self.services, self.nested, self._limit, self._limits.grace_s)
+        return self._parallel
 
     def nested(self, flow: Flow, task: Task) -> Any:
         """Drive the flow of the nested graph of *task*, with a crew of its own."""
-        return SyncDriver(self.scope, self._limits, limit=inside(self._limit, task)).drive(flow)
+        return SyncDriver(self.services, self._limits, limit=inside(self._limit, task)).drive(flow)
 
     def _run_one(self, task: Task) -> Any:
         node = task.node
         if task.timeout_s is not None and not node.is_async and node.child is None:
-            return self._the_crew().alone(task)
+            return self._parallel_tasks().alone(task)
         if self._limit is None or node.child is None:
-            return invoke(self.scope, task, self.nested)
+            return invoke(self.services, task, self.nested)
         self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
         try:
-            return invoke(self.scope, task, self.nested)
+            return invoke(self.services, task, self.nested)
         finally:
             self._limit.give_back()
 

@@ -11,11 +11,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from graphrt._drivers.invoke import Escaped, invoke
-from graphrt._drivers.scope import monotonic
+from graphrt._drivers.run_services import monotonic
 from graphrt._engine.task import TimedOut
 
 if TYPE_CHECKING:
-    from graphrt._drivers.crew import Crew
+    from graphrt._drivers.parallel_tasks import ParallelTasks
     from graphrt._engine.task import Task
 
 MOST: Final = 32
@@ -38,65 +38,65 @@ class TimedTasks:
         self._held: deque[Task] = deque()
         """Those that wait until one of `_running` ends."""
 
-    def start(self, crew: Crew, task: Task) -> None:
+    def start(self, parallel: ParallelTasks, task: Task) -> None:
         """Run *task*, now or when another one has ended."""
         execution = task.execution
-        with crew.lock:
+        with parallel.lock:
             if len(self._running) >= MOST:
                 self._held.append(task)
                 return
-            crew.busy += 1
+            parallel.busy += 1
             self._running[task] = (execution, monotonic() + (task.timeout_s or 0.0))
-        context = crew.context.copy()
+        context = parallel.context.copy()
 
         def work() -> None:
             try:
-                reply = context.run(invoke, crew.scope, task, crew.drive)
+                reply = context.run(invoke, parallel.services, task, parallel.drive)
             except BaseException as error:  # noqa: BLE001 - the caller raises it
                 reply = Escaped(error)
-            with crew.lock:
+            with parallel.lock:
                 late = self._running.get(task, (None,))[0] != execution
                 if not late:
-                    crew.ended.append((task, execution, reply))
-                    crew.busy -= 1
+                    parallel.ended.append((task, execution, reply))
+                    parallel.busy -= 1
                     del self._running[task]
             if not late:
-                self._next(crew)
-                crew.bell.set()
-            elif crew.scope.record is not None and not crew.closing:
-                crew.scope.dropped(task)
+                self._next(parallel)
+                parallel.bell.set()
+            elif parallel.services.record is not None and not parallel.closing:
+                parallel.services.dropped(task)
 
         threading.Thread(target=work, name=f"graphrt-{task.node.name}", daemon=True).start()
 
-    def _next(self, crew: Crew) -> None:
-        crew.give_back()
+    def _next(self, parallel: ParallelTasks) -> None:
+        parallel.give_back()
         with contextlib.suppress(IndexError):
-            self.start(crew, self._held.popleft())
+            self.start(parallel, self._held.popleft())
 
-    def patience(self, crew: Crew) -> float | None:
+    def patience(self, parallel: ParallelTasks) -> float | None:
         """Seconds until the next timeout, None if there is none."""
-        with crew.lock:
+        with parallel.lock:
             if not self._running:
                 return None
             return max(0.0, min(until for _, until in self._running.values()) - monotonic())
 
-    def expire(self, crew: Crew) -> None:
+    def expire(self, parallel: ParallelTasks) -> None:
         """Give up those whose time is over: an abandoned worker thread is none of the tasks in flight."""
         now = monotonic()
-        with crew.lock:
+        with parallel.lock:
             over = [task for task, (_, until) in self._running.items() if until <= now]
             for task in over:
                 execution, _ = self._running.pop(task)
-                crew.busy -= 1
-                crew.ended.append((task, execution, TimedOut(task.timeout_s or 0.0)))
+                parallel.busy -= 1
+                parallel.ended.append((task, execution, TimedOut(task.timeout_s or 0.0)))
         for _ in over:
-            self._next(crew)
+            self._next(parallel)
 
     def hold(self) -> None:
         """Start nothing more."""
         self._held.clear()
 
-    def abandon(self, crew: Crew) -> None:
+    def abandon(self, parallel: ParallelTasks) -> None:
         """Give up all: their outcomes are dropped when they come."""
-        with crew.lock:
+        with parallel.lock:
             self._running.clear()

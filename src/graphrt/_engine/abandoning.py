@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphrt import events
-from graphrt._engine import log
+from graphrt._engine import emit_events
 from graphrt._engine.task import DONE, HANDLED
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def give_up_superstep(engine: Engine) -> None:
         usage=usage,
     )
     for task in open_tasks:  # what was paid and done is told, though nothing of it is folded
-        log.spent(engine, task)
-    log.note(engine, abandoned)
+        emit_events.spent(engine, task)
+    emit_events.note(engine, abandoned)
     engine.close_superstep()
     engine.due = []
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from graphrt._engine import log, outcome, pausing, untouched
+from graphrt._engine import emit_events, mutation_check, outcome, pausing
 from graphrt._engine.advice import name_other_answer
+from graphrt._engine.apply_folded import applied
 from graphrt._engine.fold import Folded, FoldError, fold
-from graphrt._engine.grow import applied
 from graphrt._engine.route import Routed, merged
 from graphrt._engine.spending import count
-from graphrt._engine.stored import check_sends
+from graphrt._engine.storability import check_sends
 from graphrt._engine.task import Task
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
     tasks = engine.tasks
     asked, engine.asked = engine.asked, None
     engine.forget_view()
-    untouched.check_all(engine, tasks)
+    mutation_check.check_all(engine, tasks)
     try:
         folded = fold(
             engine.fields,
             engine.values,
             tasks,
             ephemeral=engine.ephemeral,
-            record=engine.tape is not None,
+            record=engine.recorder is not None,
             past=past,
             where=engine.where,
         )
@@ -63,7 +63,7 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
     else:
         try:
             routed = engine.router().follow(tasks, view, asked)
-            untouched.check_routers(engine, tasks, view, values)
+            mutation_check.check_routers(engine, tasks, view, values)
             check_sends(engine, routed.sends)
         except Exception as error:
             name_other_answer(engine, error)
@@ -80,7 +80,7 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
     else:
         _go_on(engine, routed)
     if engine.log is not None:
-        log.committed(engine, tasks, folded, moved)
+        emit_events.committed(engine, tasks, folded, moved)
     return engine.held
 
 
@@ -92,11 +92,11 @@ def route(engine: Engine) -> None:
     """
     view = engine.view = engine.take_view()
     routed = engine.router().follow(engine.tasks, view)
-    untouched.check_routers(engine, engine.tasks, view, engine.values)
+    mutation_check.check_routers(engine, engine.tasks, view, engine.values)
     check_sends(engine, routed.sends)
     moved = engine.arrive(routed)
     _go_on(engine, routed)
-    log.routed(engine, "answered", moved)
+    emit_events.routed(engine, "answered", moved)
 
 
 def _go_on(engine: Engine, routed: Routed) -> None:
@@ -114,6 +114,6 @@ def _watch(engine: Engine, tasks: Sequence[Task], folded: Folded) -> None:
         for task in tasks:
             for update in task.updates:
                 engine.follow(update)
-    if engine.tape is not None:
+    if engine.recorder is not None:
         for task, undo in zip(tasks, folded.undo, strict=True):
-            engine.tape.record(task, undo)
+            engine.recorder.record(task, undo)

@@ -1,7 +1,7 @@
 """The engine: the one mutable object of a run, and the verbs that change it.
 
 What is due follows from the state alone (it is level-triggered), never from who called: after a crash or a pause one
-simply asks again. The order of a superstep: `begin`, a `report` for each task, `commit`; `straight` has the fast path.
+simply asks again. The order of a superstep: `begin`, a `report` for each task, `commit`; `fast_path` has the fast path.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt._engine import bounds, committing, joins, log, outcome, pausing, untouched
+from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, pausing
 from graphrt._engine.failures import place
 from graphrt._engine.fold import CONTAINERS
 from graphrt._engine.joins import JoinState
 from graphrt._engine.questions import OpenInterrupt
 from graphrt._engine.route import Due, Routed, Router
-from graphrt._engine.stored import check_sends
+from graphrt._engine.steps import StepRecorder
+from graphrt._engine.storability import check_sends
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
-from graphrt._engine.trace import Tape
 from graphrt._plan.fields import Field
 from graphrt._plan.state import Values
 from graphrt._plan.tables import NodePlan, Plan
@@ -37,15 +37,59 @@ _NO_VIEW: Final = object()
 class Engine:
     """One run of one plan: values, open superstep, joins, counters."""
 
-    # fmt: off
     __slots__ = (
-        "after", "aliases", "asked", "batches", "call", "check_state", "codec", "depth", "dirty", "due", "entering", "ephemeral",
-        "fast", "fields", "granted", "guard", "held", "joins", "keeps", "limits", "log", "looks", "make_view", "max_steps",
-        "opened", "path", "plan", "quick", "run_id", "settled", "sizes", "spoilt", "staging", "stamps", "steps", "superstep",
-        "tape", "tasks", "thread", "told", "trail", "trail_last", "unstorable", "usage", "values", "view", "visit_limits", "visits",
-        "waiting", "watched", "writable",
+        "after",
+        "aliases",
+        "asked",
+        "batches",
+        "call",
+        "check_state",
+        "codec",
+        "depth",
+        "dirty",
+        "due",
+        "entering",
+        "ephemeral",
+        "fast",
+        "fields",
+        "granted",
+        "guard",
+        "held",
+        "joins",
+        "keeps",
+        "limits",
+        "log",
+        "looks",
+        "make_view",
+        "max_steps",
+        "opened",
+        "path",
+        "plan",
+        "quick",
+        "recorder",
+        "run_id",
+        "settled",
+        "sizes",
+        "spoilt",
+        "staging",
+        "stamps",
+        "steps",
+        "superstep",
+        "tasks",
+        "thread",
+        "told",
+        "trail",
+        "trail_last",
+        "unstorable",
+        "usage",
+        "values",
+        "view",
+        "visit_limits",
+        "visits",
+        "waiting",
+        "watched",
+        "writable",
     )
-    # fmt: on
 
     def __init__(  # noqa: PLR0915 - one statement for each thing that a run knows
         self, plan: Plan, limits: Limits, *, thread: str | None = None, path: str = "", check_state: bool = False
@@ -69,7 +113,7 @@ class Engine:
         self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
         """Takes commits of the fast path that need no events."""
         self.told: Any = None
-        """What `straight.tell` noted of such a commit, until it is written."""
+        """What `fast_path.tell` noted of such a commit, until it is written."""
         self.values: Values = {}
         self.sizes: dict[str, int] = {}
         """Length of every container among the values, to find a node that changed one."""
@@ -126,7 +170,7 @@ class Engine:
         """What the model calls of committed tasks used."""
         self.granted: tuple[int, int, int] | None = None
         """What people allowed the run's budget beyond its limits, in committed tasks."""
-        self.tape: Tape | None = None
+        self.recorder: StepRecorder | None = None
         """Makes the Steps of a step generator."""
         self.watched: bool = False
         """Whether there is a trail or a tape."""
@@ -141,9 +185,9 @@ class Engine:
         timed = limits.timeout_s is not None or limits.deadline_s is not None
         self.fast: bool = not (timed or self.ephemeral or self.check_state)
 
-    def watch(self, *, tape: bool) -> None:
+    def watch(self, *, recorder: bool) -> None:
         """Keep what a step generator needs, or do not."""
-        self.tape = Tape(self) if tape else None
+        self.recorder = StepRecorder(self) if recorder else None
         self._look()
 
     def leave_trail(self, last: frozenset[str]) -> None:
@@ -161,7 +205,7 @@ class Engine:
                 task.extra.child.run_id = self.run_id
 
     def _look(self) -> None:
-        self.watched = self.tape is not None or self.trail is not None or self.log is not None
+        self.watched = self.recorder is not None or self.trail is not None or self.log is not None
 
     def follow(self, update: dict[str, Any]) -> None:
         """Add a committed update to the trail. Bounded for a loop that writes last-value fields."""
@@ -212,24 +256,24 @@ class Engine:
             RouteError: The entry router failed; the next call asks it again.
         """
         if self.tasks:
-            return untouched.prepare(self)
+            return mutation_check.prepare(self)
         if self.entering:
             view = self.view = self.take_view()
             routed = self.router().ask(self.plan.start, view)
             moved = self.arrive(routed)
             self.due = routed.due()
-            untouched.check_routers(self, (), view, self.values)
+            mutation_check.check_routers(self, (), view, self.values)
             check_sends(self, self.due)
             self.entering = False
-            log.routed(self, "entry", moved)
+            emit_events.routed(self, "entry", moved)
         if self.due:
-            bounds.rest(self)
+            limit_checks.rest(self)
         due = self.due
         if not due:
             return False
-        bounds.check_limits(self, due)
+        limit_checks.check_limits(self, due)
         self.open()
-        return untouched.prepare(self)
+        return mutation_check.prepare(self)
 
     def open(self) -> list[Task]:
         """Open the superstep of what is due: count it and make its tasks. No limit is asked."""
@@ -324,7 +368,7 @@ class Engine:
             StarvedJoinError: A join with starved="error" waits.
         """
         if fired := joins.fire_starved(self):
-            log.routed(self, "starved", fired)
+            emit_events.routed(self, "starved", fired)
         return bool(self.due)
 
     # -- going on ------------------------------------------------------------------------------------------------

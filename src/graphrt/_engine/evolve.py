@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from graphrt import events
 from graphrt._engine import outcome
+from graphrt._engine.apply_folded import applied
 from graphrt._engine.edit import edit, folded_in
+from graphrt._engine.emit_events import Logged
 from graphrt._engine.evolve_questions import FATES, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, fold
-from graphrt._engine.grow import applied
-from graphrt._engine.log import Logged
+from graphrt._engine.pending_as_data import Handles, due_again, set_joins, stand_in
 from graphrt._engine.route import Due
 from graphrt._engine.spending import count, spending
-from graphrt._engine.standing import Handles, due_again, set_joins, stand_in
-from graphrt._engine.stored import with_untracked
+from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphrt import _retrying as retry
+from graphrt import _retry_policy as retry
 from graphrt._engine.advice import advice, other_answer
 from graphrt._engine.task import Task
 from graphrt._plan.quoting import tells
@@ -39,10 +39,10 @@ def place(engine: Engine, task: Task | None = None) -> Place:
     )
 
 
-def mark(engine: Engine, task: Task, error: BaseException, *, at_boundary: bool) -> None:
+def mark(engine: Engine, task: Task, error: BaseException, *, raise_as_is: bool) -> None:
     """Let *error* say where it happened: graphrt's own word by its attributes, what a node raised by a note."""
     here = place(engine, task)
-    if at_boundary and isinstance(error, GraphrtError):
+    if raise_as_is and isinstance(error, GraphrtError):
         error.locate(here)
         return
     trace = error.__traceback__
@@ -62,7 +62,7 @@ def failure(engine: Engine, task: Task) -> BaseException:
     error = extra.failure
     assert error is not None  # noqa: S101 - a FAILED task has one
     instead = other_answer(engine, task)
-    if not isinstance(error, Exception) or extra.at_boundary:
+    if not isinstance(error, Exception) or extra.raise_as_is:
         if instead and isinstance(error, GraphrtError) and instead not in error.fix:
             error.fix = f"{error.fix} {instead}".lstrip()
         return error

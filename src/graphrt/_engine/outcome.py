@@ -9,14 +9,14 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphrt import _retrying as retry
+from graphrt import _retry_policy as retry
 from graphrt._codec import NotStorable
-from graphrt._engine import pausing, untouched
+from graphrt._engine import mutation_check, pausing
 from graphrt._engine.failures import mark
 from graphrt._engine.questions import OpenInterrupt
 from graphrt._engine.route import Due
 from graphrt._engine.spending import spending
-from graphrt._engine.stored import check_storable, is_simple, stamped
+from graphrt._engine.storability import check_storable, is_simple, stamped
 from graphrt._engine.task import (
     DONE,
     DUE,
@@ -53,7 +53,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     if engine.staging:
         engine.dirty[task] = None
     kind = reply.__class__
-    if engine.looks and kind is not Spent and kind is not Stopped and untouched.is_changed(engine, task, reply):
+    if engine.looks and kind is not Spent and kind is not Stopped and mutation_check.is_changed(engine, task, reply):
         return True  # what it came to does not count: it ran on, or made, values that nobody knows
     if kind is dict:
         fields = engine.writable
@@ -66,7 +66,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
         except Exception:  # noqa: BLE001 - whatever it is, the long way meets it again and names it
             odd = True
         if odd:  # after the `except`, else the error would be chained to what pydantic says of the value
-            _try(engine, task, reply)
+            check_reply(engine, task, reply)
         else:
             if engine.codec is None or (not engine.stamps and is_simple(checked.values())):
                 task.updates = (checked,)
@@ -76,7 +76,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     elif reply is None:
         task.status = DONE
     elif kind is Failed:
-        _fail(task, reply.error, reply.retry_after_s, at_boundary=reply.at_boundary, advice=reply.advice)
+        _fail(task, reply.error, reply.retry_after_s, raise_as_is=reply.raise_as_is, advice=reply.advice)
     elif kind is TimedOut:
         _fail(task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
     elif kind is Asked:
@@ -93,7 +93,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
         report(engine, task, execution, reply.reply)
         _spent(engine, task, spending(engine, task))
     else:
-        _try(engine, task, reply)
+        check_reply(engine, task, reply)
     return True
 
 
@@ -117,7 +117,7 @@ def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> boo
     try:
         task.updates = tuple(stamped(engine, task, update) for update in updates)
     except GraphrtError as error:
-        _fail(task, error, None, at_boundary=True)
+        _fail(task, error, None, raise_as_is=True)
         return False
     return True
 
@@ -136,7 +136,7 @@ def _returned(engine: Engine, task: Task, reply: Interrupt) -> None:
         question.answer_type = answer_type(engine, task, reply.answer_type)
         check_storable(engine, task, reply.payload, "asks with a payload")
     except GraphrtError as error:
-        _fail(task, error, None, at_boundary=True)
+        _fail(task, error, None, raise_as_is=True)
         return
     pause(engine, task, [question])
 
@@ -163,7 +163,7 @@ def answer_type(engine: Engine, task: Task, annotation: Any) -> Any:
         ) from error
 
 
-def _try(engine: Engine, task: Task, reply: Any) -> None:
+def check_reply(engine: Engine, task: Task, reply: Any) -> None:
     try:
         goto: Any = None
         update: Any = reply
@@ -177,7 +177,7 @@ def _try(engine: Engine, task: Task, reply: Any) -> None:
             if target.__class__ is Due and target.is_send:
                 check_storable(engine, task, target.arg, "sends a value")
     except GraphrtError as error:
-        _fail(task, error, None, at_boundary=True)
+        _fail(task, error, None, raise_as_is=True)
         return
     task.status = DONE
 
@@ -221,7 +221,7 @@ def _how(engine: Engine, returned: Any) -> str:
 
 def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
     if engine.thread is None:
-        _fail(task, pausing.no_thread(engine, task), None, at_boundary=True, final=True)
+        _fail(task, pausing.no_thread(engine, task), None, raise_as_is=True, final=True)
         return
     extra = task.more()
     known = {question.id: question for question in extra.interrupts}
@@ -233,8 +233,8 @@ def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any
         before = known.get(question.id)
         if before is not None:
             question.told |= before.told
-        if question.id in extra.foreseen:  # in a fork, whose nested graph began anew
-            question.answered, question.answer = True, own(extra.foreseen[question.id])
+        if question.id in extra.answers_ahead:  # in a fork, whose nested graph began anew
+            question.answered, question.answer = True, own(extra.answers_ahead[question.id])
     extra.child, extra.interrupts = child, list(questions)
     task.status = PAUSED
     if any(question.answered for question in questions):
@@ -252,7 +252,7 @@ def _fail(
     error: BaseException,
     hint_s: float | None,
     *,
-    at_boundary: bool = False,
+    raise_as_is: bool = False,
     final: bool = False,
     advice: str = "",
 ) -> None:
@@ -260,7 +260,7 @@ def _fail(
     extra = task.more()
     if extra.child is None:  # what the attempt asked before it failed, the next one asks again
         extra.interrupts = [question for question in extra.interrupts if not question.open]
-    mark(task.engine, task, error, at_boundary=at_boundary)
+    mark(task.engine, task, error, raise_as_is=raise_as_is)
     policy = node.policy.retry
     if policy is not None and not final and task.attempt < policy.attempts:
         try:
@@ -277,7 +277,7 @@ def _fail(
             task.status = DUE
             return
     extra.failure, extra.advice = error, advice
-    extra.at_boundary = at_boundary
+    extra.raise_as_is = raise_as_is
     task.goto = None
     task.status = HANDLED if node.on_error is not None and not final else FAILED
     task.updates = spending(task.engine, task) if task.status == HANDLED else ()
@@ -290,7 +290,7 @@ def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
             task.engine.dirty[task] = None  # the outcome that was staged counts no more
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
-        extra.failure, extra.at_boundary, extra.ended = error, True, False
+        extra.failure, extra.raise_as_is, extra.ended = error, True, False
 
 
 def failed_with(engine: Engine, error: BaseException) -> bool:

@@ -32,7 +32,7 @@ def answer(engine: Engine, answers: Mapping[str, Any], *, nth: int = 0, replace:
             around = engine.interrupt_prefix(task)
             inside = f"{around[:-1]}/"
             if mine := {id_: answer for id_, answer in answers.items() if id_.startswith((around, inside))}:
-                task.more().foreseen.update(mine)
+                task.more().answers_ahead.update(mine)
         extra = task.extra
         if extra is None or task.status not in (DUE, PAUSED, FAILED):
             if extra is not None and task.status == DONE and not engine.held:
@@ -131,7 +131,7 @@ def after(engine: Engine, tasks: Sequence[Task], told: Collection[str] | None) -
         if not node.pauses or not node.policy.interrupt_after or task.status != DONE:
             continue
         extra, question = task.extra, question_after(engine, task.id, node.name)
-        if extra is not None and (extra.edited or question.id in extra.foreseen or _asked_before_the_fold(task)):
+        if extra is not None and (extra.edited or question.id in extra.answers_ahead or _asked_before_the_fold(task)):
             continue
         if engine.thread is None:
             raise no_thread(engine, task)

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple, final
 
 from graphrt._engine.task import HANDLED, Handled, Task
-from graphrt._plan.owning import SCALARS, own
+from graphrt._plan.copying import SCALARS, own
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import END, EndType, Send, StartType, node_name

@@ -57,7 +57,7 @@ class Extra:
     __slots__ = (
         "advice",
         "answers",
-        "at_boundary",
+        "answers_ahead",
         "calls",
         "child",
         "delay_s",
@@ -66,10 +66,10 @@ class Extra:
         "effects",
         "ended",
         "failure",
-        "foreseen",
         "handles",
         "intents",
         "interrupts",
+        "raise_as_is",
         "retries",
         "usage",
     )
@@ -77,12 +77,12 @@ class Extra:
     def __init__(self) -> None:
         self.handles: Handled | None = None
         """What failed in the tasks that this one handles, as the `on_error` node of theirs."""
-        self.at_boundary: bool = False
+        self.raise_as_is: bool = False
         """The failure is graphrt's own word about the task, to be raised as it is."""
         self.interrupts: list[OpenInterrupt] = []
         self.answers: int = 0
         """How many answers it was given."""
-        self.foreseen: dict[str, Any] = {}
+        self.answers_ahead: dict[str, Any] = {}
         """Answers by interrupt id to a nested graph and the node around it: one that begins anew asks once more."""
         self.effects: dict[str, Any] = {}
         self.effect_answers: dict[str, int | None] = {}
@@ -180,20 +180,20 @@ class Recalled(Exception):  # noqa: N818 - stands for what was raised before a r
 class Failed:
     """Reported: the attempt raised."""
 
-    __slots__ = ("advice", "at_boundary", "error", "retry_after_s")
+    __slots__ = ("advice", "error", "raise_as_is", "retry_after_s")
 
     def __init__(
         self,
         error: BaseException,
         retry_after_s: float | None = None,
         *,
-        at_boundary: bool = False,
+        raise_as_is: bool = False,
         advice: str = "",
     ) -> None:
         self.error = error
         self.retry_after_s = retry_after_s
         """Seconds that the error asks to wait before another attempt."""
-        self.at_boundary = at_boundary
+        self.raise_as_is = raise_as_is
         """The error is graphrt's own word about the task, and is raised as it is."""
         self.advice = advice
         """What to do about it, where more is known than the error says."""

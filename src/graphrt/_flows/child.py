@@ -48,7 +48,7 @@ def nested(task: Task, control: Control) -> Flow:
         own_s = plan.limits.deadline_s
         if task.timeout_s is not None and (own_s is None or task.timeout_s <= own_s):
             return TimedOut(task.timeout_s)
-        return Failed(error, at_boundary=True)
+        return Failed(error, raise_as_is=True)
     except StoreError:
         raise  # the run cannot go on, whatever the node's policy says
     except GraphrtError as error:
@@ -57,7 +57,7 @@ def nested(task: Task, control: Control) -> Flow:
         given = parent.where(task).known
         if "arg" in given:  # what the graph was started with is the argument of all that it runs plainly
             error.__dict__.setdefault("arg", given["arg"])
-        return Failed(error, at_boundary=True)
+        return Failed(error, raise_as_is=True)
     if status == CANCELLED:
         return STOPPED
     if status == INTERRUPTED:
@@ -65,7 +65,7 @@ def nested(task: Task, control: Control) -> Flow:
     try:
         return Nested(_output(task, parent, engine))
     except GraphrtError as error:
-        return Failed(error, at_boundary=True)
+        return Failed(error, raise_as_is=True)
 
 
 def child_of(task: Task) -> Engine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.stored import told_state
+from graphrt._engine.storability import told_state
 from graphrt._engine.task import DUE, Task, TimedOut
 from graphrt._flows.effects import NOW, Flow
 from graphrt.errors import DeadlineError, count

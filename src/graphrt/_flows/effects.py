@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, TypeAlias, final
 
-from graphrt._engine.log import Logged
+from graphrt._engine.emit_events import Logged
 from graphrt._engine.task import Task
 
 Staged: TypeAlias = tuple[str, list[Logged]]

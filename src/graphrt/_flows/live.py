@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from graphrt._engine import log
+from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.fold import combined
-from graphrt._engine.stored import tracked
+from graphrt._engine.storability import tracked
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, STOPPED, Task
 from graphrt._flows.effects import Flow, Publish
 from graphrt._plan.fields import own
@@ -55,8 +55,8 @@ def reported(task: Task, reply: Any) -> Flow:
             told = {
                 "attempt": task.attempt,
                 "wait_s": wait_s,
-                "error": log.error_name(error),
-                "message": log.first_line(error),
+                "error": emit_events.error_name(error),
+                "message": emit_events.first_line(error),
             }
             yield Publish("live", live(task, "retrying", told))
         return

@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import Any, Final, final
 
 from graphrt import events
-from graphrt._engine import failures, log, outcome, straight, untouched
+from graphrt._engine import emit_events, failures, fast_path, mutation_check, outcome
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
 from graphrt._flows.deadlines import is_cut, set_timeout, too_late
@@ -32,7 +32,7 @@ from graphrt._flows.effects import (
     Start,
 )
 from graphrt._flows.live import committed, given_up, reported, take_long_way
-from graphrt._plan.owning import own
+from graphrt._plan.copying import own
 from graphrt.commands import Interrupt
 from graphrt.errors import StoreError
 
@@ -81,10 +81,13 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
             yield from _land(engine, control)
             raise
         yield from _land(engine, control)
-        log.note(
+        emit_events.note(
             engine,
             events.RunFailed(
-                error=type(error).__name__, message=log.first_line(error), node=_node(error), folded=log.folded(engine)
+                error=type(error).__name__,
+                message=emit_events.first_line(error),
+                node=_node(error),
+                folded=emit_events.folded(engine),
             ),
         )
         yield from _last_words(engine, watch, error)
@@ -92,21 +95,23 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     except GeneratorExit:
         raise  # the driver is gone: nothing can be asked any more
     except BaseException as error:
-        straight.park(engine)
+        fast_path.park(engine)
         control.cancel(type(error).__name__)  # what still runs sees ctx.cancelled
         yield from _stop(engine, control)
-        log.note(engine, events.RunCancelled(reason=type(error).__name__, folded=log.folded(engine)))
+        emit_events.note(engine, events.RunCancelled(reason=type(error).__name__, folded=emit_events.folded(engine)))
         yield from _last_words(engine, watch, error)
         raise
     if engine.check_state:
-        untouched.look(engine)  # what the last superstep wrote: no other looks at it
+        mutation_check.look(engine)  # what the last superstep wrote: no other looks at it
     if status == CANCELLED:
-        log.note(engine, events.RunCancelled(reason=control.halt or "cancelled", folded=log.folded(engine)))
+        emit_events.note(
+            engine, events.RunCancelled(reason=control.halt or "cancelled", folded=emit_events.folded(engine))
+        )
     elif status == INTERRUPTED:
         asked = tuple(question.id for question in engine.open_interrupts())
-        log.note(engine, events.RunInterrupted(interrupts=asked, folded=log.folded(engine)))
+        emit_events.note(engine, events.RunInterrupted(interrupts=asked, folded=emit_events.folded(engine)))
     else:
-        log.note(engine, events.RunCompleted(steps=engine.steps, folded=log.folded(engine)))
+        emit_events.note(engine, events.RunCompleted(steps=engine.steps, folded=emit_events.folded(engine)))
     yield from _flush(engine, watch, last=True)
     return status
 
@@ -134,11 +139,11 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
     """Write what became true; with *last* also what is known of the tasks of a superstep that stays open."""
     if watch.records:
         if engine.log:
-            yield Record(log.take(engine), _standing(engine) if last and engine.dirty else (), last=last)
+            yield Record(emit_events.take(engine), _standing(engine) if last and engine.dirty else (), last=last)
     elif engine.staging:
         staged = _standing(engine) if last and engine.dirty else []
         if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):  # its parent tells that it ended
-            logged = log.take(engine)
+            logged = emit_events.take(engine)
             engine.settled += logged
             staged.append((f"{engine.path}+{engine.batches}", logged))
             engine.batches += 1
@@ -146,11 +151,11 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
             yield Stage(staged)
 
 
-def _standing(engine: Engine) -> list[tuple[str, list[log.Logged]]]:
+def _standing(engine: Engine) -> list[tuple[str, list[emit_events.Logged]]]:
     """What is known of the tasks that were not staged yet."""
     tasks = sorted(engine.dirty, key=attrgetter("index"))
     engine.dirty.clear()
-    return [(task.id, log.standing(engine, task)) for task in tasks]
+    return [(task.id, emit_events.standing(engine, task)) for task in tasks]
 
 
 def _stage(engine: Engine) -> Flow:
@@ -163,16 +168,16 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
-    advance = straight.advance
+    advance = fast_path.advance
     while True:
         if control.halt is not None:
             return CANCELLED
-        call = None if control.live else straight.straight(engine)
+        call = None if control.live else fast_path.begin(engine)
         if call is not None:
             if engine.log:
                 yield from _flush(engine, watch)
                 if control.halt is not None:  # who read that the run began has left
-                    straight.take_back(engine)
+                    fast_path.take_back(engine)
                     return CANCELLED
             reply: Any = None
             watched, only_steps = watch.any, watch.only_steps
@@ -187,11 +192,11 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                         yield from _flush(engine, watch)
                 if watched:
                     if only_steps:
-                        yield from engine.tape.take()  # type: ignore[union-attr]  # steps have a tape
+                        yield from engine.recorder.take()  # type: ignore[union-attr]  # steps have a tape
                     else:
                         yield from _publish(engine, watch)
                 if control.halt is not None:
-                    straight.take_back(engine)
+                    fast_path.take_back(engine)
                     break
             if engine.tasks and call is None:  # the reply was odd: the general path takes it
                 if reply.__class__ is CoroutineType:
@@ -227,14 +232,14 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
     if FAILED in statuses:
         failed = next(task for task in tasks if task.status == FAILED)
         yield from _show(engine, watch, FAILED)
-        log.failures(engine)
+        emit_events.failures(engine)
         raise failures.failure(engine, failed)
     if DUE in statuses:
         return CANCELLED  # the run halts; what is due runs at the next drive
     if PAUSED in statuses:
         for task in tasks:
             if task.status == PAUSED:
-                log.raised(engine, task)
+                emit_events.raised(engine, task)
         yield from _show(engine, watch, PAUSED)
         return INTERRUPTED
     live = committed(engine) if control.live else ()
@@ -246,7 +251,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         yield from _show(engine, watch, FAILED)
         raise
     if held:
-        log.raised_after(engine)
+        emit_events.raised_after(engine)
     yield from _flush(engine, watch)
     yield from live
     if watch.any:
@@ -370,8 +375,8 @@ def _stop(engine: Engine, control: Control) -> Flow:
 
 def _publish(engine: Engine, watch: Watch) -> Flow:
     """Publish what the last commit did."""
-    tape = engine.tape
-    steps = tape.take() if tape is not None else ()
+    recorder = engine.recorder
+    steps = recorder.take() if recorder is not None else ()
     for step in steps:
         if watch.steps:
             yield step
@@ -383,10 +388,10 @@ def _publish(engine: Engine, watch: Watch) -> Flow:
 
 def _show(engine: Engine, watch: Watch, status: int) -> Flow:
     """Publish a step for each task that did not get to a commit: it failed, or it waits."""
-    if not watch.steps or engine.tape is None:
+    if not watch.steps or engine.recorder is None:
         return
     for task in engine.tasks:
         if task.status == status:
             task.state = None
-            engine.tape.record(task, {})
-    yield from engine.tape.take()
+            engine.recorder.record(task, {})
+    yield from engine.recorder.take()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from graphrt._engine import log
+from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.failures import failure
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, Task
@@ -41,7 +41,7 @@ def drive(engine: Engine) -> Decision:
             continue
         statuses = {task.status for task in engine.tasks}
         if FAILED in statuses:
-            log.failures(engine)
+            emit_events.failures(engine)
             raise failure(engine, next(task for task in engine.tasks if task.status == FAILED))
         if DUE in statuses:
             due = tuple(task for task in engine.tasks if task.status == DUE)
@@ -60,13 +60,13 @@ def drive(engine: Engine) -> Decision:
 def _tell_questions(engine: Engine) -> None:
     for task in engine.tasks:
         if task.status == PAUSED:
-            log.raised(engine, task)
+            emit_events.raised(engine, task)
 
 
 def _routed(engine: Engine) -> bool:
     """Ask where a superstep leads that was held; False if a person must answer first."""
     if engine.open_interrupts():
-        log.raised_after(engine)
+        emit_events.raised_after(engine)
         return False
     engine.route()
     return True

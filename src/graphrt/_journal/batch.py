@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from graphrt._engine.log import Logged
+from graphrt._engine.emit_events import Logged
 from graphrt.errors import InputError
 from graphrt.events import (
     Entry,

@@ -1,4 +1,4 @@
-"""When a commit is stored (rule R11). Values; `modes` keeps them."""
+"""When a commit is stored (rule R11). Values; `commit_queue` applies them."""
 
 from __future__ import annotations
 

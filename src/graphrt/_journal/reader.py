@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 from pydantic_core import to_json
 
 from graphrt import events
-from graphrt._engine.log import Logged
+from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import UNSTAGES, Batch
-from graphrt._journal.meta import read_meta
-from graphrt._journal.names import Names
-from graphrt._journal.objects import Told
+from graphrt._journal.batch_format import Body, decode, digest
+from graphrt._journal.in_memory_entries import FastStep
+from graphrt._journal.name_table import Names
 from graphrt._journal.staging import binding, outcomes
-from graphrt._journal.wire import Body, decode, digest
+from graphrt._journal.thread_meta import read_meta
 from graphrt.errors import InputError, StoreError
 from graphrt.events import Entry
 from graphrt.stores.protocol import Record, Store
@@ -98,12 +98,12 @@ class Reader:
             error.where = f"{here}: {said}" if said else here
         return error
 
-    def batch(self, record: Record) -> Batch | Told:
+    def batch(self, record: Record) -> Batch | FastStep:
         """The batch of *record*."""
         payload = record.body
         if payload.__class__ is bytes:
             return self.body(payload, place=f"entry {record.seq}", first=record.seq == record.count)[0]
-        batch: Batch | Told = self.kept(payload)
+        batch: Batch | FastStep = self.kept(payload)
         return batch
 
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
@@ -111,7 +111,7 @@ class Reader:
         for record in records:
             yield from self.batch(record).entries(record.seq - record.count + 1, self.thread)
 
-    def checked(self, record: Record, links: Links | None) -> Batch | Told:
+    def checked(self, record: Record, links: Links | None) -> Batch | FastStep:
         """The batch of *record*, if it is what was sealed and follows the record before; see `Links`.
 
         Raises:
@@ -119,7 +119,7 @@ class Reader:
         """
         payload, place = record.body, f"entry {record.seq}"
         if payload.__class__ is not bytes:
-            kept: Batch | Told = self.kept(payload)
+            kept: Batch | FastStep = self.kept(payload)
             return kept
         batch, body = self.body(payload, place=place, first=record.seq == record.count)
         if len(batch.logged) != record.count:

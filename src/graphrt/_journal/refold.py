@@ -1,4 +1,4 @@
-"""Folding supersteps of one plain task straight from their bytes: what `brief` wrote, and `wire` and `evolve` would fold.
+"""Folding supersteps of one plain task straight from their bytes: what `fast_step_bytes` wrote, and `batch_format` and `evolve` would fold.
 
 Most of a long thread is made of them, and making events of each would take most of the time of loading it. A record
 that follows another one of the same run is foreseen but for its time and its values: what stands there is compared, not
@@ -19,10 +19,10 @@ from graphrt import events
 from graphrt._codec.codec import is_plain
 from graphrt._codec.refusal import MAX_DEPTH
 from graphrt._engine.outcome import MARKERS
-from graphrt._engine.standing import NO_ITEMS, due_again
+from graphrt._engine.pending_as_data import NO_ITEMS, due_again
 from graphrt._journal.batch import LATEST_S
-from graphrt._journal.forms import CODES
-from graphrt._journal.wire import VERSION
+from graphrt._journal.batch_format import VERSION
+from graphrt._journal.event_schema import CODES
 from graphrt._plan.fields import ADD, APPEND, CALL, LAST
 from graphrt.errors import GraphrtError
 

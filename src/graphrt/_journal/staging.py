@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine.task import DONE
 from graphrt._journal.batch import Batch
-from graphrt._journal.wire import Body, encode
+from graphrt._journal.batch_format import Body, encode
 
 if TYPE_CHECKING:
+    from graphrt._engine.emit_events import Logged
     from graphrt._engine.engine import Engine
-    from graphrt._engine.log import Logged
 
 _TOLD: Final = 32
 """Digits of a body's end that are told: 128 bits."""

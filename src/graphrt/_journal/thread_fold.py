@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import events
 from graphrt._engine.edit import status_after
+from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, as_is, evolve_all
 from graphrt._engine.evolve_questions import local_id
-from graphrt._engine.log import Logged
 from graphrt._journal.batch import STATUS, Batch, last_cause
-from graphrt._journal.objects import Told
+from graphrt._journal.in_memory_entries import FastStep
 from graphrt._journal.reader import Reader, check_unsealed, lacking
 from graphrt._plan.fields import own
 from graphrt._plan.tables import Plan
@@ -135,7 +135,7 @@ class Fold:
             logged = logged[: upto - first + 1]
         self.fold(logged, first, batch.run, take)
 
-    def read(self, record: Record) -> tuple[Batch | Told, Take]:
+    def read(self, record: Record) -> tuple[Batch | FastStep, Take]:
         """The entries of the next record, checked against its seal, and how their values become the engine's own.
 
         Raises:
@@ -146,7 +146,7 @@ class Fold:
             raise lacking(self.reader.thread, self.seq + 1)
         payload = record.body
         take: Take = own
-        batch: Batch | Told
+        batch: Batch | FastStep
         if payload.__class__ is bytes:
             place = f"entry {record.seq}"
             batch, body = self.reader.body(payload, place=place, first=first == 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt.errors import StoreError
 
 if TYPE_CHECKING:
-    from graphrt._journal.wire import Body
+    from graphrt._journal.batch_format import Body
 
 UPCASTERS: Final[Mapping[int, Callable[[Any, Body], Any]]] = {}
 """Version to what makes the structure of the next one of it. Version 1 is the first: nothing came before."""
@@ -23,7 +23,7 @@ def upcast(structure: Any, body: Body, upcasters: Mapping[int, Callable[[Any, Bo
     Raises:
         StoreError: It is of a newer version, or of none.
     """
-    from graphrt._journal.wire import VERSION
+    from graphrt._journal.batch_format import VERSION
 
     version = structure[0]
     while version != VERSION:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from pydantic_core import from_json
 
-from graphrt._journal.meta import read_meta
+from graphrt._journal.batch_format import blob_names
 from graphrt._journal.reader import WORLD, Reader, check_own, check_unsealed
-from graphrt._journal.wire import blob_names
+from graphrt._journal.thread_meta import read_meta
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Head, Loaded, Record, Store
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 __all__ = ["WORLD", "Check"]
 
-Told = tuple[str, str, int | None]
+FastStep = tuple[str, str, int | None]
 """The code of what is wrong, a sentence about it, and the entry."""
 
 
@@ -58,7 +58,7 @@ class Check:
         """How many were read."""
         self.head: Head | None = None
 
-    def problems(self) -> Iterator[Told]:
+    def problems(self) -> Iterator[FastStep]:
         """What is wrong.
 
         Raises:
@@ -83,10 +83,10 @@ class Check:
         """Those of *there*, the thread's large values, that nothing refers to."""
         return sorted(set(there) - self._named)
 
-    def _snapshots(self, reader: Reader, loaded: Loaded) -> tuple[dict[int, dict[str, str]], list[Told]]:
+    def _snapshots(self, reader: Reader, loaded: Loaded) -> tuple[dict[int, dict[str, str]], list[FastStep]]:
         """What each snapshot keeps of the chain, by its entry, and what is wrong with them."""
         digests: dict[int, dict[str, str]] = {}
-        found: list[Told] = []
+        found: list[FastStep] = []
         saved, end = loaded.snapshot, loaded.head.seq
         while saved is not None:
             if saved.seq > end:
@@ -101,7 +101,7 @@ class Check:
 
     def _records(
         self, reader: Reader, head: Head, meta: dict[str, Any], digests: dict[int, dict[str, str]]
-    ) -> Iterator[Told]:
+    ) -> Iterator[FastStep]:
         seq = head.first - 1
         chain = self._chain(meta, seq, digests)
         if seq and seq not in digests:
@@ -138,7 +138,7 @@ class Check:
 
         return Chain(str(meta["chained"]), digests.get(seq) if seq else None)
 
-    def _blobs(self) -> Iterator[Told]:
+    def _blobs(self) -> Iterator[FastStep]:
         for name in sorted(self._named):
             blobs: list[Mapping[str, bytes]] = []
             yield from _told("blob", partial(_keep, blobs, partial(self._store.blobs, self._thread, [name])))
@@ -175,7 +175,7 @@ def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) 
     reader.check_vouched(record, batch, body)
 
 
-def _told(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[Told]:
+def _told(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[FastStep]:
     """What *call* raises about what is stored, told instead."""
     try:
         call()

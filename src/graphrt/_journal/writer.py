@@ -1,7 +1,7 @@
 """Writing: events get their number, time and cause, are stored, and only then are shown. One journal for each run.
 
-What is stored is decided here, and when a snapshot is worth its bytes; how it becomes bytes is `wire`'s, and how
-commits reach the store under each durability is `modes`'.
+What is stored is decided here, and when a snapshot is worth its bytes; how it becomes bytes is `batch_format`'s, and how
+commits reach the store under each durability is `commit_queue`'s.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, final
 from pydantic_core import to_json
 
 from graphrt import events
+from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.log import Logged
-from graphrt._engine.saving import saved
+from graphrt._engine.snapshot_data import saved
 from graphrt._engine.task import Task
 from graphrt._journal.batch import STATUS, UNSTAGES, Batch, Line, fingerprint_after, last_cause, new_line
-from graphrt._journal.brief import Briefs
-from graphrt._journal.meta import preload, renewed
-from graphrt._journal.modes import Commits
-from graphrt._journal.names import Names
-from graphrt._journal.objects import Told, handed, owned_all, owned_state
+from graphrt._journal.batch_format import Body, digest, encode, encode_state
+from graphrt._journal.commit_queue import CommitQueue
+from graphrt._journal.fast_step_bytes import FastStepBytes
+from graphrt._journal.in_memory_entries import FastStep, handed, owned_all, owned_state
+from graphrt._journal.name_table import Names
 from graphrt._journal.staging import encode_staged, outcomes, settled
-from graphrt._journal.wire import Body, digest, encode, encode_state
+from graphrt._journal.thread_meta import preload, renewed
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import InputError
 from graphrt.events import Entry
@@ -73,11 +73,11 @@ class Journal:
         self._run_id = run_id
         self._sinks = sinks
         self._lock = RLock()
-        self._commits: Commits | None = None
+        self._commits: CommitQueue | None = None
         self._codec: Codec | None = None
         self._engine: Engine | None = None
         self._chain: Chain | None = None
-        self._briefs: Briefs | None = None
+        self._briefs: FastStepBytes | None = None
         self._names = Names()
         self._untracked: frozenset[str] = frozenset()
         self._meta: dict[str, Any] = {}
@@ -103,7 +103,7 @@ class Journal:
 
     def keep(
         self,
-        commits: Commits,
+        commits: CommitQueue,
         engine: Engine,
         *,
         codec: Codec | None,
@@ -127,7 +127,7 @@ class Journal:
         self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
-        self._briefs = Briefs(names, engine.plan.state, self._run_id, chain, salts_seed)
+        self._briefs = FastStepBytes(names, engine.plan.state, self._run_id, chain, salts_seed)
 
     @property
     def codec(self) -> Codec | None:
@@ -363,7 +363,7 @@ class Journal:
         records: list[Record] = []
         for line in steps:
             seq = self.seq = self.seq + 2
-            records.append(Record(seq, 2, Told(run, cause, line, order, untracked)))
+            records.append(Record(seq, 2, FastStep(run, cause, line, order, untracked)))
             cause = seq
         self.cause = seq = cause
         self._tail += 2 * len(steps)

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeGuard, final
 
 from graphrt import reducers
 from graphrt._plan import hints
-from graphrt._plan.checks import Check, Checked, check_anything
+from graphrt._plan.copying import own
 from graphrt._plan.hints import describe
-from graphrt._plan.owning import own
+from graphrt._plan.value_checks import Check, Checked, check_anything
 from graphrt.errors import Problem
 
 __all__ = [

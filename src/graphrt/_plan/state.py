@@ -18,9 +18,9 @@ from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic_core import PydanticUndefined
 
 from graphrt._plan import hints
-from graphrt._plan.checks import Checks, is_marker
 from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, own, read_marks
 from graphrt._plan.quoting import explain, quoted, short
+from graphrt._plan.value_checks import Checks, is_marker
 from graphrt._plan.views import EXTRA, Values, dataclass_view, finder, keeping, pydantic_view
 from graphrt.errors import InputError, Place, Problem, closest, names
 from graphrt.reducers import ReducedBy

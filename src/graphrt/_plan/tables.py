@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt import reducers
 from graphrt._plan import specs
 from graphrt._plan.cache import DEFAULT_SIZE, NodeCache
-from graphrt._plan.shape import node_shape
+from graphrt._plan.callables import node_shape
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, Policy
 from graphrt._plan.state import StateSchema, Values
 from graphrt._plan.updates import UpdateSchema
@@ -44,6 +44,7 @@ class NodePlan:
         "name",
         "next",
         "on_error",
+        "on_fast_path",
         "on_fatigue",
         "pauses",
         "plain",
@@ -51,7 +52,6 @@ class NodePlan:
         "router",
         "simple",
         "static",
-        "straight",
         "table",
         "wants_context",
     )
@@ -81,10 +81,12 @@ class NodePlan:
         self.goto: frozenset[str | EndType] | None = None
         self.max_visits: int | str | None = policy.max_visits
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
-        self.straight: bool = policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
+        self.on_fast_path: bool = (
+            policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
+        )
         """Whether one task of it may take the fast path."""
         self.plain: int = CALL_WITH_CONTEXT
-        if self.straight and not self.wants_context:
+        if self.on_fast_path and not self.wants_context:
             self.plain = CALL_ASYNC if self.is_async else CALL_SYNC
         # The shapes that the fast path routes by itself: one static target or none, or one branch.
         self.simple: bool = False

@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphrt._plan import hints
-from graphrt._plan.checks import Check, Checked, Checks, is_marker, is_unconstrained, settings
 from graphrt._plan.fields import Field, describe, is_mapping
 from graphrt._plan.state import (
     StateSchema,
@@ -29,6 +28,7 @@ from graphrt._plan.state import (
     short,
     unresolved,
 )
+from graphrt._plan.value_checks import Check, Checked, Checks, is_marker, is_unconstrained, settings
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Place, Problem, UpdateError, closest, names
 

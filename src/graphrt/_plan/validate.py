@@ -1,6 +1,6 @@
 """The errors of a declared graph: every mistake of wiring, found without running anything, in declaration order.
 
-Judgements about paths (unreachable, starving, endless) live in `judge`; this module needs no path.
+Judgements about paths (unreachable, starving, endless) live in `reachability`, `starving_joins` and `endless_loops`; this module needs no path.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Any, Final
 
 from graphrt._plan import specs
+from graphrt._plan.callables import node_shape, router_problem
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.nodes import MAX_NAME, leaking, name_problem, policy_problems, targets_in_a_type, unknown_writes
-from graphrt._plan.shape import node_shape, router_problem
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, show
 from graphrt._plan.state import short
 from graphrt.commands import END, RESERVED_NAMES, START, EndType, StartType

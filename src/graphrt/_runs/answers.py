@@ -157,7 +157,7 @@ def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> N
     Raises:
         InputError: The task began or recorded an effect after the answer.
     """
-    from graphrt._drivers.hosting import of_harness
+    from graphrt._drivers.task_services import of_harness
 
     effects = [key.rpartition("#")[0] or key for key in effects_after(task, question) if not of_harness(key)]
     if not effects:

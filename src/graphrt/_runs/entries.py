@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphrt._journal.meta import read_meta
-from graphrt._journal.objects import handed
+from graphrt._journal.in_memory_entries import handed
 from graphrt._journal.reader import Reader, check_end, check_own, lacking
+from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import Reads, the_store
 from graphrt.events import Entry

@@ -13,8 +13,8 @@ from graphrt import events
 from graphrt._journal.reader import check_end
 from graphrt._journal.thread_fold import CHANGES, Fold
 from graphrt._runs.arguments import check_number
+from graphrt._runs.inspection import state
 from graphrt._runs.loading import Reads, begun, fold_all, folded, from_the_first, start_from, the_store
-from graphrt._runs.looking import state
 from graphrt._runs.results import Snapshot
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from graphrt._engine.evolve import Take, as_is
 from graphrt._flows.restore import restore_open
-from graphrt._journal import adopting, versions
-from graphrt._journal.meta import read_meta
+from graphrt._journal import compatibility_check, migrate_thread
+from graphrt._journal.compatibility import Verdict
 from graphrt._journal.reader import Reader, check_end, check_own
 from graphrt._journal.staging import outcomes
 from graphrt._journal.thread_fold import Fold
-from graphrt._journal.verdict import Verdict
+from graphrt._journal.thread_meta import read_meta
 from graphrt._plan.fields import own
 from graphrt.errors import InputError, StoreError
 from graphrt.graph import CompiledGraph
@@ -104,11 +104,11 @@ def begun(runtime: Reads, loaded: Loaded) -> tuple[Fold, Verdict]:
     meta = read_meta(loaded.meta, loaded.head.thread)
     check_own(the_store(runtime), loaded.head.thread, meta)
     reader = Reader(the_store(runtime), loaded.head.thread, plan.codec, meta=meta)
-    verdict = versions.judge(runtime.graph, meta, reader, loaded, runtime.migrations)
+    verdict = compatibility_check.judge(runtime.graph, meta, reader, loaded, runtime.migrations)
     if not verdict.ok:
-        raise versions.refusal(verdict)
+        raise compatibility_check.refusal(verdict)
     fold = Fold(plan, runtime.limits, reader, meta, check_state=runtime.check_state)
-    adopting.prepare(fold, verdict)
+    migrate_thread.prepare(fold, verdict)
     return fold, verdict
 
 
@@ -143,7 +143,7 @@ def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None, adopt: bo
     last = loaded.head.seq if upto is None else min(upto, loaded.head.seq)
     check_end(loaded.head.thread, fold.seq, last)
     if adopt and verdict.kind != "identical":
-        adopting.adopt(fold, verdict)
+        migrate_thread.adopt(fold, verdict)
     if upto is None:
         fold.reader.check_beside(loaded.staged, fold.seq)
         fold.staged = outcomes(loaded.staged)

@@ -11,20 +11,20 @@ from typing import Any
 
 from graphrt import events
 from graphrt._codec import Codec
-from graphrt._engine.log import Logged
-from graphrt._engine.saving import saved
-from graphrt._journal.keeper import give_back, take
-from graphrt._journal.modes import Commits
-from graphrt._journal.names import Names
+from graphrt._engine.emit_events import Logged
+from graphrt._engine.snapshot_data import saved
+from graphrt._journal.batch_format import Body, blob_names, digest, encode_state
+from graphrt._journal.commit_queue import CommitQueue
+from graphrt._journal.leases import give_back, take
+from graphrt._journal.name_table import Names
 from graphrt._journal.reader import WORLD
 from graphrt._journal.thread_fold import Fold
-from graphrt._journal.wire import Body, blob_names, digest, encode_state
-from graphrt._runs.alike import alike
+from graphrt._runs.active_run import Owner
 from graphrt._runs.arguments import check_number
-from graphrt._runs.editing import journal_of, standing_of
-from graphrt._runs.flight import Owner
-from graphrt._runs.keeping import freeing
+from graphrt._runs.deep_equal import alike
+from graphrt._runs.forking import journal_of, standing_of
 from graphrt._runs.loading import Reads, begun, folded, start_from, the_store
+from graphrt._runs.maintenance import freeing
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Commit, Loaded, Saved, Store
@@ -72,7 +72,7 @@ def _pruned(runtime: Owner, store: Store, thread: str, before: int | None) -> in
         if not told:  # told before it is done: what is gone without a word would look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:
-            journal = journal_of(runtime, store, present, Commits(store, claim, "sync"))
+            journal = journal_of(runtime, store, present, CommitQueue(store, claim, "sync"))
             journal.saved = (upto, digest(snapshot)) if snapshot.__class__ is bytes else None
             journal.write(news)
         return store.prune(claim, upto, keep_blobs=_needed(store, thread, upto))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._engine.engine import Engine
     from graphrt._journal.thread_fold import Fold
-    from graphrt._runs.flight import Run
+    from graphrt._runs.active_run import ActiveRun
 
 S = TypeVar("S")
 
@@ -87,9 +87,9 @@ class RunResult(Generic[S]):
 
     __slots__ = ("_plan", "_run", "_visits", "interrupts", "state", "status", "steps", "thread", "usage", "warnings")
 
-    def __init__(self, run: Run, status: Any) -> None:
+    def __init__(self, run: ActiveRun, status: Any) -> None:
         engine = run.engine
-        self._run = run.scope
+        self._run = run.services
         self.status: Literal["completed", "interrupted", "cancelled"] = status
         self.interrupts: tuple[InterruptInfo, ...] = ()
         """Open questions, in task order."""
@@ -97,12 +97,12 @@ class RunResult(Generic[S]):
             self.interrupts = open_questions(engine, status)
         self.steps: int = engine.steps
         """Supersteps run."""
-        self.thread: str | None = run.scope.thread
+        self.thread: str | None = run.services.thread
         self.usage: events.Usage = run.usage()
         """What all model calls of the run used."""
         self.state: S = engine.make_view(engine.values)
         """The last committed state."""
-        self.warnings: tuple[str, ...] = tuple(run.scope.warnings)
+        self.warnings: tuple[str, ...] = tuple(run.services.warnings)
         """0..n sentences about what is odd and did not fail the run, in the order in which it was found."""
         self._plan = engine.plan
         self._visits = engine.visits[:]

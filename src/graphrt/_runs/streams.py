@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 import typing_extensions as te
 
-from graphrt._runs.flight import Run
+from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.results import RunResult
 
 if TYPE_CHECKING:
@@ -54,8 +54,10 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
 
     __slots__ = ("_box", "_items", "_run")
 
-    def __init__(self, run: Run, make: Callable[[Run, list[RunResult[Any]]], Generator[T_co, None, None]]) -> None:
-        self._run: Run | None = run
+    def __init__(
+        self, run: ActiveRun, make: Callable[[ActiveRun, list[RunResult[Any]]], Generator[T_co, None, None]]
+    ) -> None:
+        self._run: ActiveRun | None = run
         """None once the first item was asked for: the generator has it then."""
         self._box: list[RunResult[Any]] = []
         self._items = make(run, self._box)

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
 from graphrt._plan import hints
-from graphrt._plan.judge import JUDGEMENTS, judgements
+from graphrt._plan.reachability import JUDGEMENTS, judgements
 from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec
 from graphrt._plan.state import StateSchema
 from graphrt._plan.tables import Plan

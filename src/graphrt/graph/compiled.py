@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from graphrt._drivers.context import Context
 from graphrt._engine.route import Router
 from graphrt._later import Later
-from graphrt._plan.shape import node_shape
+from graphrt._plan.callables import node_shape
 from graphrt._plan.specs import NodeSpec
 from graphrt._plan.tables import Plan
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name

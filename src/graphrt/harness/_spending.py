@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from graphrt.errors import BudgetExceededError, InputError
 from graphrt.events import Usage
 from graphrt.harness._prices import cost_of, priced
-from graphrt.harness.agent._host import Host, Question
+from graphrt.harness.agent._host import AgentServices, Question
 from graphrt.harness.budget import MICRO, Amounts, micro, number_problem
 from graphrt.harness.ledger import HOLDING, UNITS, Hold, Ledger
 from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
@@ -33,7 +33,7 @@ async def spend(
     call: Callable[[], Awaitable[ModelResponse]],
     *,
     key: str,
-    host: Host,
+    host: AgentServices,
 ) -> ModelResponse:
     """Make *call* within the budget of *ledger* and those above it.
 
@@ -101,13 +101,13 @@ async def _in_time(call: Callable[[], Awaitable[ModelResponse]], ledger: Ledger)
     raise _LateError(left)
 
 
-def recount(ledger: Ledger, key: str, usage: Usage | None, profile: ModelProfile, *, host: Host) -> None:
+def recount(ledger: Ledger, key: str, usage: Usage | None, profile: ModelProfile, *, host: AgentServices) -> None:
     """Count what the call *key* took before a restart, in those of the ledgers that begin anew: *host* knows which."""
     for one in _begun_anew(ledger, host, key):
         one.charge(took(usage, Amounts(), profile), here_only=True)
 
 
-def _begun_anew(ledger: Ledger, host: Host, key: str) -> list[Ledger]:
+def _begun_anew(ledger: Ledger, host: AgentServices, key: str) -> list[Ledger]:
     """The ledgers that do not know what was before a restart; what is lost of the call *key*, and was allowed for it, is counted there."""
     anew: list[Ledger] = []
     for one in ledger.chain():
@@ -139,7 +139,7 @@ async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
 class _More:
     """Asks a person for more of a budget, on behalf of one call."""
 
-    def __init__(self, host: Host, key: str, profile: ModelProfile) -> None:
+    def __init__(self, host: AgentServices, key: str, profile: ModelProfile) -> None:
         self._host = host
         self._key = key
         self._model = profile.name

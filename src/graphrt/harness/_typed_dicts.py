@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from graphrt._plan.checks import portable
+from graphrt._plan.value_checks import portable
 
 __all__ = ["accepted", "adapter_of"]
 

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urlsplit
 
-from graphrt._node import NODE, live
+from graphrt._ambient import NODE, live
 from graphrt.errors import InputError, ModelRequestForbiddenError, names
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
 
 def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
     # The journal is above the stores: it alone can tell which large values its bodies name.
-    from graphrt._journal.wire import blob_names
+    from graphrt._journal.batch_format import blob_names
 
     thread = loaded.head.thread
     writer = archive.Writer(file)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from graphrt._drivers.scripted import ScriptedDriver
 from graphrt._flows.run import Watch
-from graphrt._runs import opening
+from graphrt._runs import open_run
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import RunResult, Runtime, Step
 
@@ -45,8 +45,8 @@ def run_scripted(
     """
     runtime: Runtime[S] = Runtime(graph, check_state=check_state, **options)
     watch = Watch(steps=True) if steps is not None else None
-    run = opening.begin(runtime, input, thread, listen=False, watch=watch)
-    driver = ScriptedDriver(run.scope, replies=replies, choose=choose, times=times)
+    run = open_run.begin(runtime, input, thread, listen=False, watch=watch)
+    driver = ScriptedDriver(run.services, replies=replies, choose=choose, times=times)
     try:
         status = driver.drive(run.flow())
     except BaseException as error:

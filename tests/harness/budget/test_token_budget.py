@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime, Send
-from graphrt._engine import straight
+from graphrt._engine import fast_path
 from graphrt.commands import Overwrite
 from graphrt.errors import BudgetExceededError, ConcurrentUpdateError, InputError, TransientModelError
 from graphrt.harness import Budget, TokenTracker
@@ -317,13 +317,13 @@ def test_a_graph_without_calls_does_not_change_it() -> None:
 
 def test_only_supersteps_that_spend_leave_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     left_it: list[str] = []
-    leave = straight._leave
+    leave = fast_path._leave
 
     def watched(engine: Any, call: Any) -> None:
         left_it.append(call.node.name)
         leave(engine, call)
 
-    monkeypatch.setattr(straight, "_leave", watched)
+    monkeypatch.setattr(fast_path, "_leave", watched)
 
     async def quiet(state: Model, ctx: Context) -> dict[str, Any]:
         return {"said": ["x"]}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt import _retrying
+from graphrt import _retry_policy
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.events import Usage
 from graphrt.harness._checks import check_real, usage_problem
@@ -112,10 +112,10 @@ class Caller:
             except Exception as error:
                 wait_s: float | None = None
                 if attempt < policy.attempts and _passes(policy, error):
-                    asked_s = _retrying.hinted_wait(error)
-                    wait_s = _retrying.delay(policy, f"{self._place.path}{call}", attempt, asked_s)
+                    asked_s = _retry_policy.hinted_wait(error)
+                    wait_s = _retry_policy.delay(policy, f"{self._place.path}{call}", attempt, asked_s)
                     if wait_s is None:
-                        error.add_note(f"Not asked again: {_retrying.asks_too_long(policy, error)}.")
+                        error.add_note(f"Not asked again: {_retry_policy.asks_too_long(policy, error)}.")
                 self._failed(call, model, error, wait_s)
                 if wait_s is None:
                     raise
@@ -188,4 +188,4 @@ def _passes(policy: RetryPolicy, error: Exception) -> bool:
         return False
     if policy.retry_on is None and isinstance(error, BadResponseError):
         return error.code != "unreadable-answer"  # what was malformed may be an answer the next time
-    return _retrying.wants_retry(policy, error)
+    return _retry_policy.wants_retry(policy, error)

@@ -16,7 +16,7 @@ from graphrt.harness.protocol import ChatModel
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
-    from graphrt.harness.agent._host import Host
+    from graphrt.harness.agent._host import AgentServices
 
 __all__ = ["as_known", "of_arguments", "of_call", "of_request", "of_run"]
 
@@ -32,7 +32,7 @@ def of_run(agent: str, request: ModelRequest) -> str:
 
 
 def as_known(
-    host: Host,
+    host: AgentServices,
     path: str,
     agent: str,
     requests: Sequence[ModelRequest],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["HERE", "ORDER", "Alone", "Host", "Place", "Question"]
+__all__ = ["HERE", "ORDER", "AgentServices", "Place", "Question", "StandaloneServices"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Question:
     """`approval` or `budget`, for a person's form."""
 
 
-class Host(Protocol):
+class AgentServices(Protocol):
     """The surroundings of agents that work for one task."""
 
     remembers: bool
@@ -116,7 +116,7 @@ class Host(Protocol):
         ...
 
 
-class Alone:
+class StandaloneServices:
     """The host of an agent outside of any graph."""
 
     def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
@@ -203,7 +203,7 @@ class Alone:
 class Place:
     """Where a run of an agent stands among the others."""
 
-    host: Host
+    host: AgentServices
     depth: int
     """Agents above it."""
     path: str
@@ -218,7 +218,7 @@ class Place:
     """Gets what each agent below took, when it has ended."""
 
 
-HERE: Final[ContextVar[Place | Host | None]] = ContextVar("graphrt_agent_place", default=None)
+HERE: Final[ContextVar[Place | AgentServices | None]] = ContextVar("graphrt_agent_place", default=None)
 """The agent that is running here, or the host of the first one."""
 ORDER: Final[ContextVar[tuple[int, ...]]] = ContextVar("graphrt_run_order", default=())
 """The place of what runs here among all that runs beside it, in the order in which it began."""

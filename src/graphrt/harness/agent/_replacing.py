@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
 
-from graphrt._node import REPLACED
+from graphrt._ambient import REPLACED
 from graphrt.errors import InputError, a_type, closest, names
 from graphrt.harness.agent._arguments import checked_model
 

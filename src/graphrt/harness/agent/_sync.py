@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
-from graphrt._node import NODE, called, live
+from graphrt._ambient import NODE, called, live
 from graphrt.errors import InputError
 from graphrt.harness._bridge import LoopThread
 from graphrt.harness.agent._host import HERE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from graphrt._node import running
+from graphrt._ambient import running
 
 __all__ = ["tell_unseen"]
 
@@ -22,7 +22,7 @@ def tell_unseen(agent: str) -> None:
     found = running()
     if found is None:
         return
-    task, scope = found
+    task, services = found
     node, plan = task.node.name, task.engine.plan
     at = plan.spec_where(task.node.index)
     how = "Call agent.run_sync(...) there" if task.node.wants_context else f"Let it take a context, {node}(state, ctx)"
@@ -30,8 +30,8 @@ def tell_unseen(agent: str) -> None:
         f"Agent {agent!r} was called in node {node!r} of graph {plan.name!r}{f' at {at}' if at else ''} past the node's "
         f"context: what it does is not counted, not held to a budget and not remembered by the thread. {how}."
     )
-    if text not in scope.warnings:
-        scope.warnings.append(text)
+    if text not in services.warnings:
+        services.warnings.append(text)
     if (agent, node) not in _TOLD:
         _TOLD.add((agent, node))
         _log.warning("%s", text)

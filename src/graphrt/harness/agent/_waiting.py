@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from graphrt._node import SLEEP
+from graphrt._ambient import SLEEP
 from graphrt.harness.tools._invoke import invoke
 
 __all__ = ["rest", "slept"]

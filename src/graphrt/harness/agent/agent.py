@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
-from graphrt._node import ABOVE, NODE, live
+from graphrt._ambient import NODE, PARENT_AGENT, live
 from graphrt.errors import AgentLimitError, InputError, count
 from graphrt.harness._output import form_of
 from graphrt.harness.agent._arguments import (
@@ -25,7 +25,7 @@ from graphrt.harness.agent._arguments import (
 )
 from graphrt.harness.agent._calling import Caller
 from graphrt.harness.agent._digest import as_known, of_run
-from graphrt.harness.agent._host import HERE, Alone, Host, Place
+from graphrt.harness.agent._host import HERE, AgentServices, Place, StandaloneServices
 from graphrt.harness.agent._instructions import asked_first
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._replacing import Replaceable, models_of
@@ -223,7 +223,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         Raises:
             InputError, LimitError, HarnessError: As `run`.
         """
-        if HERE.get() is not None or not isinstance(self._host(deps), Alone):
+        if HERE.get() is not None or not isinstance(self._host(deps), StandaloneServices):
             raise InputError(
                 "Agent.stream() was called inside another agent, or in a node of a graph.",
                 fix="Use run(): what it does appears on the stream of the outermost agent, or of the graph. "
@@ -231,7 +231,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             )
 
         def go(show: Callable[[Any], None]) -> Coroutine[Any, Any, AgentReply]:
-            return self._go(prompt, options, Alone(deps=deps, emit=show), transcript)
+            return self._go(prompt, options, StandaloneServices(deps=deps, emit=show), transcript)
 
         async with aclosing(shown(go)) as items:
             async for item in items:
@@ -260,7 +260,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
 
     # -- one run -------------------------------------------------------------------------------------------------
 
-    def _host(self, deps: Any) -> Host:
+    def _host(self, deps: Any) -> AgentServices:
         here = HERE.get()
         if isinstance(here, Place):
             return here.host
@@ -269,17 +269,19 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         node = live(NODE.get())  # called in a node by itself: it works for that node all the same
         if node is None:
             tell_unseen(self.name)
-            return Alone(deps=deps)
-        host: Host = node._host()
+            return StandaloneServices(deps=deps)
+        host: AgentServices = node._host()
         return host
 
-    async def __graphrt_drive__(self, host: Host, prompt: Any, options: RunOptions) -> AgentReply:
+    async def __graphrt_drive__(self, host: AgentServices, prompt: Any, options: RunOptions) -> AgentReply:
         """Run for *host*: how a graph drives an agent."""
         given: dict[str, Any] = dict(options)
         transcript = given.pop("transcript", None)
         return await self._go(prompt, given, host, transcript)  # type: ignore[arg-type]  # checked there
 
-    async def _go(self, prompt: Any, options: RunOptions, host: Host, transcript: list[Message] | None) -> AgentReply:
+    async def _go(
+        self, prompt: Any, options: RunOptions, host: AgentServices, transcript: list[Message] | None
+    ) -> AgentReply:
         tools = self._offered(options)
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
         requests = asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
@@ -338,10 +340,10 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
                 raise
         return loop.stopped("seconds")
 
-    def _place(self, host: Host, digest: str) -> Place:
+    def _place(self, host: AgentServices, digest: str) -> Place:
         above = HERE.get()
         inside = above if isinstance(above, Place) else None
-        run_by = ABOVE.get() if inside is None else None
+        run_by = PARENT_AGENT.get() if inside is None else None
         depth = inside.depth + 1 if inside is not None else run_by.depth if run_by is not None else 0
         most = depth + self.limits.depth
         if inside is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
-from graphrt._node import ABOVE, NODE, Above, live
+from graphrt._ambient import NODE, PARENT_AGENT, Above, live
 from graphrt.errors import AgentLimitError, InputError, ToolArgumentsError, ToolError, count
 from graphrt.harness.agent._host import HERE, Place
 from graphrt.harness.agent.happenings import SubAgentItem
@@ -199,12 +199,14 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
         AgentLimitError: It would be too deep.
     """
     if not isinstance(here, Place):
-        run_by = ABOVE.get()
-        token = ABOVE.set(Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took))
+        run_by = PARENT_AGENT.get()
+        token = PARENT_AGENT.set(
+            Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took)
+        )
         try:
             yield
         finally:
-            ABOVE.reset(token)
+            PARENT_AGENT.reset(token)
         return
     if here.depth + 1 > here.most_depth:
         raise AgentLimitError(
@@ -221,13 +223,13 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
         show(SubAgentItem(agent=f"{graph}/{node}", item=item))
 
     above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took)
-    outer, inner, node_ = ABOVE.set(above), HERE.set(None), NODE.set(None)
+    outer, inner, node_ = PARENT_AGENT.set(above), HERE.set(None), NODE.set(None)
     try:
         yield
     finally:
         NODE.reset(node_)
         HERE.reset(inner)
-        ABOVE.reset(outer)
+        PARENT_AGENT.reset(outer)
 
 
 def _check_ended(graph: Runs, result: Any) -> None:

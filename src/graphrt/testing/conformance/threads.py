@@ -63,7 +63,7 @@ def staged_large_values_come_back(w: World) -> None:
 
 def prune_frees_large_values(w: World) -> None:
     """After `prune` the large values that nothing refers to are gone, and the others are there."""
-    from graphrt._journal.wire import blob_names  # what a user-written store need not know
+    from graphrt._journal.batch_format import blob_names  # what a user-written store need not know
 
     runtime = _runtime(w)
     runtime.run({"log": [], "page": "J" * 2 * _HALF}, thread="t")

@@ -1,0 +1,392 @@
+"""Several tasks under asyncio: async ones are asyncio tasks, sync ones run on the worker threads of the runtime's pool.
+
+Everything it starts has ended, or is abandoned past the grace time, before the drive goes on. It knows no rule of the
+graph: it starts, waits, stops and hands over replies. All of it happens on the loop, but for `_SyncJob.run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, final
+
+from graphrt._drivers.async_retry_waits import rested
+from graphrt._drivers.concurrency_limit import ConcurrencyLimit
+from graphrt._drivers.invoke import Escaped, ainvoke, invoke
+from graphrt._drivers.parallel_tasks import Ended
+from graphrt._drivers.run_services import RunServices, monotonic
+from graphrt._drivers.thread_pool import INSIDE, inside
+from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
+from graphrt._flows.effects import Flow
+from graphrt.limits import Limits
+
+ODD: Final = frozenset({Failed, TimedOut, Stopped, Escaped})
+"""Replies that the flow must see at once."""
+
+
+@final
+class _SyncJob:
+    """A sync node on a worker thread. Context variables are copied in, and not back."""
+
+    __slots__ = ("_context", "_parallel", "_pools", "abandoned", "done", "key", "reply")
+
+    def __init__(self, parallel: AsyncParallelTasks, key: tuple[Task, int]) -> None:
+        self._parallel = parallel
+        self._context = contextvars.copy_context()
+        self._pools = inside(parallel.services.pool())
+        self.key = key
+        self.reply: Any = None
+        self.done = False
+        self.abandoned = False
+
+    def run(self) -> None:
+        task = self.key[0]
+        if task.timeout_s is not None:
+            self._parallel.begun(self.key)
+        try:
+            self.reply = self._context.run(self._invoke, task)
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            self.reply = Escaped(error)
+
+    def _invoke(self, task: Task) -> Any:
+        INSIDE.set(self._pools)
+        return invoke(self._parallel.services, task, _no_graph)
+
+    def land(self) -> None:
+        self._parallel.landed(self.key, self.reply)
+
+
+@final
+class AsyncParallelTasks:
+    """Runs the tasks of one drive on the running loop."""
+
+    __slots__ = (
+        "_bell",
+        "_ended",
+        "_flying",
+        "_for_workers",
+        "_held",
+        "_landed",
+        "_landing",
+        "_limit",
+        "_limits",
+        "_loop",
+        "_nested",
+        "_on_workers",
+        "_timers",
+        "_waiting",
+        "services",
+    )
+
+    def __init__(
+        self,
+        services: RunServices,
+        limits: Limits,
+        nested: Callable[[Flow, Task], Awaitable[Any]],
+        limit: ConcurrencyLimit | None,
+    ) -> None:
+        self.services = services
+        self._limits = limits
+        self._nested = nested
+        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._bell: asyncio.Future[None] | None = None
+        self._ended: deque[Ended] = deque()
+        self._flying: dict[tuple[Task, int], asyncio.Task[Any] | _SyncJob] = {}
+        """Task and execution to the asyncio task or the job that runs it."""
+        self._on_workers = 0
+        """Jobs in flight: a run has at most as many as the pool has worker threads, so that others come between."""
+        self._timers: dict[tuple[Task, int], asyncio.TimerHandle | asyncio.Task[None]] = {}
+        self._waiting: deque[Task] = deque()
+        self._for_workers: deque[Task] = deque()
+        self._landed: deque[tuple[tuple[Task, int], Any]] = deque()
+        self._landing = False
+        self._held = False
+        """Something odd has ended, or the drive stops: nothing more starts until the flow has seen it."""
+
+    # -- starting ------------------------------------------------------------------------------------------------
+
+    def start(self, tasks: Sequence[Task]) -> None:
+        """Start *tasks*, or let them wait until `max_concurrency` and the pool allow."""
+        for task in tasks:
+            if task.extra is None and task.node.is_async:  # the common case of a wide fan-out
+                self._waiting.append(task)
+                continue
+            wait_s = task.extra.delay_s if task.extra is not None else 0.0
+            if wait_s > 0.0:
+                task.more().delay_s = 0.0
+                key = (task, task.execution)
+                self._timers[key] = self._resting(key, wait_s)
+            else:
+                self._queue(task)
+        self._launch()
+
+    def _resting(self, key: tuple[Task, int], wait_s: float) -> asyncio.TimerHandle | asyncio.Task[None]:
+        sleep = self.services.sleep
+        if sleep is None:
+            return self._loop.call_later(wait_s, self._rested, key)
+        return self._loop.create_task(self._rest(key, sleep, wait_s))
+
+    async def _rest(self, key: tuple[Task, int], sleep: Callable[[float], Any], wait_s: float) -> None:
+        try:
+            await rested(sleep, wait_s)
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            del self._timers[key]
+            self._ended.append((*key, Escaped(error)))
+            self._held = True
+            self.ring()
+        else:
+            self._rested(key)
+
+    def _rested(self, key: tuple[Task, int]) -> None:
+        del self._timers[key]
+        self._queue(key[0])
+        self._launch()
+
+    def _queue(self, task: Task) -> None:
+        if runs_on_worker(task):
+            self._for_workers.append(task)
+        else:
+            self._waiting.append(task)
+
+    def _launch(self) -> None:
+        waiting, limit = self._waiting, self._limit
+        while waiting and not self._held and (limit is None or limit.take(self._woken)):
+            task = waiting.popleft()
+            node, key = task.node, (task, task.execution)
+            if node.is_async or node.child is not None:
+                running = self._flying[key] = self._loop.create_task(self._body(key))
+                running.add_done_callback(partial(self._ran, key))
+            else:
+                self._inline(key)
+        if not self._for_workers:
+            return
+        pool = self.services.pool()
+        while self._for_workers and not self._held and self._on_workers < pool.most and self._may_start():
+            task = self._for_workers.popleft()
+            key = (task, task.execution)
+            job = _SyncJob(self, key)
+            pool.submit(job)
+            self._flying[key] = job
+            self._on_workers += 1
+            if task.timeout_s is not None and task.engine.limits.deadline_s is not None:
+                # A deadline goes on while the job waits for a worker thread; a timeout of its own begins with it.
+                self._timers[key] = self._loop.call_later(task.timeout_s, self._expire, key)
+
+    def _may_start(self) -> bool:
+        return self._limit is None or self._limit.take(self._woken)
+
+    def _woken(self) -> None:
+        self._loop.call_soon(self._launch)
+
+    def _inline(self, key: tuple[Task, int]) -> None:
+        """Run a sync node on the loop, as its declaration asks for."""
+        try:
+            reply = inline(self.services, key[0])
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            reply = Escaped(error)
+        self._end(key, reply)  # what waits is launched by the caller: thousands may follow one another
+        self.ring()
+
+    async def _body(self, key: tuple[Task, int]) -> Any:
+        try:
+            return await ainvoke(self.services, key[0], self._nested)
+        except asyncio.CancelledError:
+            return STOPPED
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            return Escaped(error)
+
+    # -- what worker threads call --------------------------------------------------------------------------------
+
+    def begun(self, key: tuple[Task, int]) -> None:
+        """A job with a timeout begins now: before, it may have waited for a worker thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._time, key)
+
+    def landed(self, key: tuple[Task, int], reply: Any) -> None:
+        """A job has ended. Those that end together wake the loop once."""
+        self._landed.append((key, reply))
+        if not self._landing:
+            self._landing = True
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._land)
+
+    # -- ending --------------------------------------------------------------------------------------------------
+
+    def _time(self, key: tuple[Task, int]) -> None:
+        if key in self._flying and key not in self._timers and not self._held:
+            self._timers[key] = self._loop.call_later(key[0].timeout_s or 0.0, self._expire, key)
+
+    def _land(self) -> None:
+        self._landing = False  # before looking: what lands from now on rings again
+        while self._landed:
+            key, reply = self._landed.popleft()
+            if key in self._flying:
+                self._on_workers -= 1
+                self._post(key, reply)
+            else:
+                self.services.dropped(key[0])
+
+    def _expire(self, key: tuple[Task, int]) -> None:
+        """The attempt took too long: the run goes on, its worker thread is abandoned and counts no more."""
+        del self._timers[key]
+        job = self._flying[key]
+        if isinstance(job, _SyncJob):
+            self._on_workers -= 1
+            self._leave(job)
+        self._post(key, TimedOut(key[0].timeout_s or 0.0))
+
+    def _ran(self, key: tuple[Task, int], running: asyncio.Task[Any]) -> None:
+        """An async task has ended. One that was cancelled before its first step never ran its body."""
+        self._post(key, STOPPED if running.cancelled() else running.result())
+
+    def _post(self, key: tuple[Task, int], reply: Any) -> None:
+        if self._flying.pop(key, self) is self:
+            return
+        if self._timers:
+            timer = self._timers.pop(key, None)
+            if timer is not None:
+                timer.cancel()
+        self._end(key, reply)
+        if (self._waiting or self._for_workers) and not self._held:
+            self._launch()
+        if self._held or not self._flying or self.services.eager:
+            self.ring()
+
+    def _end(self, key: tuple[Task, int], reply: Any) -> None:
+        self._ended.append((*key, reply))
+        if reply.__class__ in ODD:
+            self._held = True
+        if self._limit is not None:
+            self._limit.give_back()
+
+    def ring(self) -> None:
+        """Wake up who waits, on the loop."""
+        bell = self._bell
+        if bell is not None and not bell.done():
+            bell.set_result(None)
+
+    def _ring_from_anywhere(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.ring)
+
+    async def _wait(self, timeout_s: float | None = None) -> None:
+        self._bell = self._loop.create_future()
+        try:
+            if timeout_s is None:
+                await self._bell
+            else:
+                await asyncio.wait([self._bell], timeout=timeout_s)
+        finally:
+            self._bell = None
+
+    async def collect(self, until: float | None = None) -> list[Ended]:
+        """Wait until all started tasks have ended, one failed, the run is to halt, or it is *until*.
+
+        An eager run waits for the first that ends; others that ended meanwhile come along.
+        """
+        control = self.services.control
+        eager = self.services.eager
+        control.on_halt.append(self._ring_from_anywhere)
+        self._launch()
+        try:
+            while (
+                (self._flying or self._timers or self._waiting or self._for_workers)
+                and control.halt is None
+                and not (eager and self._ended)
+                and not any(one[2].__class__ in ODD for one in self._ended)
+            ):
+                if until is None:
+                    await self._wait()
+                elif (left := until - monotonic()) > 0:
+                    await self._wait(left)
+                else:
+                    break
+        finally:
+            control.on_halt.remove(self._ring_from_anywhere)
+        batch: list[Ended] = []
+        self._held = False
+        while self._ended:
+            one = self._ended.popleft()
+            if one[2].__class__ is Escaped:
+                self._ended.extendleft(reversed(batch))  # what finished keeps its outcome: the stop collects it
+                raise one[2].error
+            batch.append(one)
+        return batch
+
+    async def alone(self, task: Task) -> Any:
+        """Run one sync task on a worker thread, and wait for it."""
+        execution = task.execution
+        self.start((task,))
+        while self.services.control.halt is None:
+            for ended, number, reply in await self.collect():
+                if ended is task and number == execution:
+                    return reply
+        for ended, number, reply in await self.stop():
+            if ended is task and number == execution:
+                return reply
+        return STOPPED
+
+    async def stop(self) -> list[Ended]:
+        """Cancel async tasks and await them; await sync ones for the grace time; return what ended all the same."""
+        self._held = True
+        self._waiting.clear()
+        self._for_workers.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        resting = [timer for timer in self._timers.values() if isinstance(timer, asyncio.Task)]
+        self._timers.clear()
+        if resting:
+            await asyncio.wait(resting)
+        for key, running in list(self._flying.items()):
+            if isinstance(running, asyncio.Task):
+                running.cancel()
+            elif self.services.pool().withdraw(running):
+                self._on_workers -= 1
+                self._post(key, STOPPED)
+        until = monotonic() + self._limits.grace_s
+        while self._flying:
+            only_jobs = all(isinstance(running, _SyncJob) for running in self._flying.values())
+            if only_jobs and monotonic() >= until:
+                self._abandon()  # their outcomes are dropped when they come
+                break
+            await self._wait(max(0.0, until - monotonic()) if only_jobs else None)
+        batch = [one for one in self._ended if one[2].__class__ is not Escaped]
+        self._ended.clear()
+        if self._limit is not None:
+            self._limit.abandon()
+        return batch
+
+    def _abandon(self) -> None:
+        for job in self._flying.values():
+            if isinstance(job, _SyncJob):
+                self._leave(job)
+        self._flying.clear()
+
+    def _leave(self, job: _SyncJob) -> None:
+        pool = self.services.pool()
+        if not pool.withdraw(job):
+            pool.abandon(job)
+
+
+def runs_on_worker(task: Task) -> bool:
+    """Whether *task* is one of a sync node that the loop must not wait for (rule R19)."""
+    node = task.node
+    return not node.is_async and node.child is None and not node.policy.inline
+
+
+def inline(services: RunServices, task: Task) -> Any:
+    """Run a sync node here, on the loop. Nothing can stop it: whether it took too long is seen when it has ended."""
+    started = monotonic()
+    reply = invoke(services, task, _no_graph)
+    if task.timeout_s is not None and monotonic() - started > task.timeout_s:
+        return TimedOut(task.timeout_s)
+    return reply
+
+
+def _no_graph(_flow: Flow, task: Task) -> Any:
+    raise AssertionError(task)  # nested graphs are driven on the loop

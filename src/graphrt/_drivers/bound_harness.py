@@ -1,0 +1,310 @@
+"""A harness bound to one task: the same calls, remembered and counted for the task, and shown on the run's stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
+
+from graphrt._drivers.message_item import MessageItem
+from graphrt._drivers.task_services import TaskServices
+from graphrt.errors import BadResponseError, InputError, names
+from graphrt.harness.protocol import OutputT_co
+
+if TYPE_CHECKING:
+    from graphrt._engine.task import Task
+    from graphrt.harness import AgentReply, Message, ModelProfile, Prompt
+    from graphrt.harness._output import OutputForm
+    from graphrt.harness.request import AllButOutput
+
+__all__ = ["BoundHarness", "MessageItem"]
+
+T = TypeVar("T")
+Show = Callable[[Any], None]
+_FORGOTTEN: Final[set[tuple[str, str]]] = set()
+"""Agents and nodes of which it was told."""
+
+
+@final
+class BoundHarness(Generic[OutputT_co]):
+    """What `ctx.harness` is: the run's harness, for one task; `ctx.bind(agent)` of an `Agent[Person]` is one of Person.
+
+    What a model said is remembered with the task: when the node runs again after a pause or a crash, the same call
+    gets the same reply and nothing is paid again; after an attempt that failed it is asked anew.
+    Anything else that the harness has is reached through it unchanged.
+
+    Args:
+        tools: Those that an agent may use here; None leaves it to the agent.
+    """
+
+    __slots__ = ("_harness", "_host", "_tools")
+
+    def __init__(self, harness: Any, host: TaskServices, *, tools: Sequence[Any] | None) -> None:
+        self._harness = harness
+        self._host = host
+        self._tools = tools
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: None = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: type[T],
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: Any,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
+    async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
+        """Ask the harness; see `graphrt.harness.AgentHarness.run`."""
+        return await self._go(prompt, options, self._host.emit)
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: None = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: type[T],
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: Any,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
+    def run_sync(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
+        """Ask the harness from a sync node: `ctx.call(ctx.harness.run, prompt, ...)`.
+
+        Raises:
+            NodeError: Called in an async node, which awaits `run` instead (`call-in-async-node`).
+        """
+        return self._host.call(self.run, prompt, **options)
+
+    async def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
+        """Ask the harness and pass on the pieces of its reply; the last item is the whole reply.
+
+        Raises:
+            InputError: The harness cannot stream.
+        """
+        from graphrt.harness.agent._showing import shown
+
+        if not hasattr(self._harness, "stream"):
+            raise InputError(
+                f"{type(self._harness).__name__} cannot stream: it has no stream().",
+                code="no-stream",
+                fix="Use ctx.harness.run(), or a harness with stream().",
+            )
+        publish = self._host.publish
+
+        async def go(show: Show) -> AgentReply:
+            def both(item: Any) -> None:
+                publish(item)
+                show(item)
+
+            return await self._go(prompt, options, both)
+
+        async with aclosing(shown(go)) as items:
+            async for item in items:
+                yield item
+
+    async def _go(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+        host = self._host
+        if host.over:
+            raise InputError(
+                f"Node {host.node!r} has ended, and its harness was asked after that.",
+                code="call-after-end",
+                known="what the call takes would not be counted",
+                fix="Await what the node starts, and do not keep ctx: call the agent or the model itself elsewhere.",
+            )
+        return await host.beside(partial(self._run, prompt, options, show))
+
+    async def _run(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+        drive = getattr(self._harness, "__graphrt_drive__", None)
+        if drive is None:
+            return await self._plain(prompt, options, show)
+        from graphrt.harness.agent._host import HERE
+
+        host = self._host.showing(show)
+        if self._tools is not None:
+            options["tools"] = self._allowed(options.get("tools"), self._tools)
+        token = HERE.set(host)
+        try:
+            reply: AgentReply = await drive(host, prompt, options)
+        finally:
+            HERE.reset(token)
+        return reply
+
+    def _allowed(self, wanted: Any, tools: Sequence[Any]) -> Sequence[Any]:
+        """Those of the *wanted* tools that the node may use: all or none of them.
+
+        Raises:
+            InputError: One of them is not for this node.
+        """
+        from graphrt.harness.agent.agent import name_of
+
+        if wanted is None or isinstance(wanted, str):
+            return tools if wanted is None else wanted
+        allowed = {name_of(tool) for tool in tools}
+        refused = [name for tool in wanted if (name := name_of(tool)) not in allowed]
+        if refused:
+            raise InputError(
+                f"Node {self._host.node!r} asked for the tool {refused[0]!r}, which it may not use.",
+                code="tool-not-allowed",
+                known=names(allowed) or "no tools",
+                fix=f"Name it on the node: @g.node(tools=({refused[0]!r},)).",
+                tool=refused[0],
+            )
+        return list(wanted)
+
+    async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+        """A harness that knows nothing of graphs: each of its replies is one call."""
+        from graphrt.harness._checks import check_real
+        from graphrt.harness.agent._digest import of_call
+
+        host, harness = self._host, self._harness
+        form = _form(options)
+        path = of_call(prompt, options)
+        path = f"{path}.{host.number(path)}/"
+        key = f"{path}1"
+
+        async def call() -> AgentReply:
+            if show is not None and hasattr(harness, "stream"):
+                streamed = await _streamed(harness, prompt, options, show)
+                _check_usage(harness, streamed)
+                return streamed
+            reply: AgentReply = await harness.run(prompt, **options)
+            _check_usage(harness, reply)
+            if show is not None:
+                show(reply)
+            return reply
+
+        async def within_budget() -> AgentReply:
+            check_real(harness)
+            if host.ledger is None:
+                return await call()
+            from graphrt.harness._spending import spend
+            from graphrt.harness.request import ModelRequest
+
+            request = ModelRequest.build(prompt, options, defaults=getattr(harness, "defaults", None))  # type: ignore[arg-type]  # checked there
+            return await spend(host.ledger, request, _profile(harness), call, key=key, host=host)
+
+        reply, known = await host.reply(key, within_budget)
+        if known and host.ledger is not None and host.ledger is not host.known_by:
+            from graphrt.harness._spending import recount
+
+            recount(host.ledger, key, reply.usage, _profile(harness), host=host)
+        if known and show is not None:
+            show(reply)
+        if form is None:
+            return reply
+        from graphrt.harness._output import with_output
+
+        where = f"node {host.node!r}"
+        read: AgentReply = with_output(reply, form, of=type(harness).__name__, where=where, prompt=prompt)
+        return read
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._harness, name)
+
+
+def _check_usage(harness: Any, reply: Any) -> None:
+    """Refuse what cannot be counted: a budget that believed it would grow, or never end."""
+    from graphrt.harness._checks import usage_problem
+
+    problem = usage_problem(getattr(reply, "usage", None))
+    if problem is not None:
+        raise BadResponseError(
+            f"{type(harness).__name__} gave a reply with {problem}.",
+            fix="Give counts of 0 or more, or usage=None where they are not known.",
+        )
+
+
+def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
+    """Tell that the node of *task* offers its agent none of its tools and does not say that it means so.
+
+    Each run has it in its *warnings*, and the log has it once in a process.
+    """
+    import logging
+
+    agent, node, plan = str(getattr(harness, "name", harness)), task.node.name, task.engine.plan
+    known = list(getattr(harness.tools, "names", ()))
+    at = plan.spec_where(task.node.index)
+    text = (
+        f"Node {node!r} of graph {plan.name!r}{f' at {at}' if at else ''} offers agent {agent!r} none of its tools "
+        f"{known}: the model answers without them. Name those that it may use, @g.node(tools={known!r}), or say tools=[]."
+    )
+    if text not in warnings:
+        warnings.append(text)
+    if (agent, node) not in _FORGOTTEN:
+        _FORGOTTEN.add((agent, node))
+        logging.getLogger("graphrt.harness").warning("%s", text)
+
+
+def _form(options: dict[str, Any]) -> OutputForm | None:
+    """The form of the answer, if one is wanted; in *options* then stands what any harness understands."""
+    if options.get("output") is None:
+        return None
+    from graphrt.harness._output import OutputForm
+
+    form = OutputForm(options["output"])
+    options["output"] = form.spec
+    return form
+
+
+def _profile(harness: Any) -> ModelProfile:
+    from graphrt.harness.protocol import ModelProfile
+
+    profile: ModelProfile = getattr(harness, "profile", None) or ModelProfile(name=type(harness).__name__)
+    return profile
+
+
+async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show) -> AgentReply:
+    last: Any = None
+    async for item in harness.stream(prompt, **options):
+        last = item
+        show(item)
+    if last is None or not hasattr(last, "usage"):
+        raise InputError(
+            f"The stream of {type(harness).__name__} ended without a final reply.",
+            code="no-final-reply",
+            fix="Let its last item be the whole AgentReply.",
+        )
+    reply: AgentReply = last
+    return reply

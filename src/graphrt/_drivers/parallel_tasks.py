@@ -1,0 +1,378 @@
+"""Worker threads that help the caller with several sync tasks (rule R19), and the tasks it runs on the private loop.
+
+The caller drains a shared queue; helpers join it as they get the interpreter, each waking the next, so that short
+tasks cost no switch of worker threads and blocking ones overlap. Helpers end with the run. Where outcomes are to be
+stored the moment their tasks end (rule R9), helpers run everything, and the caller is free to store.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, final
+
+from graphrt._drivers.concurrency_limit import ConcurrencyLimit
+from graphrt._drivers.invoke import Escaped, ainvoke, failed, invoke
+from graphrt._drivers.retry_waits import Rest
+from graphrt._drivers.run_services import RunServices, monotonic
+from graphrt._drivers.thread_starter import start_soon
+from graphrt._drivers.timed_tasks import TimedTasks
+from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
+from graphrt._flows.effects import Flow
+from graphrt._plan.tables import CALL_SYNC
+
+MOST_HELPERS: Final = 32
+Ended = tuple[Task, int, Any]
+
+
+@final
+class ParallelTasks:
+    """Runs the tasks of one drive, superstep after superstep."""
+
+    def __init__(
+        self, services: RunServices, drive: Callable[[Flow, Task], Any], limit: ConcurrencyLimit | None, grace_s: float
+    ) -> None:
+        self.services = services
+        self.drive = drive
+        self.limit = limit
+        self.grace_s = grace_s
+        self.context = contextvars.copy_context()
+        self.queue: deque[Task] = deque()
+        self.ended: deque[Ended] = deque()
+        self.bell = threading.Event()
+        """Set when something ended, or the run halts."""
+        self.work: threading.Semaphore | None = None
+        self.lock = threading.Lock()
+        self.helpers: list[threading.Thread] = []
+        self.idle = 0
+        self.busy = 0
+        """Tasks in flight on worker threads, for whom a stop waits."""
+        self.open = 0
+        """Tasks that were started and not collected."""
+        self.running: dict[Task, Any] = {}
+        """Async tasks on the private loop."""
+        self.timed = TimedTasks()
+        self.closing = False
+        self.stopping = False
+        """Something odd ended: helpers take nothing more until the flow has seen it."""
+        self.patience_s = grace_s
+        """Seconds that `close` waits for busy helpers; none once a stop has waited."""
+        services.control.on_halt.append(self.bell.set)
+
+    # -- effects -------------------------------------------------------------------------------------------------
+
+    def start(self, tasks: Sequence[Task]) -> None:
+        """Make *tasks* ready to run."""
+        self.open += len(tasks)
+        ready: list[Task] = []
+        for task in tasks:
+            if task.extra is None and task.timeout_s is None and not task.node.is_async:
+                ready.append(task)
+                continue
+            wait_s = task.extra.delay_s if task.extra is not None else 0.0
+            if wait_s > 0.0:
+                task.more().delay_s = 0.0
+                self._after(wait_s, task)
+            else:
+                self._enqueue(task)
+        self.queue.extend(ready)
+        if len(self.queue) > 1:
+            start_soon(self)
+
+    def _after(self, wait_s: float, task: Task) -> None:
+        def wake(failure: BaseException | None) -> None:
+            if failure is None:
+                self._enqueue(task)
+            else:
+                self.ended.append((task, task.execution, Escaped(failure)))
+            self.bell.set()
+
+        timer = Rest(self.services, wait_s, wake, self.context.copy())
+        timer.start()
+        self.helpers.append(timer)
+
+    def _enqueue(self, task: Task) -> None:
+        if self.limit is None and task.node.is_async:
+            self._submit(task)
+        elif self.limit is None and task.timeout_s is not None and task.node.child is None:
+            self.timed.start(self, task)
+        else:
+            self.queue.append(task)
+
+    def _room(self) -> None:
+        """A place is free again: the caller may wait for one, and helpers sleep meanwhile."""
+        self.bell.set()
+        if self.queue:
+            start_soon(self)
+
+    def collect(self, until: float | None = None) -> list[Ended]:
+        """Run and wait until all started tasks have ended, one failed, the run is to halt, or it is *until*.
+
+        An eager run waits for the first that ends; others that ended meanwhile come along.
+        """
+        batch: list[Ended] = []
+        control = self.services.control
+        eager = self.services.eager
+        self.stopping = False
+        try:
+            if self.limit is None and not eager:
+                self._drain(batch)
+            while True:
+                if batch and batch[-1][2].__class__ in _ODD:
+                    self._take(batch)
+                    break
+                if control.halt is not None:
+                    self._take(batch)
+                    break
+                task = None if eager else self._pop(caller=True)
+                if task is not None:
+                    batch.append(self._run(task))
+                    continue
+                self.bell.clear()
+                if self._take(batch) or len(batch) >= self.open or (eager and batch):
+                    break
+                if control.halt is not None:  # set before the bell was cleared: it would not ring again
+                    continue
+                if until is not None and monotonic() >= until:
+                    break
+                if eager and self.queue:
+                    start_soon(self)
+                elif self.queue and (task := self._pop(caller=True)) is not None:
+                    batch.append(self._run(task))  # its place was given back before the bell was cleared
+                    continue
+                self.bell.wait(self._patience(until))
+                self.timed.expire(self)
+        except BaseException:
+            self.ended.extendleft(reversed(batch))  # what finished keeps its outcome: the stop collects it
+            raise
+        self.open -= len(batch)
+        return batch
+
+    def _patience(self, until: float | None) -> float | None:
+        """Seconds until the next timeout, or *until*; None if there is neither."""
+        patience = self.timed.patience(self)
+        if until is None:
+            return patience
+        left = max(0.0, until - monotonic())
+        return left if patience is None else min(left, patience)
+
+    def _drain(self, batch: list[Ended]) -> None:
+        """Run what is queued, one after another, until something odd comes of it: the caller's own share."""
+        popleft, copy = self.queue.popleft, self.context.copy
+        services, drive, control = self.services, self.drive, self.services.control
+        while control.halt is None:
+            try:
+                task = popleft()
+            except IndexError:
+                return
+            execution = task.execution
+            if task.plain == CALL_SYNC and not services.timed:
+                try:
+                    reply = copy().run(task.node.fn, task.state)
+                except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+                    reply = failed(error)
+            else:
+                reply = copy().run(invoke, services, task, drive)
+            batch.append((task, execution, reply))
+            if reply.__class__ in _ODD:
+                return
+
+    def _take(self, batch: list[Ended]) -> bool:
+        """Move what ended into *batch*; True if something of it cannot wait."""
+        odd = False
+        while self.ended:
+            one = self.ended.popleft()
+            if one[2].__class__ is Escaped:
+                raise one[2].error
+            batch.append(one)
+            odd = odd or one[2].__class__ in _ODD
+        return odd
+
+    def stop(self) -> list[Ended]:
+        """Cancel what runs, wait for it, and return what ended all the same."""
+        self.queue.clear()
+        self.timed.hold()
+        asked: set[Task] = set()
+        batch: list[Ended] = []
+        until = monotonic() + self.grace_s
+        while True:
+            self.bell.clear()
+            with self.lock:
+                left = self.busy + len(self.running)
+                running = {task: one for task, one in self.running.items() if task not in asked}
+            for one in running.values():  # also what a helper was starting when the stop began
+                one.cancel()
+            asked.update(running)
+            while self.ended:  # after the count: what ended before it is not missed
+                one = self.ended.popleft()
+                if one[2].__class__ is not Escaped:
+                    batch.append(one)
+            if left <= 0:
+                break
+            if monotonic() >= until:
+                self.patience_s = 0.0
+                break
+            self.bell.wait(until - monotonic())
+        self.open = 0
+        self.timed.abandon(self)
+        self.stopping = False
+        if self.limit is not None:
+            self.limit.abandon()
+        return batch
+
+    def alone(self, task: Task) -> Any:
+        """Run one sync task that has a timeout, on a worker thread, and wait for it no longer than that."""
+        self.open += 1
+        if self.limit is not None:
+            self.limit.take(self._room)  # there is room: nothing else of this graph is in flight
+        self.timed.start(self, task)
+        execution = task.execution
+        until: float | None = None
+        while True:
+            for ended, number, reply in self.collect_ready():
+                if ended is task and number == execution:
+                    return reply
+            if self.services.control.halt is not None:
+                until = monotonic() + self.grace_s if until is None else until
+                if monotonic() >= until:
+                    self.timed.abandon(self)
+                    return STOPPED
+            self.bell.wait(self._patience(until))
+            self.timed.expire(self)
+
+    def collect_ready(self) -> list[Ended]:
+        """What has ended by now, without waiting."""
+        self.bell.clear()
+        batch: list[Ended] = []
+        self._take(batch)
+        self.open -= len(batch)
+        return batch
+
+    def close(self) -> None:
+        """End the helpers. Abandoned ones end when their node returns."""
+        with self.lock:
+            self.closing = True
+        control = self.services.control
+        if self.bell.set in control.on_halt:
+            control.on_halt.remove(self.bell.set)
+        for _ in self.helpers:
+            if self.work is not None:
+                self.work.release()
+        for helper in self.helpers:
+            if isinstance(helper, threading.Timer):
+                helper.cancel()
+            elif helper is not threading.current_thread():
+                helper.join(self.patience_s if self.busy else None)
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def _pop(self, *, caller: bool) -> Task | None:
+        """The next task that this worker thread is to run; those that run elsewhere are started on the way."""
+        limit = self.limit
+        if limit is None and caller:
+            try:
+                return self.queue.popleft()
+            except IndexError:
+                return None
+        while True:
+            with self.lock:  # looked at and counted in one step: another worker thread looks after it
+                wanted = self.queue and not self.stopping and self.services.control.halt is None
+                if not wanted or (limit is not None and not limit.take(self._room)):
+                    if not caller:
+                        self.idle += 1
+                    return None
+                task = self.queue.popleft()
+                elsewhere = task.node.is_async or (task.timeout_s is not None and task.node.child is None)
+                if elsewhere or not caller:
+                    self.busy += 1
+            if not elsewhere:
+                return task
+            if task.node.is_async:
+                self._submit(task)
+            else:
+                self.timed.start(self, task)
+            with self.lock:
+                self.busy -= 1  # the one that was starting it; the task is counted now
+            self.bell.set()
+
+    def _run(self, task: Task) -> Ended:
+        execution = task.execution
+        try:
+            return task, execution, self.context.copy().run(invoke, self.services, task, self.drive)
+        finally:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """A task is in flight no longer."""
+        if self.limit is not None:
+            self.limit.give_back()
+
+    def reinforce(self) -> None:
+        """Let one more helper join, if there is still work for it."""
+        with self.lock:
+            if self.closing or not self.queue:
+                return
+            if self.work is None:
+                self.work = threading.Semaphore(0)
+            if self.idle:
+                self.work.release()
+                return
+            if len(self.helpers) >= MOST_HELPERS:
+                return
+            helper = threading.Thread(target=self._help, name=f"graphrt-{len(self.helpers)}", daemon=True)
+            helper.start()
+            self.helpers.append(helper)
+
+    def _help(self) -> None:
+        work = self.work
+        assert work is not None  # noqa: S101 - made before the first helper
+        while not self.closing:
+            task = self._pop(caller=False)
+            if task is None:
+                work.acquire()
+                with self.lock:
+                    self.idle -= 1
+                continue
+            if self.queue:
+                self.reinforce()
+            execution = task.execution
+            try:
+                reply = self.context.copy().run(invoke, self.services, task, self.drive)
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                reply = Escaped(error)
+            with self.lock:
+                self.ended.append((task, execution, reply))  # kept first, then not busy any more
+                self.busy -= 1
+                if reply.__class__ in _ODD and task.node.policy.retry is None and task.node.on_error is None:
+                    self.stopping = True  # the superstep fails: what is queued must not start
+            self.give_back()
+            del task, reply
+            self.bell.set()
+
+    def _submit(self, task: Task) -> None:
+        execution = task.execution
+        running = self.context.copy().run(self.services.loop().submit, lambda: ainvoke(self.services, task, None))
+        with self.lock:
+            self.running[task] = running
+
+        def end(result: Any) -> None:
+            error = result.exception()
+            reply = result.result() if error is None else _escaped(error)
+            with self.lock:
+                self.ended.append((task, execution, reply))
+                self.running.pop(task, None)
+            self.give_back()
+            self.bell.set()
+
+        running.result.add_done_callback(end)
+
+
+_ODD: Final = frozenset({Failed, TimedOut, Stopped})
+
+
+def _escaped(error: BaseException) -> Any:
+    from graphrt._drivers.loop_thread import LoopCancelledError
+
+    return STOPPED if isinstance(error, LoopCancelledError) else Escaped(error)

@@ -1,0 +1,141 @@
+"""The budgets of one run: its own, that of the field `token_budget`, and those of nodes; what was spent before counts.
+
+Inside a nested graph they stand below those of the task that it is the body of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING, Any, final
+
+from graphrt._drivers.budget_grants import apply_answers, asking, granted_to_node, granted_to_run, of_node
+from graphrt._drivers.task_services import taken
+from graphrt._engine.spending import budget_field
+from graphrt._engine.task import DONE, HANDLED
+from graphrt.harness.budget import Amounts, Budget, micro
+from graphrt.harness.ledger import Ledger
+from graphrt.reducers import TOKEN_BUDGET as FIELD
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+    from graphrt._engine.task import Task
+    from graphrt.events import Usage
+
+
+@final
+class RunLedgers:
+    """Makes the ledgers of tasks.
+
+    Args:
+        budget: Of the run; None has no bounds.
+        engine: Of the run; its usage and what open tasks spent are spent already.
+        warn: Shows warnings.
+        keep: Stores an effect of a task, by its key.
+        above: What the whole run is held to, if an agent runs the graph.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | None,
+        engine: Engine,
+        warn: Callable[[Any], None] | None,
+        *,
+        above: Ledger | None = None,
+        keep: Callable[[Task, str], None],
+    ) -> None:
+        self._lock = Lock()
+        self._warn = warn
+        self._keep = keep
+        self._root = engine
+        self.run: Ledger | None = above
+        if budget is not None:
+            spent, more = _spent(engine), granted_to_run(engine)
+            self.run = Ledger(budget, of="run", parent=above, spent=spent, granted=more, warn=warn)
+            if budget.on_exceeded == "interrupt":
+                apply_answers(self.run, ((one, task) for task in engine.tasks for one in asking(task)), keep)
+        self._fields: dict[str, tuple[int, Ledger | None]] = {}
+        """Of each graph, by its path: its open superstep, and what holds the calls of that."""
+        self._bodies: dict[str, tuple[Task, Ledger | None]] = {}
+        """Of each nested graph, by its path: the task that it is the body of, and what holds that."""
+
+    def ledger(self, task: Task) -> Ledger | None:
+        """What the calls of *task* are held to."""
+        with self._lock:
+            return self._of_task(task)
+
+    def _of_task(self, task: Task) -> Ledger | None:
+        ledger, budget = self._of_superstep(task), task.node.policy.budget
+        if budget is None:
+            return ledger
+        spent, more = _spent_by(task), granted_to_node(task)
+        ledger = Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=more, warn=self._warn)
+        if budget.on_exceeded == "interrupt":
+            apply_answers(ledger, ((one, task) for one in asking(task)), self._keep)
+        return ledger
+
+    def _of_superstep(self, task: Task) -> Ledger | None:
+        """The ledger of the open superstep: the field has what was left at its beginning."""
+        engine = task.engine
+        at, ledger = self._fields.get(engine.path, (0, None))
+        if at == task.superstep:
+            return ledger
+        self._forget(engine.path)
+        ledger = self.run if engine is self._root or not engine.path else self._of_body(engine.path)
+        left = budget_field(engine)
+        if left is not None:
+            spent = Amounts()
+            for other in engine.tasks:
+                spent = spent.plus(_spent_by(other))
+            budget = Budget(tokens=max(0, left))
+            ledger = Ledger(budget, of=f"field {FIELD!r}", parent=ledger, spent=spent, warn=self._warn)
+        self._fields[engine.path] = (task.superstep, ledger)
+        return ledger
+
+    def _of_body(self, path: str) -> Ledger | None:
+        """What holds the task whose nested graph has *path*."""
+        engine = self._root
+        while True:
+            task = next((one for one in engine.tasks if path.startswith(f"{one.id}/")), None)
+            if task is None:
+                return self.run
+            if path == f"{task.id}/":
+                break
+            engine = task.more().child
+        known, ledger = self._bodies.get(path, (None, None))
+        if known is not task:
+            ledger = self._of_task(task)
+            self._bodies[path] = (task, ledger)
+        return ledger
+
+    def _forget(self, path: str) -> None:
+        """The superstep of the graph with *path* is over, and those of graphs nested in it are."""
+        for known in [known for known in self._fields if known.startswith(path) and known != path]:
+            del self._fields[known]
+            self._bodies.pop(known, None)
+
+
+def _spent(engine: Engine) -> Amounts:
+    total = amounts(engine.usage)
+    for task in engine.tasks:
+        total = total.plus(_spent_by(task))
+    return total
+
+
+def _spent_by(task: Task) -> Amounts:
+    """What the calls of *task*, which is not committed, took."""
+    extra = task.extra
+    if extra is None:
+        return Amounts()
+    if task.node.child is None:
+        return amounts(taken(extra.effects))
+    if extra.child is None or task.status in (DONE, HANDLED):
+        return amounts(extra.usage)
+    return _spent(extra.child)
+
+
+def amounts(usage: Usage | None) -> Amounts:
+    """*usage* in the units of budgets."""
+    if usage is None:
+        return Amounts()
+    return Amounts(usage.total_tokens, micro(usage.cost_usd or 0.0), usage.calls)

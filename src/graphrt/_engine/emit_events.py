@@ -1,0 +1,324 @@
+"""Events of what the engine did, built only where somebody listens. In task order, never in completion order."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from graphrt import events
+from graphrt._codec import NotStorable
+from graphrt._engine.fold import Folded
+from graphrt._engine.joins import JoinState
+from graphrt._engine.pending_as_data import NO_ITEMS, due_parts, join_standings
+from graphrt._engine.questions import USED, OpenInterrupt
+from graphrt._engine.route import Due
+from graphrt._engine.steps import goto_names
+from graphrt._engine.storability import tracked
+from graphrt._engine.task import DONE, FAILED, HANDLED, Task
+from graphrt._plan.tables import NodePlan
+from graphrt.errors import said
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+Logged = tuple[str, events.Event]
+"""The path of the nested graph that it happened in, and what happened."""
+
+
+def note(engine: Engine, event: events.Event) -> None:
+    """Add *event* to the log, if somebody listens."""
+    if engine.log is not None:
+        engine.log.append((engine.path, event))
+
+
+def note_all(engine: Engine, logged: Sequence[Logged]) -> None:
+    """Add what was logged elsewhere, if somebody listens."""
+    if engine.log is not None:
+        engine.log += logged
+
+
+def take(engine: Engine) -> list[Logged]:
+    """What was logged since the last call."""
+    logged: list[Logged] = engine.log or []
+    if logged:
+        engine.log = []
+    return logged
+
+
+def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
+    """The outcomes of *tasks* and their commit; *moved* are the joins that it changed."""
+    for task in tasks:
+        outcome(engine, task)
+    wrote = {*folded.values, *folded.grown}
+    names, sends, errors, handled = due_parts(engine.due)
+    note(
+        engine,
+        events.SuperstepCommitted(
+            superstep=engine.superstep,
+            wrote=tuple(name for name in engine.fields if name in wrote),
+            next=names,
+            sends=sends,
+            errors=errors,
+            joins=join_standings(engine, moved) if moved else (),
+            handled=handled,
+            after=tuple(question.task_id for question in engine.after) if engine.held else (),
+        ),
+    )
+
+
+def fast_step(engine: Engine, task: Task, update: dict[str, Any] | None) -> None:
+    """The outcome and the commit of a superstep of the fast path, whose next tasks are in `engine.due`."""
+    log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller looked
+    names, sends, errors, handled = due_parts(engine.due)
+    done = events.TaskSucceeded(
+        task=task.id,
+        node=task.node.name,
+        updates=(tracked(engine, update),) if update else (),
+        usage=task.extra.usage if task.extra else None,
+    )
+    wrote = () if not update else tuple(update) if len(update) == 1 else tuple(n for n in engine.fields if n in update)
+    path = engine.path
+    if task.extra is not None:
+        effects(engine, task)
+    log.append((path, done))
+    log.append(
+        (
+            path,
+            events.SuperstepCommitted(
+                superstep=engine.superstep, wrote=wrote, next=names, sends=sends, errors=errors, handled=handled
+            ),
+        )
+    )
+
+
+def routed(engine: Engine, reason: str, moved: Sequence[JoinState] = ()) -> None:
+    """What is due was chosen without a commit."""
+    if engine.log is not None:
+        names, sends, errors, handled = due_parts(engine.due)
+        standings = join_standings(engine, moved)
+        note(
+            engine,
+            events.TasksRouted(reason=reason, next=names, sends=sends, errors=errors, joins=standings, handled=handled),
+        )
+
+
+def effects(engine: Engine, task: Task) -> None:
+    """The retries and effects of *task*."""
+    extra, task_id = task.more(), task.id
+    for attempt, delay_s, error in extra.retries:
+        note(
+            engine,
+            events.TaskRetried(
+                task=task_id,
+                node=task.node.name,
+                attempt=attempt,
+                delay_s=delay_s,
+                error=error_name(error),
+                message=first_line(error),
+                usage=extra.usage,
+            ),
+        )
+    for key, starts in extra.intents.items():
+        note(
+            engine,
+            events.EffectStarted(task=task_id, key=key, starts=starts, answers=extra.effect_answers.get(key)),
+        )
+    order = {key: at for at, key in enumerate(extra.calls)}
+    for key in sorted(extra.effects, key=lambda key: order.get(key, -1)):
+        answers = extra.effect_answers.get(key)
+        note(engine, events.EffectRecorded(task=task_id, key=key, result=extra.effects[key], answers=answers))
+
+
+def outcome(engine: Engine, task: Task) -> None:
+    """What *task* came to, its retries, effects and the commits of its nested graph before it."""
+    extra = task.extra
+    if extra is not None:
+        effects(engine, task)
+        extra.retries = []
+        fates(engine, task)
+        child = extra.child
+        if child is not None and engine.log is not None:
+            engine.log.extend(child.settled)
+            engine.log.extend(take(child))
+            child.settled = []
+    ended(engine, task)
+
+
+def spent(engine: Engine, task: Task) -> None:
+    """The effects of *task*, which is given up, and what its nested graph told."""
+    extra = task.extra
+    if extra is None:
+        return
+    effects(engine, task)
+    child = extra.child
+    if child is not None and engine.log is not None:
+        for one in child.tasks if not child.held else ():
+            spent(child, one)
+        engine.log.extend(child.settled)
+        engine.log.extend(take(child))
+        child.settled = []
+
+
+def fates(engine: Engine, task: Task) -> None:
+    """What became of the questions of *task* and of their answers, as far as the journal does not tell yet."""
+    for question in task.extra.interrupts if task.extra is not None else ():
+        if question.static or question.fate_told:
+            continue
+        if question.closed == "reworded":  # why else it was closed is told where that was decided
+            question.fate_told = True
+            note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
+        if not question.answered:
+            continue
+        if not question.fate and task.status in (DONE, HANDLED):
+            question.fate = "not-asked"
+        if question.fate:
+            question.fate_told = True
+            note(engine, _fate(question))
+
+
+def _fate(question: OpenInterrupt) -> events.Event:
+    if question.fate == USED:
+        return events.AnswerUsed(id=question.id, reworded=question.reworded, payload=question.newest)
+    return events.AnswerDiscarded(id=question.id, reason=question.fate)
+
+
+def ended(engine: Engine, task: Task) -> None:
+    """How *task* ended."""
+    note(engine, outcome_of(engine, task))
+
+
+def outcome_of(engine: Engine, task: Task, *, updates: bool = True) -> events.TaskSucceeded | events.TaskFailed:
+    """How *task* ended, as an event; without its *updates* where they are folded."""
+    extra = task.extra
+    usage = extra.usage if extra else None
+    if task.status in (HANDLED, FAILED):
+        failure = extra.failure if extra else None
+        handler = task.node.on_error
+        return events.TaskFailed(
+            task=task.id,
+            node=task.node.name,
+            error=error_name(failure),
+            message=first_line(failure),
+            handler=str(handler.name) if handler is not None and task.status == HANDLED else None,
+            exception=failure,
+            usage=usage,
+        )
+    sends = NO_ITEMS
+    if task.goto is not None:
+        _, sends, _, _ = due_parts([target for target in task.goto if target.__class__ is Due])
+        if sends:
+            sends = {at: target.arg for at, target in enumerate(task.goto) if target.__class__ is Due}
+    return events.TaskSucceeded(
+        task=task.id,
+        node=task.node.name,
+        updates=tuple(tracked(engine, update) for update in task.updates) if updates else (),
+        goto=goto_names(task),
+        sends=sends,
+        usage=usage,
+        edited=extra is not None and extra.edited,
+    )
+
+
+def standing(engine: Engine, task: Task) -> list[Logged]:
+    """All that is known of *task* while its superstep is open: what a restart needs to go on with it."""
+    kept, engine.log = engine.log, []
+    over = task.status in (DONE, HANDLED)
+    if task.extra is not None:
+        effects(engine, task)
+        over = over or task.extra.ended
+        if over and task.extra.child is not None:
+            note_all(engine, task.extra.child.log or ())
+        if task.extra.ended:
+            ended(engine, task)  # it ended first, and asked then
+        for question in task.extra.interrupts:
+            question_raised(engine, task, question)
+            if question.answered:
+                note(engine, events.InterruptAnswered(id=question.id, answer=question.answer, nth=question.nth))
+                if question.fate:
+                    note(engine, _fate(question))
+            elif question.closed:
+                note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
+    if over and not (task.extra is not None and task.extra.ended):
+        ended(engine, task)
+    found, engine.log = engine.log, kept
+    return found
+
+
+def failures(engine: Engine) -> None:
+    """The tasks of the open superstep that failed for good."""
+    if engine.log is not None:
+        for task in engine.tasks:
+            if task.status == FAILED:
+                outcome(engine, task)
+
+
+def raised(engine: Engine, task: Task) -> None:
+    """The questions of *task* that wait for an answer and were not logged before, and what became of older ones."""
+    if task.node.child is None:
+        fates(engine, task)
+    for question in task.open_interrupts():
+        # One of a nested graph stands in its entries, which come with its parent's commit; until then here as well.
+        if task.node.child is None:
+            told, question.logged = question.logged, True
+        else:
+            told, question.told = engine.path in question.told, question.told | {engine.path}
+        if not told:
+            question_raised(engine, task, question)
+
+
+def raised_after(engine: Engine) -> None:
+    """The questions of `interrupt_after` that were not logged before."""
+    for question in engine.after:
+        if question.open and not question.logged:
+            question.logged = True
+            task = next(task for task in engine.tasks if task.id == question.task_id)
+            question_raised(engine, task, question)
+
+
+def question_raised(engine: Engine, task: Task, question: OpenInterrupt) -> None:
+    """*task* asked *question*."""
+    note(
+        engine,
+        events.InterruptRaised(
+            id=question.id,
+            task=task.id,
+            node=question.node,
+            payload=question.payload,
+            key=question.key,
+            answer_type=question.answer_type,
+            expires_at=question.expires_at,
+            usage=task.extra.usage if task.extra else None,
+            kind=question.kind,
+            version=question.version,
+            stale=question.stale,
+        ),
+    )
+
+
+def fatigued(engine: Engine, node: NodePlan) -> None:
+    """The on_fatigue route of *node* was taken."""
+    route = getattr(node.on_fatigue, "name", "END")
+    note(engine, events.NodeFatigued(node=node.name, visits=engine.visits[node.index], route=str(route)))
+
+
+def folded(engine: Engine) -> dict[str, str]:
+    """Checksums (CRC-32, hex) of the fields that the user's own reducers fold, of a thread and where they can be made."""
+    found: dict[str, str] = {}
+    if engine.thread is not None and not engine.path:
+        for name in engine.plan.custom:
+            if name in engine.values and name not in engine.spoilt:
+                with contextlib.suppress(NotStorable):
+                    found[name] = f"{crc32(engine.plan.codec.dump(engine.values[name])):08x}"
+    return found
+
+
+def error_name(error: BaseException | None) -> str:
+    """The name of the error's class, also of one that stands for what was raised before a restart."""
+    return str(getattr(error, "type_name", None) or type(error).__name__)
+
+
+def first_line(error: BaseException | None) -> str:
+    """The first line of the error's text: what happened, without where and what to do."""
+    return said(error).split("\n", 1)[0] if error is not None else ""

@@ -1,0 +1,96 @@
+"""Limits of a run (rule R8): fatigue of nodes, supersteps, tasks. Checked before a superstep opens; nothing is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphrt._engine import emit_events
+from graphrt._engine.route import Due, Routed
+from graphrt._engine.storability import told_state
+from graphrt._plan.tables import NodePlan
+from graphrt.commands import EndType
+from graphrt.errors import LimitError, NodeFatigueError, StepLimitError, count, names
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+
+def check_limits(engine: Engine, due: Sequence[Due]) -> None:
+    """Raise if no further superstep may open with what is *due*."""
+    if engine.steps < engine.max_steps and len(due) <= engine.limits.max_tasks:
+        return
+    nodes = names(dict.fromkeys(item.node.name for item in due))
+    if engine.steps >= engine.max_steps:
+        raise StepLimitError(
+            f"The run made {count(engine.steps, 'superstep')}, and more work remains: {nodes}.",
+            where=engine.where(),
+            known=f"max_steps={engine.max_steps}",
+            fix="If the loop is meant to run longer, raise Limits(max_steps=...); else correct its way out.",
+            limit=engine.max_steps,
+            **_data(engine),
+        )
+    raise LimitError(
+        f"{count(len(due), 'task')} {'is' if len(due) == 1 else 'are'} due in one superstep: {nodes}.",
+        code="task-limit",
+        where=engine.where(),
+        known=f"max_tasks={engine.limits.max_tasks}",
+        fix="Send fewer tasks at once, or raise Limits(max_tasks=...).",
+        limit=engine.limits.max_tasks,
+        **_data(engine),
+    )
+
+
+def rest(engine: Engine) -> None:
+    """Replace what is due on a node that was visited often enough by its on_fatigue route."""
+    visits, limits = engine.visits, engine.visit_limits
+    for item in engine.due:
+        index = item[0].index
+        if visits[index] >= limits[index]:
+            break
+    else:
+        return
+    routed = Routed()
+    tired: dict[int, NodePlan] = {}
+    for item in engine.due:
+        node: NodePlan | None = item.node
+        seen: set[int] = set()
+        while node is not None and visits[node.index] >= limits[node.index]:
+            target = node.on_fatigue
+            if target is None or node.index in seen:
+                raise _fatigue(engine, item.node)
+            seen.add(node.index)
+            tired[node.index] = node
+            node = None if isinstance(target, EndType) else target
+        if node is not None and node is item.node:
+            if item.is_send:
+                routed.sends.append(item)
+                continue
+            if item.error is not None:
+                routed.errors[node.index] = [item.error]
+        if node is not None:
+            routed.plain[node.index] = node
+    engine.due = routed.due()
+    if engine.log is not None:
+        for node in tired.values():
+            emit_events.fatigued(engine, node)
+        emit_events.routed(engine, "fatigue")
+
+
+def _fatigue(engine: Engine, node: NodePlan) -> NodeFatigueError:
+    limit = engine.visit_limits[node.index]
+    return NodeFatigueError(
+        f"Node {node.name!r} is due again after {count(engine.visits[node.index], 'visit')} in this run.",
+        where=engine.where(),
+        known=f"max_visits={limit}",
+        fix="Correct the loop, raise max_visits, or give the node an on_fatigue= route.",
+        limit=limit,
+        **{**_data(engine), "node": node.name},
+    )
+
+
+def _data(engine: Engine) -> dict[str, Any]:
+    return {
+        "state": told_state(engine),
+        "nodes": tuple(dict.fromkeys(item.node.name for item in engine.due)),
+    }

@@ -1,0 +1,48 @@
+"""The engine between two supersteps as plain data: what snapshots and forks are made of. `evolve.restore` reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphrt import events
+from graphrt._engine import emit_events
+from graphrt._engine.pending_as_data import due_parts, join_standings
+from graphrt._engine.route import Due
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+
+def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
+    """The engine between two supersteps as plain data; its values are shared, not copied.
+
+    An open superstep is left out: what opened it is due again. One that is held was folded, and is kept.
+
+    Args:
+        ended: The call of the fast path has ended, and the next one is not made ready yet; what is due is not known.
+    """
+    open_tasks = engine.tasks if not engine.held else []
+    due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)
+    seen = {task.node.index for task in open_tasks}
+    if engine.call is not None and not ended:  # the fast path has made its next call ready
+        due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
+    names, sends, errors, handled = due_parts([*due, *engine.waiting] if engine.waiting else due)
+    untracked = engine.plan.state.untracked
+    visits = [count - (at in seen) for at, count in enumerate(engine.visits)]
+    return events.StateSaved(
+        values={name: value for name, value in engine.values.items() if name not in untracked},
+        superstep=engine.superstep - opened,
+        steps=engine.steps - opened,
+        visits={node.name: n for node, n in zip(engine.plan.nodes, visits, strict=False) if n},
+        next=names,
+        sends=sends,
+        errors=errors,
+        joins=join_standings(engine, [join for join in engine.joins if join.arrived or join.fired or join.emptied]),
+        entering=engine.entering,
+        usage=engine.usage,
+        granted=engine.granted,
+        handled=handled,
+        held=tuple(emit_events.outcome_of(engine, task, updates=False) for task in engine.tasks) if engine.held else (),
+        after=tuple(question.task_id for question in engine.after if question.open),
+        waits=len(engine.waiting),
+    )

@@ -1,0 +1,314 @@
+"""Steps: what each finished task did to the state, computed when asked for.
+
+A Step keeps no state. Steps form a chain that leads to the newest state, and each knows how to undo its task. Steps
+that nobody holds are garbage at once, so a stream of steps costs what each one changed, however large the state has
+grown. (A persistent array in the sense of Baker, "Shallow binding makes functional arrays fast", 1991.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
+
+from graphrt._engine.fold import Prefix, Undo, combined
+from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
+from graphrt._plan.fields import ABSENT, own
+from graphrt._plan.state import EXTRA, Values
+from graphrt._plan.tables import NodePlan
+from graphrt.events import Usage
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+
+S = TypeVar("S")
+
+
+def revert(values: Values, undo: Undo) -> None:
+    """Undo one task in *values*."""
+    for name, before in undo.items():
+        if before is ABSENT:
+            values.pop(name, None)
+        elif before.__class__ is Prefix:
+            values[name] = values[name][: before.length]
+        else:
+            values[name] = before
+
+
+@final
+class Diff:
+    """What one task changed: `added`, `removed` and `updated` fields, computed when asked for.
+
+    Their values are copies, which cost their size: of a list that grew by one item the whole list. `changed` and
+    `Step.update` cost what the task wrote.
+    """
+
+    __slots__ = ("_step",)
+
+    def __init__(self, step: Step[Any]) -> None:
+        self._step = step
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Names of the fields that differ, in the order in which they were written."""
+        return tuple(self._step._undo)
+
+    @property
+    def added(self) -> dict[str, Any]:
+        """Fields that had no value before: name to new value."""
+        return self._written(absent_before=True)
+
+    @property
+    def removed(self) -> dict[str, Any]:
+        """Fields that have no value any more: name to old value."""
+        after, undo = self._after(), self._step._undo
+        return {n: own(before) for n, before in undo.items() if n not in after and before is not ABSENT}
+
+    @property
+    def updated(self) -> dict[str, Any]:
+        """Fields whose value was written: name to new value."""
+        return self._written(absent_before=False)
+
+    def _written(self, *, absent_before: bool) -> dict[str, Any]:
+        after = self._after()
+        found: dict[str, Any] = {}
+        for name, before in self._step._undo.items():
+            if (before is ABSENT) is absent_before and name in after:
+                found[name] = own(after[name])
+        return found
+
+    def _after(self) -> Values:
+        step = self._step
+        return step._tape.newest() if step._next is None else step._values()
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """The three parts under their names."""
+        return {"added": self.added, "removed": self.removed, "updated": self.updated}
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_dict() == (other.to_dict() if isinstance(other, Diff) else other)
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # compares by content
+
+    def __repr__(self) -> str:
+        return f"Diff(added={self.added!r}, removed={self.removed!r}, updated={self.updated!r})"
+
+
+@final
+class Step(Generic[S]):
+    """One finished task of a run: who ran, what it wrote, how the state changed."""
+
+    __slots__ = (
+        "_next",
+        "_node",
+        "_tape",
+        "_task",
+        "_undo",
+        "_updates",
+        "duration_s",
+        "index",
+        "superstep",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        recorder: StepRecorder,
+        node: NodePlan,
+        superstep: int,
+        undo: Undo,
+        updates: tuple[dict[str, Any], ...],
+        duration_s: float,
+        task: Task | None,
+    ) -> None:
+        self.index: int = index
+        """Position among the steps of this run, from 0."""
+        self.superstep: int = superstep
+        """Number of the superstep in the thread, from 1."""
+        self.duration_s: float = duration_s
+        """Seconds that the last attempt took."""
+        self._tape = recorder
+        self._node = node
+        self._undo = undo
+        self._updates = updates
+        self._task = task
+        """None for a plain task: it was alone in its superstep, and has nothing but its update."""
+        self._next: Step[S] | None = None
+
+    def _values(self) -> Values:
+        """The values after this task, in a dict of its own."""
+        later: list[Step[S]] = []
+        step = self._next
+        while step is not None:
+            later.append(step)
+            step = step._next
+        values = dict(self._tape.newest())
+        for step in reversed(later):
+            revert(values, step._undo)
+        return values
+
+    @property
+    def node(self) -> str:
+        """Name of the node that ran."""
+        return self._node.name
+
+    @property
+    def task_id(self) -> str:
+        """Derived id, stable over re-execution."""
+        return self._task.id if self._task else f"{self._tape.engine.path}{self.superstep}.0:{self._node.name}"
+
+    @property
+    def outcome(self) -> Literal["success", "error", "interrupted"]:
+        """How the task ended."""
+        return _OUTCOME[self._task.status] if self._task else "success"
+
+    @property
+    def update(self) -> dict[str, Any] | None:
+        """The validated update, a copy; None if the node changed nothing. Of a nested graph: its writes, merged."""
+        updates = self._updates
+        found = updates[0] if len(updates) == 1 else combined(self._tape.engine.fields, updates)
+        return None if found is None else {name: own(value) for name, value in found.items()}
+
+    @property
+    def goto(self) -> tuple[str, ...] | None:
+        """Targets of the node's Command, None if its edges applied."""
+        return goto_names(self._task) if self._task else None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the task's model calls used; None if it made none."""
+        return self._task.extra.usage if self._task and self._task.extra else None
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the node raised, for the outcome `error`."""
+        return self._task.extra.failure if self._task and self._task.extra else None
+
+    @property
+    def run_metadata(self) -> dict[str, Any]:
+        """Run, thread, graph and attempt that the step belongs to."""
+        engine = self._tape.engine
+        return {
+            "run_id": self._tape.run_id(),
+            "thread": engine.thread,
+            "graph": engine.plan.name,
+            "attempt": self._task.attempt if self._task else 1,
+        }
+
+    @property
+    def before(self) -> S:
+        """The state before this task, in task order within its superstep. A copy: it costs the size of the state."""
+        values = self._values()
+        revert(values, self._undo)
+        state: S = self._tape.engine.make_view(own(values))
+        return state
+
+    @property
+    def after(self) -> S:
+        """The state after this task, in task order within its superstep. A copy: it costs the size of the state."""
+        state: S = self._tape.engine.make_view(own(self._values()))
+        return state
+
+    @property
+    def diff(self) -> Diff:
+        """What changed from `before` to `after`."""
+        return Diff(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as JSON-ready data; values that JSON lacks are shown by their `repr`."""
+        from pydantic_core import to_jsonable_python
+
+        after = self._values()
+        before = dict(after)
+        revert(before, self._undo)
+        usage = self.usage
+        data: dict[str, Any] = {
+            "step": self.index,
+            "superstep": self.superstep,
+            "node": self.node,
+            "task_id": self.task_id,
+            "state_before": {n: v for n, v in before.items() if n != EXTRA},
+            "state_diff": self.diff.to_dict(),
+            "state_after": {n: v for n, v in after.items() if n != EXTRA},
+            "outcome": self.outcome,
+            "error": None if self.error is None else f"{type(self.error).__name__}: {self.error}",
+            "duration_s": self.duration_s,
+            "run_metadata": {
+                **self.run_metadata,
+                "total_tokens": usage.total_tokens if usage else 0,
+                "prompt_tokens": usage.input_tokens if usage else 0,
+                "output_tokens": usage.output_tokens if usage else 0,
+            },
+        }
+        plain: dict[str, Any] = to_jsonable_python(data, fallback=repr)
+        return plain
+
+    def __repr__(self) -> str:
+        return f"Step({self.index}, {self.node!r}, {self.outcome!r}, superstep={self.superstep})"
+
+
+_OUTCOME: Final[dict[int, Any]] = {DONE: "success", HANDLED: "error", FAILED: "error", PAUSED: "interrupted"}
+
+
+def goto_names(task: Task) -> tuple[str, ...] | None:
+    """The targets of the task's Command as text."""
+    if task.goto is None:
+        return None
+    return tuple(target_name(target) for target in task.goto)
+
+
+def target_name(target: Any) -> str:
+    """A checked target of a Command as text."""
+    name = getattr(target, "name", None)
+    return str(name) if name is not None else str(target.node.name)
+
+
+@final
+class StepRecorder:
+    """Makes the steps of one run, in the order of their commits."""
+
+    __slots__ = ("_count", "_final", "_last", "engine", "ready", "run_id")
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine: Engine = engine
+        self.run_id: Callable[[], str | None] = lambda: None
+        """Tells the id of the run, made at first need."""
+        self._final: Values | None = None
+        self._count = 0
+        self._last: Step[Any] | None = None
+        self.ready: list[Step[Any]] = []
+        """Steps to publish, oldest first."""
+
+    def record(self, task: Task, undo: Undo, *, plain: bool = False) -> None:
+        """Note that *task* finished; *undo* is empty for one that changed nothing.
+
+        Args:
+            plain: The task object will be used again: nothing but its update is kept.
+        """
+        step: Step[Any] = Step(
+            self._count,
+            self,
+            task.node,
+            task.superstep,
+            undo,
+            task.updates,
+            task.duration_s,
+            None if plain else task,
+        )
+        if self._last is not None:
+            self._last._next = step
+        self._last = step
+        self.ready.append(step)
+        self._count += 1
+
+    def newest(self) -> Values:
+        """The values after the last step: the engine's, until the run is over."""
+        return self.engine.values if self._final is None else self._final
+
+    def end(self) -> None:
+        """The run is over: the engine may go on to another one, the steps stay with what they saw."""
+        self._final = self.engine.values
+
+    def take(self) -> list[Step[Any]]:
+        """The steps that are ready."""
+        steps, self.ready = self.ready, []
+        return steps

@@ -1,0 +1,206 @@
+"""How commits reach the store (rule R11): at once, a little later, or at the end. In order in any case.
+
+What waits is merged: a later `unstage` makes earlier staging pointless, records follow one another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from graphrt._journal.durability import Durability
+from graphrt._journal.leases import give_back
+from graphrt.stores.protocol import Claim, Commit, Record, Store
+
+MOST_WAITING: Final = 256
+"""Most entries that `async` may lose when its process dies."""
+
+
+@final
+class CommitQueue:
+    """The commits of one claim, on their way to the store.
+
+    Not locked: the journal writes from one worker thread at a time.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_claim",
+        "_done",
+        "_error",
+        "_mode",
+        "_more",
+        "_released",
+        "_size",
+        "_store",
+        "_waiting",
+        "_worker",
+    )
+
+    def __init__(self, store: Store, claim: Claim, mode: Durability) -> None:
+        self._store = store
+        self._claim = claim
+        self._mode = mode
+        self._released = False
+        self._waiting: list[Commit] = []
+        self._size = 0
+        """Entries that wait."""
+        self._error: BaseException | None = None
+        self._more: threading.Condition | None = threading.Condition() if mode == "async" else None
+        self._worker: threading.Thread | None = None
+        self._done = False
+        self._busy = False
+        """Whether the worker thread writes."""
+
+    @property
+    def claim(self) -> Claim:
+        """The claim that they are written under."""
+        return self._claim
+
+    def put(self, commit: Commit) -> None:
+        """Write *commit*, now or in its turn. After `close` the store judges it at once: nobody is left to write it later.
+
+        Raises:
+            StoreError: It, or one before it, could not be stored.
+            ConflictError: The claim is void.
+        """
+        if self._mode == "sync" or self._done:
+            self._store.commit(self._claim, commit)
+            self._released = commit.release
+            return
+        if self._mode == "exit":
+            self._raise()
+            self._waiting.append(commit)
+            return
+        more = self._more
+        assert more is not None  # noqa: S101 - made for this mode
+        count = sum(record.count for record in commit.records)
+        with more:
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._work, name="graphrt-journal", daemon=True)
+                self._worker.start()
+            while self._error is None and self._size and self._size + count > MOST_WAITING:
+                more.wait()
+            self._raise()
+            self._waiting.append(commit)
+            self._size += count
+            more.notify_all()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        more = self._more
+        assert more is not None  # noqa: S101 - made for this mode
+        while True:
+            with more:
+                while not self._waiting and not self._done:
+                    more.wait()
+                if not self._waiting:
+                    return
+                batch, self._waiting = self._waiting, []
+                self._busy = True
+            for merged in merged_groups(batch):
+                try:
+                    self._store.commit(self._claim, merged)
+                except BaseException as error:  # noqa: BLE001 - whoever writes next raises it
+                    with more:
+                        self._error = error
+                        self._waiting, self._size = [], 0
+                        more.notify_all()
+                    return
+                with more:
+                    self._released = merged.release
+                    self._size -= sum(record.count for record in merged.records)
+                    more.notify_all()
+            with more:
+                self._busy = False
+                more.notify_all()
+
+    def flush(self) -> None:
+        """All that was put is stored when this returns.
+
+        Raises:
+            StoreError: Something could not be.
+        """
+        more = self._more
+        if more is not None:
+            with more:
+                while self._error is None and (self._waiting or self._busy):
+                    more.wait()
+                self._raise()
+            return
+        self._raise()
+        waiting, self._waiting = self._waiting, []
+        for merged in merged_groups(waiting):
+            try:
+                self._store.commit(self._claim, merged)
+            except BaseException as error:
+                self._error = error  # what follows it cannot be stored either
+                raise
+            self._released = merged.release
+
+    def close(self) -> None:
+        """Store what waits, end the worker thread, and give the claim back.
+
+        Raises:
+            StoreError: What waited could not be stored.
+        """
+        try:
+            self.flush()
+        finally:
+            more, worker = self._more, self._worker
+            if more is not None and worker is not None:
+                with more:
+                    self._done = True
+                    more.notify_all()
+                worker.join()
+            self._done = True
+            if not self._released:
+                self._released = True
+                give_back(self._store, self._claim)
+
+
+def merged_groups(commits: Sequence[Commit]) -> list[Commit]:
+    """*commits* as few ones: each snapshot ends one, since it is of the last record."""
+    groups: list[list[Commit]] = [[]]
+    for commit in commits:
+        groups[-1].append(commit)
+        if commit.snapshot is not None:
+            groups.append([])
+    return [merge(group) for group in groups if group]
+
+
+def merge(commits: Sequence[Commit]) -> Commit:
+    """Several commits, one after another, as one."""
+    if len(commits) == 1:
+        return commits[0]
+    records: list[Record] = []
+    stage: dict[str, Any] = {}
+    blobs: dict[str, bytes] = {}
+    last: dict[str, Any] = {}
+    unstage = False
+    for commit in commits:
+        records += commit.records
+        if commit.unstage:
+            unstage = True
+            stage.clear()
+        stage.update(commit.stage)
+        blobs.update(commit.blobs)
+        for name in ("meta", "status", "graph"):
+            value = getattr(commit, name)
+            if value is not None:
+                last[name] = value
+    return Commit(
+        expected=commits[0].expected,
+        at=commits[-1].at,
+        records=tuple(records),
+        unstage=unstage,
+        stage=tuple(stage.items()),
+        snapshot=commits[-1].snapshot,
+        blobs=blobs,
+        release=commits[-1].release,
+        **last,
+    )

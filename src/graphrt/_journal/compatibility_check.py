@@ -1,0 +1,196 @@
+"""Whether a thread may go on with the graph at hand (rule R14): decided from what both look like, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from graphrt import events
+from graphrt._journal.compatibility import Verdict
+from graphrt._journal.reader import Reader
+from graphrt._plan.render import topology
+from graphrt._plan.tables import Plan
+from graphrt.errors import InputError, StoreError, names
+from graphrt.migrations import Migration
+from graphrt.stores.protocol import Loaded
+
+
+class GraphLike(Protocol):
+    """What a compiled graph is here."""
+
+    __graphrt_plan__: Plan
+
+    @property
+    def fingerprint(self) -> str: ...
+
+
+def judge(
+    graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration] = ()
+) -> Verdict:
+    """Judge the thread that was *loaded*.
+
+    Raises:
+        StoreError: Its meta or an entry is not what was written.
+    """
+    try:
+        return _judged(graph, meta, reader, loaded, migrations)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:  # what the meta says of the graph
+        raise StoreError(
+            f"The meta of thread {loaded.head.thread!r} cannot be read.",
+            code="store-damaged",
+            where=f"thread {loaded.head.thread!r}",
+            known=f"its topology is not what graphrt writes: {type(error).__name__}: {str(error)[:80]}",
+            fix="Restore the database from a backup.",
+            thread=loaded.head.thread,
+        ) from error
+
+
+def _judged(
+    graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration]
+) -> Verdict:
+    head = loaded.head
+    source, target = str(meta.get("fingerprint", "")), graph.fingerprint
+    common: dict[str, Any] = {"thread": head.thread, "status": head.status, "source": source, "target": target}
+    if not source or source == target:
+        return Verdict(kind="identical", **common)
+    plan: Plan = graph.__graphrt_plan__
+    before: Mapping[str, Any] = meta.get("topology") or {}
+    now = topology(plan)
+    waiting = pending(reader, loaded)
+    common["pending"] = waiting
+    migration = next((known for known in migrations if known.matches(source)), None)
+    renamed: Mapping[str, str] = migration.nodes if migration is not None else {}
+    blocking: list[str] = []
+    changes: list[str] = []
+    if before.get("name") != now["name"]:
+        blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
+    _nodes(before, now, waiting, renamed, blocking, changes)
+    _fields(before, plan, _written(reader, loaded), migration, blocking, changes)
+    if before.get("edges") != now["edges"]:
+        changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
+    if blocking:
+        return Verdict(kind="incompatible", reasons=(*blocking, *changes), **common)
+    if migration is not None:
+        return Verdict(kind="migrated", reasons=tuple(changes), migration=migration, **common)
+    return Verdict(kind="compatible", reasons=tuple(changes) or ("policies or versions changed",), **common)
+
+
+def _nodes(
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    waiting: Sequence[str],
+    renamed: Mapping[str, str],
+    blocking: list[str],
+    changes: list[str],
+) -> None:
+    old = {node["name"]: node for node in before.get("nodes", ())}
+    new = {node["name"]: node for node in now["nodes"]}
+    for name in dict.fromkeys(waiting):
+        there = new.get(renamed.get(name, name))
+        if there is None:
+            blocking.append(f"node {name!r} is pending, but no longer exists in this graph")
+        elif name in old and (there["kind"] != old[name]["kind"] or there.get("graph") != old[name].get("graph")):
+            blocking.append(
+                f"node {name!r} is pending, and was changed from a function to a nested graph, from a nested graph to a function, or to another nested graph"
+            )
+        elif name in old and there.get("version") != old[name].get("version"):
+            changes.append(f"node {name!r} is pending and has another version")
+    if old and not {renamed.get(name, name) for name in old} & new.keys():
+        blocking.insert(0, f"the thread belongs to another graph: of its nodes {names(old)} this one has none")
+    gone = [name for name in old if name not in new]
+    added = [name for name in new if name not in old]
+    if gone:
+        changes.append(f"nodes {names(gone)} are gone")
+    if added:
+        changes.append(f"nodes {names(added)} are new")
+
+
+def _fields(
+    before: Mapping[str, Any],
+    plan: Plan,
+    written: Collection[str],
+    migration: Migration | None,
+    blocking: list[str],
+    changes: list[str],
+) -> None:
+    """Fields: what was folded with another reducer cannot be folded again; a type that changed needs a word."""
+    old, new = before.get("state", {}), topology(plan)["state"]
+    migrated = migration is not None and migration.values is not None
+    for name, field in old.items():
+        there = new.get(name)
+        if there is None:
+            (changes if migrated else blocking).append(f"field {name!r} is gone from the state")
+        elif there["reducer"] != field["reducer"]:
+            what = f"field {name!r} has the reducer {there['reducer']} now, and had {field['reducer']}"
+            if name in written:
+                blocking.append(
+                    f"{what}, which folded entries that are still there (prune() them with the older graph)"
+                )
+            else:
+                changes.append(what)
+        elif there["type"] != field["type"]:
+            what = f"field {name!r} is {there['type']} now, and was {field['type']}"
+            (changes if migrated else blocking).append(what)
+    added = [name for name in new if name not in old]
+    bare = [name for name in added if plan.state.fields[name].required]
+    if bare:
+        (changes if migrated else blocking).append(f"field {bare[0]!r} is new and has no default")
+    if len(added) > len(bare):
+        changes.append(f"fields {names(name for name in added if name not in bare)} are new")
+
+
+def _written(reader: Reader, loaded: Loaded) -> set[str]:
+    """Fields that entries after the snapshot fold something into."""
+    found: set[str] = set()
+    for record in loaded.records:
+        for path, event in reader.batch(record).logged:
+            if path:
+                continue
+            if isinstance(event, events.SuperstepCommitted):
+                found |= set(event.wrote)
+            elif isinstance(event, events.ThreadUpdated):
+                found |= set(event.values)
+            elif isinstance(event, events.RunStarted) and not event.fresh:
+                found |= set(event.input)
+    return found
+
+
+def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
+    """Names of the nodes that are due or open, as the thread's own entries tell; no graph is needed."""
+    if loaded.head.status == "completed":
+        return ()
+    for record in reversed(loaded.records):
+        try:
+            logged = reader.batch(record).logged
+        except StoreError:
+            return ()
+        for path, event in reversed(logged):
+            if path:
+                continue
+            if isinstance(event, (events.SuperstepCommitted, events.TasksRouted)):
+                return event.next
+            if isinstance(event, events.ThreadUpdated) and event.next is not None:
+                return event.next
+            if isinstance(event, events.ThreadForked):
+                return event.state.next
+            if isinstance(event, events.RunStarted):
+                return ()
+    return reader.saved(loaded.snapshot.body, loaded.snapshot.seq).next if loaded.snapshot is not None else ()
+
+
+def refusal(verdict: Verdict) -> InputError:
+    """The error for a thread that may not go on."""
+    other = verdict.reasons[0].startswith("the thread belongs to")
+    return InputError(
+        f"Thread {verdict.thread!r} cannot go on with this graph: {verdict.reasons[0]}.",
+        code="other-graph" if other else "graph-changed",
+        where=f"thread {verdict.thread!r}, status {verdict.status}",
+        known="; ".join(verdict.reasons[1:])
+        or f"its fingerprint is {verdict.source[:12]}, this is {verdict.target[:12]}",
+        fix="Use the runtime of the graph that started the thread."
+        if other
+        else f"Finish it with the graph it has, or declare Migration(source={verdict.source[:12]!r}, ...) in "
+        "Runtime(migrations=[...]).",
+        thread=verdict.thread,
+        nodes=verdict.pending,
+    )

@@ -1,0 +1,245 @@
+"""The stored form of each event: its code and its fields in order.
+
+A field is only ever added at the end of a form, with what it is when it is not there. Codes are never used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt import events
+from graphrt._journal.field_codecs import (
+    CHECKSUMS,
+    COUNTS,
+    DIGESTS,
+    ERROR,
+    ERRORS,
+    FIELDS,
+    FLAG,
+    HANDLED,
+    INT,
+    ITEMS,
+    JOINS,
+    MAYBE_FIELDS,
+    MAYBE_INT,
+    MAYBE_NAMES,
+    MESSAGE,
+    NAME,
+    NAMES,
+    NUMBER,
+    RARE_FLAG,
+    RARE_INT,
+    TASK,
+    TASKS,
+    TEXT,
+    TEXTS,
+    UPDATES,
+    USAGE,
+    VALUE,
+    FieldCodec,
+    Form,
+    clean_,
+    get_amounts_,
+    int_,
+    listed_,
+    node_of,
+    same_,
+    text_,
+)
+
+if TYPE_CHECKING:
+    from graphrt._journal.batch_format import Body
+
+
+def _put_state(body: Body, state: events.StateSaved) -> list[Any]:
+    return [how.put(body, value) if (value := getattr(state, name)) is not None else None for name, how in STATE]
+
+
+def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
+    values = {name: how.get(body, one) for (name, how), one in zip(STATE, stored, strict=False) if one is not None}
+    for name, how in STATE:
+        if name not in values:
+            values[name] = how.empty
+    return events.StateSaved(**values)
+
+
+def _put_outcomes(body: Body, outcomes: Sequence[events.TaskSucceeded | events.TaskFailed]) -> list[Any]:
+    stored: list[Any] = []
+    for event in outcomes:
+        form = FORMS[event.__class__]
+        told = [how.put(body, value) if (value := getattr(event, name)) is not None else None for name, how in form]
+        stored.append([CODES[event.__class__], *told])
+    return stored
+
+
+def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for code, *told in stored:
+        kind = BY_CODE[code]
+        if kind not in (events.TaskSucceeded, events.TaskFailed):
+            raise ValueError("an outcome of a task was expected")
+        values: dict[str, Any] = {}
+        for (name, how), one in zip(FORMS[kind], told, strict=False):
+            values[name] = how.empty if one is None else how.get(body, one)
+        values["node"] = node_of(values["task"], body.path)
+        found.append(kind(**values))
+    return tuple(found)
+
+
+OUTCOMES = FieldCodec(_put_outcomes, _get_outcomes, ())
+_DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
+STATE: Final[Form] = (
+    ("values", FIELDS),
+    ("superstep", INT),
+    ("steps", INT),
+    ("visits", COUNTS),
+    *_DUE,
+    ("entering", FLAG),
+    ("usage", USAGE),
+    ("status", TEXT),
+    ("run", TEXT),
+    ("seed", FieldCodec(same_, int_)),
+    ("cause", INT),
+    ("fingerprint", TEXT),
+    ("names", TEXTS),
+    ("digests", DIGESTS),
+    ("granted", FieldCodec(listed_, get_amounts_)),
+    ("handled", HANDLED),
+    ("held", OUTCOMES),
+    ("after", TASKS),
+    ("waits", RARE_INT),
+)
+
+_FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
+    (
+        1,
+        events.RunStarted,
+        (
+            ("graph", TEXT),
+            ("fingerprint", TEXT),
+            ("thread", FieldCodec(same_, text_)),
+            ("seed", INT),
+            ("input", FIELDS),
+            ("fresh", FLAG),
+        ),
+    ),
+    (2, events.RunResumed, (("verb", TEXT), ("thread", FieldCodec(same_, text_)))),
+    (3, events.InterruptAnswered, (("id", TEXT), ("answer", VALUE), ("nth", INT))),
+    (
+        4,
+        events.InterruptRaised,
+        (
+            ("id", TEXT),
+            ("task", TASK),
+            ("node", NAME),
+            ("payload", VALUE),
+            ("key", TEXT),
+            ("answer_type", VALUE),
+            ("expires_at", NUMBER),
+            ("usage", USAGE),
+            ("kind", FieldCodec(clean_, text_, "question")),
+            ("version", FieldCodec(same_, int_, 1)),
+            ("stale", FLAG),
+        ),
+    ),
+    (
+        5,
+        events.TaskRetried,
+        (
+            ("task", TASK),
+            ("node", NAME),
+            ("attempt", INT),
+            ("delay_s", NUMBER),
+            ("error", TEXT),
+            ("message", MESSAGE),
+            ("usage", USAGE),
+        ),
+    ),
+    (
+        6,
+        events.EffectStarted,
+        (("task", TASK), ("key", TEXT), ("starts", FieldCodec(same_, int_, 1)), ("answers", MAYBE_INT)),
+    ),
+    (7, events.EffectRecorded, (("task", TASK), ("key", TEXT), ("result", VALUE), ("answers", MAYBE_INT))),
+    (
+        8,
+        events.TaskSucceeded,
+        (
+            ("task", TASK),
+            ("updates", UPDATES),
+            ("goto", MAYBE_NAMES),
+            ("sends", ITEMS),
+            ("usage", USAGE),
+            ("edited", RARE_FLAG),
+        ),
+    ),
+    (
+        9,
+        events.TaskFailed,
+        (
+            ("task", TASK),
+            ("error", TEXT),
+            ("message", MESSAGE),
+            ("handler", NAME),
+            ("exception", ERROR),
+            ("usage", USAGE),
+        ),
+    ),
+    (10, events.OutcomeDropped, (("task", TASK),)),
+    (11, events.NodeFatigued, (("node", NAME), ("visits", INT), ("route", NAME))),
+    (
+        12,
+        events.SuperstepCommitted,
+        (("superstep", INT), ("wrote", NAMES), *_DUE, ("handled", HANDLED), ("after", TASKS)),
+    ),
+    (13, events.TasksRouted, (("reason", TEXT), *_DUE, ("handled", HANDLED))),
+    (
+        14,
+        events.ThreadUpdated,
+        (
+            ("values", FIELDS),
+            ("as_node", NAME),
+            ("next", MAYBE_NAMES),
+            *_DUE[1:],
+            ("open", FLAG),
+            ("handled", HANDLED),
+            ("goto", MAYBE_NAMES),
+            ("fresh", FLAG),
+        ),
+    ),
+    (15, events.StateSaved, STATE),
+    (16, events.ThreadForked, (("source", TEXT), ("at", INT), ("state", FieldCodec(_put_state, _get_state, ...)))),
+    (
+        17,
+        events.ThreadMigrated,
+        (("source", TEXT), ("target", TEXT), ("why", TEXT), ("values", MAYBE_FIELDS)),
+    ),
+    (18, events.HistoryPruned, (("upto", INT),)),
+    (19, events.RunInterrupted, (("interrupts", TEXTS), ("folded", CHECKSUMS))),
+    (20, events.RunCompleted, (("steps", INT), ("folded", CHECKSUMS))),
+    (21, events.RunFailed, (("error", TEXT), ("message", MESSAGE), ("node", NAME), ("folded", CHECKSUMS))),
+    (22, events.RunCancelled, (("reason", TEXT), ("folded", CHECKSUMS))),
+    (23, events.InterruptExpired, (("id", TEXT),)),
+    (24, events.InterruptWithdrawn, (("id", TEXT), ("reason", TEXT))),
+    (25, events.AnswerUsed, (("id", TEXT), ("reworded", FLAG), ("payload", VALUE))),
+    (26, events.AnswerDiscarded, (("id", TEXT), ("reason", TEXT))),
+    (
+        27,
+        events.SuperstepAbandoned,
+        (
+            ("superstep", INT),
+            ("tasks", TASKS),
+            ("finished", TASKS),
+            ("interrupts", TEXTS),
+            ("effects", TEXTS),
+            ("next", NAMES),
+            ("usage", USAGE),
+        ),
+    ),
+)
+FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
+CODES: Final[Mapping[Any, int]] = {kind: code for code, kind, _ in _FORMS}
+BY_CODE: Final[Mapping[Any, Any]] = {code: kind for code, kind, _ in _FORMS}
+WITH_NODE: Final = frozenset({events.TaskSucceeded, events.TaskFailed, events.OutcomeDropped})
+"""Events whose node is that of the task: it is not written twice."""

@@ -1,0 +1,290 @@
+"""How single fields of events are written into the structure of a body, and read from it; `event_schema` says which field is which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from graphrt.events import HandledTask, JoinStanding, Usage
+
+if TYPE_CHECKING:
+    from graphrt._journal.batch_format import Body
+
+
+class FieldCodec(NamedTuple):
+    """How a field is written into the structure and read from it."""
+
+    put: Callable[[Body, Any], Any]
+    get: Callable[[Body, Any], Any]
+    empty: Any = None
+    """What it is where nothing stands; `...` where something must."""
+
+
+Form: TypeAlias = tuple[tuple[str, FieldCodec], ...]
+
+
+def same_(_body: Body, value: Any) -> Any:
+    return value
+
+
+def text_(_body: Body, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("text was expected")
+    return value
+
+
+def clean_(_body: Body, value: str) -> str:
+    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+
+
+def int_(_body: Body, value: Any) -> int:
+    if value.__class__ is not int:
+        raise TypeError("a whole number was expected")
+    number: int = value
+    return number
+
+
+def _number(_body: Body, value: Any) -> float:
+    return float(value)
+
+
+def _put_flag(_body: Body, value: Any) -> int:
+    return int(value)
+
+
+def _put_rare_flag(_body: Body, value: Any) -> int | None:
+    """None if it is not set: an entry drops empty fields at its end, so the usual case costs no bytes."""
+    return 1 if value else None
+
+
+def _put_rare_int(_body: Body, value: Any) -> int | None:
+    return value or None
+
+
+def listed_(_body: Body, items: Any) -> list[Any]:
+    return list(items)
+
+
+def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
+    return dict(digests) or None
+
+
+def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
+    """On a line of its own: like a value it can be taken out, since it tells whether a guess of one is right."""
+    return body.put(dict(checksums)) if checksums else None
+
+
+def _get_checksums(body: Body, at: int) -> dict[str, str]:
+    return _digests(body, body.get(at))
+
+
+def _flag(_body: Body, value: Any) -> bool:
+    return bool(value)
+
+
+def _put_name(body: Body, name: str) -> int:
+    return body.names.put(name)
+
+
+def _get_name(body: Body, number: int) -> str:
+    if number < 0:
+        raise IndexError
+    return body.names.known[number]
+
+
+def _put_names(body: Body, names: Sequence[str]) -> list[int]:
+    return [body.names.put(name) for name in names]
+
+
+def _get_names(body: Body, numbers: Sequence[int]) -> tuple[str, ...]:
+    return tuple(_get_name(body, number) for number in numbers)
+
+
+def _put_task(body: Body, task: str) -> Any:
+    place, _, node = task[len(body.path) :].partition(":")
+    superstep, _, index = place.partition(".")
+    return [int(superstep), int(index), body.names.put(node)]
+
+
+def _get_task(body: Body, stored: Any) -> str:
+    superstep, index, node = stored
+    return f"{body.path}{int_(body, superstep)}.{int_(body, index)}:{_get_name(body, node)}"
+
+
+def _put_tasks(body: Body, tasks: Sequence[str]) -> list[Any]:
+    return [_put_task(body, task) for task in tasks]
+
+
+def _get_tasks(body: Body, stored: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(_get_task(body, one) for one in stored)
+
+
+def _put_value(body: Body, value: Any) -> int:
+    return body.put(value)
+
+
+def _get_value(body: Body, at: int) -> Any:
+    return body.get(at)
+
+
+def _put_message(body: Body, message: str) -> int:
+    return body.put(clean_(body, message))
+
+
+def _put_fields(body: Body, values: Mapping[str, Any]) -> list[int]:
+    return body.put_fields(values)
+
+
+def _get_fields(body: Body, placed: Sequence[int]) -> dict[str, Any]:
+    return body.get_fields(placed)
+
+
+def _put_updates(body: Body, updates: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    return [body.put_fields(update) for update in updates]
+
+
+def _get_updates(body: Body, stored: Sequence[Sequence[int]]) -> tuple[dict[str, Any], ...]:
+    return tuple(body.get_fields(placed) for placed in stored)
+
+
+def _put_items(body: Body, items: Mapping[int, Any]) -> list[int]:
+    return [number for at, value in items.items() for number in (at, body.put(value))]
+
+
+def _get_items(body: Body, stored: Sequence[int]) -> dict[int, Any]:
+    each = iter(stored)
+    return {int_(body, at): body.get(line) for at, line in zip(each, each, strict=True)}
+
+
+def _put_errors(body: Body, items: Mapping[int, BaseException]) -> list[int]:
+    return [number for at, value in items.items() for number in (at, body.put_error(value))]
+
+
+def _get_errors(body: Body, stored: Sequence[int]) -> dict[int, BaseException]:
+    each = iter(stored)
+    return {int_(body, at): body.get_error(line) for at, line in zip(each, each, strict=True)}
+
+
+def _put_error(body: Body, error: BaseException) -> int:
+    return body.put_error(error)
+
+
+def _get_error(body: Body, at: int) -> BaseException:
+    return body.get_error(at)
+
+
+def _put_usage(_body: Body, usage: Usage) -> list[Any]:
+    counts: list[Any] = [
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_tokens,
+        usage.reasoning_tokens,
+        usage.calls,
+    ]
+    return counts if usage.cost_usd is None else [*counts, usage.cost_usd]
+
+
+def _get_usage(body: Body, stored: Sequence[Any]) -> Usage:
+    numbers = [int_(body, number) for number in stored[:5]]
+    return Usage(
+        input_tokens=numbers[0],
+        output_tokens=numbers[1],
+        cached_tokens=numbers[2],
+        reasoning_tokens=numbers[3],
+        calls=numbers[4],
+        cost_usd=float(stored[5]) if len(stored) > 5 else None,
+    )
+
+
+def get_amounts_(body: Body, stored: Sequence[Any]) -> tuple[int, int, int]:
+    tokens, microusd, calls = (int_(body, number) for number in stored)
+    return tokens, microusd, calls
+
+
+def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
+    return [
+        [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), j.fired + 2 * j.emptied]
+        for j in joins
+    ]
+
+
+def _get_joins(body: Body, stored: Sequence[Any]) -> tuple[JoinStanding, ...]:
+    return tuple(
+        JoinStanding(
+            node=_get_name(body, node),
+            sources=_get_names(body, sources),
+            arrived=_get_names(body, arrived),
+            fired=bool(int_(body, how) & 1),
+            emptied=bool(how & 2),
+        )
+        for node, sources, arrived, how in stored
+    )
+
+
+def _put_handled(body: Body, items: Mapping[int, Sequence[HandledTask]]) -> list[Any]:
+    return [
+        [at, [[_put_task(body, one.task), 0 if one.arg is None else body.put(one.arg)] for one in handled]]
+        for at, handled in items.items()
+    ]
+
+
+def _get_handled(body: Body, stored: Sequence[Any]) -> dict[int, tuple[HandledTask, ...]]:
+    return {int_(body, at): tuple(_one_handled(body, task, arg) for task, arg in handled) for at, handled in stored}
+
+
+def _one_handled(body: Body, stored: Any, at: Any) -> HandledTask:
+    task = _get_task(body, stored)
+    arg = body.get(at) if int_(body, at) else None
+    return HandledTask(task=task, node=node_of(task, body.path), arg=arg)
+
+
+def _put_counts(body: Body, counts: Mapping[str, int]) -> list[int]:
+    return [number for name, count in counts.items() for number in (body.names.put(name), count)]
+
+
+def _get_counts(body: Body, stored: Sequence[int]) -> dict[str, int]:
+    each = iter(stored)
+    return {_get_name(body, name): int_(body, count) for name, count in zip(each, each, strict=True)}
+
+
+def _texts(_body: Body, value: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(text_(_body, one) for one in value)
+
+
+def _digests(body: Body, value: Mapping[str, Any]) -> dict[str, str]:
+    return {text_(body, name): text_(body, digest) for name, digest in value.items()}
+
+
+_NOTHING: Final[dict[int, Any]] = {}
+TEXT = FieldCodec(clean_, text_, "")
+INT = FieldCodec(same_, int_, 0)
+NUMBER = FieldCodec(same_, _number)
+FLAG = FieldCodec(_put_flag, _flag, False)
+RARE_INT = FieldCodec(_put_rare_int, int_, 0)
+RARE_FLAG = FieldCodec(_put_rare_flag, _flag, False)
+NAME = FieldCodec(_put_name, _get_name)
+NAMES = FieldCodec(_put_names, _get_names, ())
+MAYBE_NAMES = FieldCodec(_put_names, _get_names, None)
+TASK = FieldCodec(_put_task, _get_task, ...)
+TASKS = FieldCodec(_put_tasks, _get_tasks, ())
+VALUE = FieldCodec(_put_value, _get_value)
+MESSAGE = FieldCodec(_put_message, _get_value, "")
+FIELDS = FieldCodec(_put_fields, _get_fields, {})
+MAYBE_FIELDS = FieldCodec(_put_fields, _get_fields, None)
+UPDATES = FieldCodec(_put_updates, _get_updates, ())
+ITEMS = FieldCodec(_put_items, _get_items, _NOTHING)
+ERRORS = FieldCodec(_put_errors, _get_errors, _NOTHING)
+ERROR = FieldCodec(_put_error, _get_error)
+USAGE = FieldCodec(_put_usage, _get_usage)
+JOINS = FieldCodec(_put_joins, _get_joins, ())
+DIGESTS = FieldCodec(_put_digests, _digests, {})
+TEXTS = FieldCodec(listed_, _texts, ())
+MAYBE_INT = FieldCodec(same_, int_)
+CHECKSUMS = FieldCodec(_put_checksums, _get_checksums, {})
+HANDLED = FieldCodec(_put_handled, _get_handled, _NOTHING)
+COUNTS = FieldCodec(_put_counts, _get_counts, {})
+
+
+def node_of(task: str, path: str) -> str:
+    """The node that the id of a task names; *path* is that of its graph."""
+    return task[len(path) :].partition(":")[2]

@@ -1,0 +1,114 @@
+"""A thread of an older graph, brought over to a changed one that was judged fit for it (rule R14).
+
+The past is folded with what the older graph was: fields that are gone and nodes that were renamed or removed have
+stand-ins. Then the values become those of the present graph, by the declared migration or by defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphrt import events, reducers
+from graphrt._engine.engine import Engine
+from graphrt._journal.compatibility import Verdict
+from graphrt._journal.thread_fold import Fold
+from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
+from graphrt._plan.quoting import quoted
+from graphrt.errors import GraphrtError, InputError, told
+from graphrt.migrations import Migration
+
+
+def prepare(fold: Fold, verdict: Verdict) -> None:
+    """Give the fold what it needs of the older graph, before anything is folded."""
+    engine, meta = fold.engine, fold.meta
+    gone: dict[str, str] = dict(meta.get("gone") or {})
+    if verdict.kind != "identical":
+        older: Mapping[str, Any] = meta.get("topology") or {}
+        before: Mapping[str, Any] = older.get("state") or {}
+        gone |= {name: field["reducer"] for name, field in before.items() if name not in engine.plan.state.fields}
+    renamed: dict[str, str] = dict(meta.get("renamed") or {})
+    if verdict.migration is not None:
+        renamed |= verdict.migration.nodes
+    if gone:
+        fold.meta = {**meta, "gone": gone}
+        engine.fields = {**engine.fields, **{name: _stand_in(name, label) for name, label in gone.items()}}
+    if renamed:
+        fold.meta = {**fold.meta, "renamed": renamed}
+        by_name = engine.plan.by_name
+        engine.aliases = {old: by_name[new] for old, new in renamed.items() if new in by_name}
+
+
+def _stand_in(name: str, label: str) -> Field:
+    """A field that is gone. One with a reducer of the user's keeps the last value written."""
+    field = Field(name, Any)
+    reducer = getattr(reducers, label, None) if label in reducers.__all__ else None
+    if reducer is not None:
+        read_marks(field, [reducer], [])
+    field.aggregates = True  # what was folded once is not refused now
+    return field
+
+
+def adopt(fold: Fold, verdict: Verdict) -> None:
+    """Bring the folded thread over, and note the event that the next run is to journal.
+
+    Raises:
+        InputError: The migration raised, or what it returned is no state.
+    """
+    engine = fold.engine
+    fields = engine.plan.state.fields
+    values: dict[str, Any] | None = None
+    if verdict.migration is not None and verdict.migration.values is not None:
+        values = _migrated(engine, verdict.migration, dict(engine.values))
+    elif engine.values.keys() - fields.keys() or fields.keys() - engine.values.keys():
+        values = {name: value for name, value in engine.values.items() if name in fields}
+        for name, field in fields.items():
+            start = field.reset() if name not in values else ABSENT
+            if start is not ABSENT:
+                values[name] = start
+    engine.fields = fields
+    if values is not None:
+        engine.values = {}
+        engine.sizes = {}
+        engine.take(values, fields)
+        engine.forget_view()
+        for task in engine.tasks:  # they run on what the migration made
+            task.state = None
+    why = verdict.migration.name if verdict.migration is not None else f"compatible: {'; '.join(verdict.reasons)}"
+    untracked = engine.plan.state.untracked
+    kept = None if values is None else {name: value for name, value in values.items() if name not in untracked}
+    fold.fingerprint = verdict.target
+    fold.migrated = events.ThreadMigrated(source=verdict.source, target=verdict.target, why=why, values=kept)
+
+
+def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> dict[str, Any]:
+    assert migration.values is not None  # noqa: S101 - the caller looked
+    where = f"{migration.name} of thread {engine.thread!r}"
+    try:
+        made = migration.values(own(values))
+    except Exception as error:
+        raise InputError(
+            f"The migration from {migration.source[:12]} raised {told(error)}",
+            code="migration-failed",
+            where=where,
+            known="the thread is as it was",
+            fix="Correct the function: it gets all values of the state, and returns them all.",
+        ) from error
+    if not is_mapping(made):
+        raise InputError(
+            f"The migration from {migration.source[:12]} returned {quoted(made, engine.plan.state.untracked)}, which is not a mapping.",
+            code="migration-failed",
+            where=where,
+            known="the thread is as it was",
+            fix="Return all values of the state by field.",
+        )
+    try:
+        return engine.plan.state.initial(dict(made), where=where)
+    except GraphrtError as error:
+        raise InputError(
+            f"The migration from {migration.source[:12]} returned values that are not a valid state: {error.what}",
+            code="migration-failed",
+            where=where,
+            known="the thread is as it was",
+            fix="Return all values of the state, of the types that it declares.",
+        ) from error

@@ -1,0 +1,94 @@
+"""A thread's meta: what helps to read its journal, and is not part of it. Names in order, and the graph it belongs to."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from graphrt._journal.name_table import Names
+from graphrt._plan.render import topology
+from graphrt._plan.tables import Plan
+from graphrt.errors import StoreError
+
+PRELOADED_NAMES: Final = 512
+"""Most names that are numbered before they are used, so that few commits bring new ones."""
+
+
+def preload(names: Names, plan: Plan) -> None:
+    """Number the names that the graph will use."""
+    for name in [*plan.state.fields, *plan.by_name][:PRELOADED_NAMES]:
+        names.put(name)
+
+
+def renewed(
+    meta: dict[str, Any], names: Names, known: int, fingerprint: str, plan: Plan | None
+) -> dict[str, Any] | None:
+    """*meta* with what changed: names beyond the first *known*, the graph. None if nothing did."""
+    if len(names.known) == known and meta.get("fingerprint") == fingerprint:
+        return None
+    new = {**meta, "fingerprint": fingerprint, "names": list(names.known)}
+    if plan is not None and meta.get("topology_of") != fingerprint:
+        plan.shown = plan.shown or topology(plan)
+        new["topology"] = plan.shown
+        new["topology_of"] = fingerprint
+    return new
+
+
+def read_meta(meta: Any, thread: str) -> dict[str, Any]:
+    """The meta of *thread*.
+
+    Raises:
+        StoreError: It is not what was written (`store-damaged`), or encrypted (`missing-key`).
+    """
+    if meta is None:
+        return {}
+    try:
+        data = from_json(meta) if meta.__class__ is bytes else dict(meta)
+        wrong = _wrong(data)
+    except (ValueError, TypeError) as error:
+        from graphrt.stores._sealing import refuse_sealed  # only here: it belongs to stores with keys
+
+        refuse_sealed(meta, thread)
+        raise _damaged(thread, str(error)[:80]) from error
+    if wrong:
+        raise _damaged(thread, f"its {wrong} is not what graphrt writes")
+    found: dict[str, Any] = data
+    return found
+
+
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "fingerprint": (str,),
+    "topology": (dict,),
+    "topology_of": (str,),
+    "chained": (str, NoneType),
+    "bound": (int,),
+    "gone": (dict,),
+    "renamed": (dict,),
+}
+
+
+def _wrong(data: Any) -> str | None:
+    """What of *data* cannot be a meta's."""
+    if data.__class__ is not dict:
+        return "type"
+    names = data.get("names", [])
+    if names.__class__ is not list or not all(name.__class__ is str for name in names):
+        return "list of names"
+    for key, kinds in _KINDS.items():
+        if key in data and data[key].__class__ not in kinds:
+            return key
+    texts = (*data.get("gone", {}).values(), *data.get("renamed", {}).values())
+    return None if all(text.__class__ is str for text in texts) else "list of what changed"
+
+
+def _damaged(thread: str, why: str) -> StoreError:
+    return StoreError(
+        f"The meta of thread {thread!r} cannot be read.",
+        code="store-damaged",
+        where=f"thread {thread!r}",
+        known=why,
+        fix="Restore the database from a backup.",
+        thread=thread,
+    )

@@ -1,0 +1,161 @@
+"""How an asynchronous stream gets its items: pulled from the run one by one, or as they come from a run beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, final
+
+from graphrt._drivers.aio import AioDriver
+from graphrt._drivers.async_iteration import OVER, Pulled
+from graphrt._drivers.blocking_calls import call_store
+from graphrt._drivers.live_streams import OVER as LIVE_OVER
+from graphrt._drivers.live_streams import LiveItems
+from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.results import RunResult
+from graphrt._runs.streams import END
+
+
+@final
+class PullReader:
+    """Drives the run in the reader's task, from one item to the next.
+
+    Args:
+        wanted: The modes whose items are handed out; None for steps.
+    """
+
+    __slots__ = ("_begun", "_busy", "_idle", "_over", "_pulled", "_run", "_wanted", "result")
+
+    def __init__(self, run: ActiveRun, wanted: frozenset[str] | None) -> None:
+        self._run = run
+        self._wanted = wanted
+        entries = wanted is not None and "events" in wanted
+        self._pulled = Pulled(AioDriver(run.services, run.engine.limits), run.flow(), entries=entries)
+        self._begun = False
+        self._over = False
+        self._busy = False
+        """An item is being made."""
+        self._idle: asyncio.Future[None] | None = None
+        """Whoever closes the stream meanwhile waits for this."""
+        self.result: RunResult[Any] | None = None
+
+    async def next(self) -> Any:
+        """The next item; END after the last."""
+        self._begun = True
+        wanted = self._wanted
+        while not self._over:
+            item = await self._pull()
+            if item is OVER:
+                if wanted is None or "result" not in wanted or self.result is None:
+                    break
+                return self.result if len(wanted) == 1 else ("result", self.result)
+            if wanted is None:
+                return item
+            if item[0] in wanted:
+                return item[1] if len(wanted) == 1 else item
+        return END
+
+    async def _pull(self) -> Any:
+        run = self._run
+        self._busy = True
+        try:
+            if run.services.holds:
+                with run.services.held():
+                    item = await self._pulled.next()
+            else:
+                item = await self._pulled.next()
+            if item is OVER:
+                self._over = True
+                self.result = await call_store(run.services, run.ended, self._pulled.status)
+        except BaseException as error:
+            self._over = True
+            await call_store(run.services, run.broke, error)
+            raise
+        finally:
+            self._busy = False
+            if self._idle is not None:
+                self._idle.set_result(None)
+                self._idle = None
+        return item
+
+    async def close(self) -> None:
+        """End the run and wait until it has ended."""
+        run = self._run
+        if self._busy:
+            run.control.cancel("the stream was closed")
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._idle])
+        if self._over:
+            return
+        self._over = True
+        try:
+            if self._begun:
+                with run.services.held():
+                    await self._pulled.close()
+        finally:
+            await call_store(run.services, run.close)
+
+    def leave(self) -> None:
+        """End the run here and now: the reader is gone, perhaps with its loop. One commit, which blocks."""
+        if self._over:
+            return
+        self._over = True
+        try:
+            if self._begun:
+                self._pulled.leave()
+        finally:
+            self._run.close()
+
+
+@final
+class LiveReader:
+    """Reads what comes from a run that is driven in an asyncio task of its own."""
+
+    __slots__ = ("_items", "_over", "_run", "_wanted", "result")
+
+    def __init__(self, run: ActiveRun, wanted: frozenset[str]) -> None:
+        self._run = run
+        self._wanted = wanted
+        self._items: LiveItems | None = None
+        self._over = False
+        self.result: RunResult[Any] | None = None
+
+    async def next(self) -> Any:
+        """The next item; END after the last."""
+        run, wanted = self._run, self._wanted
+        if self._over:
+            return END
+        if self._items is None:
+            run.control.live = "live" in wanted
+            self._items = LiveItems(run, lambda watcher: AioDriver(run.services, run.engine.limits, watcher))
+        single = len(wanted) == 1
+        while True:
+            try:
+                item = await self._items.next()
+            except BaseException:
+                await self.close()
+                raise
+            if item is LIVE_OVER:
+                self._over = True
+                self.result = self._items.result
+                if "result" not in wanted or self.result is None:
+                    return END
+                return self.result if single else ("result", self.result)
+            if item[0] in wanted:
+                return item[1] if single else item
+
+    async def close(self) -> None:
+        """End the run and wait until it has ended."""
+        self._over = True
+        if self._items is not None:
+            await self._items.close()
+        else:
+            await call_store(self._run.services, self._run.close)
+
+    def leave(self) -> None:
+        """End the run; its task does so by itself."""
+        if self._items is not None:
+            self._items.leave()
+        elif not self._over:
+            self._over = True
+            self._run.close()

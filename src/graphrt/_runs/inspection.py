@@ -1,0 +1,245 @@
+"""Looking at threads without changing them: state at any entry, replay, difference of two runs (R13, R18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import partial
+from itertools import dropwhile
+from typing import Any, Final
+
+from graphrt import events
+from graphrt._engine import emit_events
+from graphrt._engine.evolve import evolve
+from graphrt._engine.pending_as_data import due_parts
+from graphrt._journal.leases import release_now
+from graphrt._journal.reader import Reader
+from graphrt._journal.thread_fold import Fold
+from graphrt._journal.thread_meta import read_meta
+from graphrt._runs.deep_equal import alike
+from graphrt._runs.entries import entries
+from graphrt._runs.loading import Reads, folded, from_the_first, load, loaded_at, the_store
+from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
+from graphrt.errors import GraphrtError, InputError, ReplayDivergedError
+from graphrt.events import Entry
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Head
+
+
+def state(runtime: Reads, thread: str, at: int | None = None) -> Snapshot[Any]:
+    """The thread as it stands, or as it stood after the entry *at*."""
+    check_id(thread)
+    store = the_store(runtime)
+    release_now(store, thread)  # else a run that is over would seem to go on
+    loaded = loaded_at(store, thread, at)
+    head = loaded.head
+    whole = at is None or at == head.seq
+    fold = folded(runtime, loaded, upto=None if whole else at)
+    if at is None or whole:
+        status = head.status if not head.owned or head.status == "new" else "running"
+        return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status)
+    return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status)
+
+
+def info(runtime: Reads, head: Head) -> ThreadInfo:
+    """The thread of *head* in a listing; why it failed is read when it is asked for."""
+    return ThreadInfo(head, partial(_error, runtime, head.thread))
+
+
+def _error(runtime: Reads, thread: str) -> str | None:
+    """Why the thread failed, as the last entry that tells it does; only the end of the journal is read."""
+    store = the_store(runtime)
+    loaded = store.load(thread)
+    reader = Reader(store, thread, runtime.graph.__graphrt_plan__.codec, meta=read_meta(loaded.meta, thread))
+    for record in reversed(loaded.records):
+        for path, event in reversed(list(reader.batch(record).logged)):
+            if isinstance(event, events.RunFailed) and not path:
+                return f"{event.error}: {event.message}"
+    return None
+
+
+def _time(fold: Fold, records: Any, otherwise: float) -> float:
+    last = next((record for record in reversed(records) if record.seq >= fold.seq), None)
+    if last is None:
+        return otherwise
+    entries = fold.reader.batch(last).entries(last.seq - last.count + 1, fold.reader.thread)
+    return next((entry.at for entry in entries if entry.seq == fold.seq), otherwise)
+
+
+# -- replay ------------------------------------------------------------------------------------------------------
+
+
+def replay(runtime: Reads, thread: str) -> Snapshot[Any]:
+    """Fold the thread from its first entry, asking every router again.
+
+    Raises:
+        ReplayDivergedError: A router chooses something else than when the entries were written, or a reducer makes
+            other values; `seq` says at which entry, `expected` and `got` what. What reducers made is compared at the
+            end of each run.
+        StoreError: An entry is not what was written.
+    """
+    check_id(thread)
+    store = the_store(runtime)
+    present = load(runtime, thread)
+    head = store.head(thread)
+    fold = from_the_first(runtime, thread)
+    older = _last_of_older_graph(runtime, thread) if present.migrated is None else head.seq
+    for record in store.records(thread, after=fold.seq):
+        batch, take = fold.read(record)
+        first = record.seq - record.count + 1
+        for at, (path, event) in enumerate(batch.logged):
+            if first + at <= older:
+                fold.fold([(path, event)], first + at, batch.run, take)
+            elif not path:
+                _again(fold, event, first + at, take, batch.run)
+        fold.seq = record.seq
+    now, then = fold.engine.values, present.engine.values
+    if present.migrated is None and not alike(now, then):
+        changed = [n for n in {**then, **now} if not alike(now.get(n), then.get(n))]
+        raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
+    return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status)
+
+
+def _last_of_older_graph(runtime: Reads, thread: str) -> int:
+    """The last entry that an older graph's routers decided: the present one's have no say in those."""
+    went_over = (entry.seq for entry in entries(runtime, thread) if isinstance(entry.event, events.ThreadMigrated))
+    return max(went_over, default=0)
+
+
+def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
+    engine = fold.engine
+    try:
+        if isinstance(event, events.SuperstepCommitted):
+            if not engine.tasks:
+                engine.open()
+            engine.codec = None
+            engine.commit(event.after, past=True)
+            _compare(fold, event, seq)
+            fold.fold([], seq + 1, run, take)
+            fold.seq = seq
+            return
+        if isinstance(event, events.TasksRouted) and event.reason == "answered" and engine.held:
+            engine.route()
+            _compare(fold, event, seq)
+            fold.fold([], seq + 1, run, take)
+            fold.seq = seq
+            return
+        if isinstance(event, events.TasksRouted) and event.reason == "entry":
+            engine.due = engine.router().ask(engine.plan.start, engine.make_view(engine.values)).due()
+            engine.entering = False
+            _compare(fold, event, seq)
+        evolve(engine, event, take)
+        if isinstance(event, (events.RunCompleted, events.RunInterrupted, events.RunFailed, events.RunCancelled)):
+            _compare_folded(fold, event.folded, seq)
+        fold.seq = seq
+    except ReplayDivergedError:
+        raise
+    except GraphrtError as error:
+        raise _diverged(fold, seq, type(event).__name__, error.what, "error") from error
+
+
+def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, seq: int) -> None:
+    names, sends, _, _ = due_parts(fold.engine.due)
+    if names != event.next:
+        raise _diverged(fold, seq, f"next {event.next}", f"next {names}", "routes")
+    if not alike(dict(sends), dict(event.sends)):
+        raise _diverged(fold, seq, f"sends {dict(event.sends)!r}", f"sends {dict(sends)!r}", "sends")
+
+
+def _compare_folded(fold: Fold, before: Mapping[str, str], seq: int) -> None:
+    now = emit_events.folded(fold.engine)
+    changed = [name for name, digest in before.items() if now.get(name, digest) != digest]
+    if changed:
+        reducers = {name: fold.engine.fields[name].reducer_name for name in changed if name in fold.engine.fields}
+        raise _diverged(fold, seq, f"other values of {', '.join(changed)}", f"what {reducers} make now", "reducers")
+
+
+def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> ReplayDivergedError:
+    return ReplayDivergedError(
+        f"The replay of thread {fold.reader.thread!r} diverges at entry {seq} ({what}).",
+        code="replay-diverged",
+        where=fold.engine.where(),
+        known=f"expected {expected[:200]}; got {got[:200]}",
+        fix="A reducer or a router changed, or is not a pure function of its arguments.",
+        seq=seq,
+        thread=fold.reader.thread,
+        expected=expected,
+        got=got,
+    )
+
+
+# -- difference --------------------------------------------------------------------------------------------------
+
+
+def diff(
+    runtime: Reads, left: str, right: str, *, left_run: str | None = None, right_run: str | None = None
+) -> Divergence | None:
+    """The first entries in which two threads differ, or two of their runs; None if they tell the same.
+
+    Ids of threads and runs, times and seeds are not compared.
+    """
+    for thread, run in ((left, left_run), (right, right_run)):
+        if run is not None and not any(entry.run == run for entry in entries(runtime, thread)):
+            raise InputError(
+                f"Thread {thread!r} has no run {run!r}.",
+                code="unknown-run",
+                where=f"thread {thread!r}",
+                fix="Take the run_id of a result, or of a snapshot of history(thread).",
+                thread=thread,
+            )
+    ones = _of_run(_since(runtime, left, right), left_run)
+    others = _of_run(_since(runtime, right, left), right_run)
+    while True:
+        one, other = next(ones, None), next(others, None)
+        if one is None and other is None:
+            return None
+        if one is None or other is None:
+            return Divergence(left=one, right=other, fields=())
+        a, b = _bare(one), _bare(other)
+        if not alike(a, b):
+            differing = tuple(sorted(name for name in {*a, *b} if not alike(a.get(name), b.get(name))))
+            return Divergence(left=one, right=other, fields=differing)
+
+
+def _since(runtime: Reads, thread: str, other: str) -> Iterator[Entry]:
+    """The entries of *thread* that may differ from those of *other*: of a fork and its source, those after the fork."""
+    fork = next(entries(runtime, thread), None)
+    if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
+        # A fork's first record repeats the questions and answers of the open superstep.
+        return dropwhile(lambda e: isinstance(e.event, _QUESTIONS), entries(runtime, thread, after=1))
+    source = next(entries(runtime, other), None)
+    if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == thread:
+        return entries(runtime, thread, after=source.event.at)
+    return entries(runtime, thread)
+
+
+def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
+    # That a thread was driven on is no difference in what happened.
+    return (e for e in found if (run is None or e.run == run) and not isinstance(e.event, events.RunResumed))
+
+
+_UNLIKE: Final = frozenset({"thread", "seed", "expires_at"})
+_UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests"})
+_QUESTIONS: Final = (events.InterruptRaised, events.InterruptAnswered)
+
+
+def _bare(entry: Entry) -> dict[str, Any]:
+    event: Any = entry.event
+    data = {f.name: getattr(event, f.name) for f in fields(event) if f.name not in _UNLIKE}
+    data["kind"], data["path"] = type(event).__name__, entry.path
+    for name in ("id", "interrupts"):
+        if name in data:
+            ids = data[name]
+            data[name] = _local(ids) if isinstance(ids, str) else tuple(_local(one) for one in ids)
+    if isinstance(event, events.TaskFailed):
+        data.pop("exception")
+    if isinstance(event, events.ThreadForked):
+        state = data.pop("state")
+        data |= {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _UNLIKE_STATE}
+    if "errors" in data:
+        data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
+    return data
+
+
+def _local(id_: str) -> str:
+    return id_.split("/", 1)[-1]

@@ -1,0 +1,161 @@
+"""Opening a run on a thread that was left: paused, failed or cancelled, or by an owner that died."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from graphrt import events
+from graphrt._codec import NotStorable
+from graphrt._engine import emit_events
+from graphrt._engine.engine import Engine
+from graphrt._engine.pausing import EXPIRED, answer_number
+from graphrt._engine.questions import replaceable
+from graphrt._flows.run import Watch
+from graphrt._later import Later
+from graphrt._plan.fields import own
+from graphrt._runs import open_run
+from graphrt._runs.active_run import ActiveRun, Owner
+from graphrt._runs.answers import answers_by_id, renewed
+from graphrt.commands import UNSET
+from graphrt.errors import InputError
+from graphrt.stores.ids import check_id
+
+if TYPE_CHECKING:
+    from graphrt._journal import leases
+    from graphrt._runs import loading
+else:
+    leases, loading = Later("graphrt._journal.leases"), Later("graphrt._runs.loading")
+
+
+class Prepare(Protocol):
+    """Checks what is answered, and tells the answers by interrupt id."""
+
+    def __call__(self, engine: Engine, *, failed: bool) -> Mapping[str, Any]: ...
+
+
+def on_either(
+    runtime: Owner,
+    given: Any,
+    thread_id: str | None,
+    answers: Any,
+    answer: Any,
+    *,
+    listen: bool,
+    watch: Watch,
+    abandon: bool = False,
+) -> ActiveRun:
+    """Open a run on an input, or go on with a thread: as `resume` does if there are answers, else as `retry` does.
+
+    Raises:
+        InputError: An input and answers, or neither an input nor a thread; else as for the one that is meant.
+    """
+    answered = answers is not UNSET or answer is not UNSET
+    if given is UNSET and thread_id is not None:
+        if answered:
+            return resumed(runtime, thread_id, answers, answer, listen=listen, watch=watch)
+        return retried(runtime, thread_id, listen=listen, watch=watch)
+    if given is not UNSET and not answered:
+        return open_run.begin(runtime, given, thread_id, listen=listen, watch=watch, abandon=abandon)
+    missing = given is UNSET
+    raise InputError(
+        "Answers were given, but no thread that waits for them."
+        if missing and answered
+        else "Neither an input nor a thread to go on with was given."
+        if missing
+        else "An input and answers were given: a run takes one of them.",
+        code="input-or-answers",
+        where=runtime.graph.__graphrt_plan__.place(),
+        fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= alone to "
+        "go on with one that failed or was cancelled.",
+        thread=thread_id,
+    )
+
+
+def resumed(
+    runtime: Owner, thread_id: str, answers: Any, answer: Any, *, listen: bool = False, watch: Watch | None = None
+) -> ActiveRun:
+    """Open a run that answers open interrupts; see `continued`."""
+
+    def prepare(engine: Engine, *, failed: bool) -> Mapping[str, Any]:
+        return answers_by_id(engine, answers, answer, runtime.clock, failed=failed)
+
+    return continued(
+        runtime,
+        thread_id,
+        "resume",
+        prepare,
+        given=answers is not UNSET or answer is not UNSET,
+        listen=listen,
+        watch=watch,
+    )
+
+
+def retried(runtime: Owner, thread_id: str, *, listen: bool = False, watch: Watch | None = None) -> ActiveRun:
+    """Open a run on what a thread left undone; see `continued`."""
+    return continued(runtime, thread_id, "retry", None, listen=listen, watch=watch)
+
+
+def continued(
+    runtime: Owner,
+    thread_id: str,
+    verb: Literal["resume", "retry"],
+    prepare: Prepare | None,
+    *,
+    given: bool = True,
+    listen: bool = False,
+    watch: Watch | None = None,
+) -> ActiveRun:
+    """Open a run that goes on with a paused, failed or cancelled thread, or one whose owner died.
+
+    Args:
+        prepare: Checks what is wanted and returns the answers by interrupt id; changes nothing. None: there are none.
+        given: Whether there are answers. Where the owner died none are needed, though questions may be open.
+
+    Raises:
+        InputError: No store, no such thread, it wants another verb, or an answer does not fit.
+        ConflictError: The thread is being driven.
+        StoreError: The store failed, or the thread cannot be read.
+    """
+    store = loading.the_store(runtime)
+    check_id(thread_id)
+    claim = leases.take(store, thread_id, create=False, lease_s=runtime.lease_s, at=0.0)
+    opened: ActiveRun | None = None
+    try:
+        fold = loading.folded(runtime, store.load(thread_id))
+        engine = fold.engine
+        status = claim.head.status
+        anew = (
+            renewed(engine, status, runtime.clock) if verb == "retry" and status in ("interrupted", "cancelled") else []
+        )
+        replacing = verb == "resume" and status == "failed" and given and bool(replaceable(engine))
+        if not anew and not replacing:
+            open_run.want(claim, verb, runtime, watch)
+        answers: Mapping[str, Any] = {}
+        if prepare is not None and (given or status != "running"):
+            answers = prepare(engine, failed=replacing)
+        for answer in answers.values():
+            try:
+                engine.plan.codec.dump(answer)
+            except NotStorable as error:
+                raise open_run.not_storable(engine, error, "An answer holds a value") from error
+        engine.limit(runtime.limits)
+        opened = ActiveRun(runtime, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
+        opened.seeded()
+    except BaseException as error:
+        open_run.give_up(store, claim, opened, error)
+        raise
+    open_run.adopted(engine, fold)
+    emit_events.note(engine, events.RunResumed(verb=verb, thread=thread_id))
+    engine.retry()
+    for question, reason in anew:
+        told = events.InterruptExpired(id=question.id)
+        emit_events.note(
+            engine, told if reason == EXPIRED else events.InterruptWithdrawn(id=question.id, reason=reason)
+        )
+        engine.withdraw({question.id}, reason)
+    engine.answer(answers, replace=replacing)
+    for id_, answer in answers.items():
+        emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=answer_number(engine, id_)))
+    runtime._active[thread_id] = opened.control
+    return opened

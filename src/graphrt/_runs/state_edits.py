@@ -1,0 +1,197 @@
+"""Editing the state of a thread from outside (rule R18): `update`, and ending a paused thread. An edit is an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from graphrt import events
+from graphrt._codec import NotStorable
+from graphrt._engine import emit_events
+from graphrt._engine.edit import folded_in, status_after, unfinished
+from graphrt._engine.engine import Engine
+from graphrt._engine.evolve import evolve
+from graphrt._engine.pending_as_data import due_parts, join_standings
+from graphrt._engine.route import Due, merged
+from graphrt._engine.steps import target_name
+from graphrt._engine.storability import storable, tracked
+from graphrt._engine.task import DONE, HANDLED
+from graphrt._journal.commit_queue import CommitQueue
+from graphrt._journal.leases import give_back, take
+from graphrt._journal.reader import Reader
+from graphrt._journal.thread_fold import Fold
+from graphrt._plan.fields import own
+from graphrt._runs.active_run import Owner
+from graphrt._runs.forking import journal_of
+from graphrt._runs.loading import folded, the_store
+from graphrt._runs.open_run import adopted, checked_update, not_storable
+from graphrt.commands import node_name
+from graphrt.errors import ConflictError, InputError, closest, names
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Status, Store
+
+Edit = tuple[Any, ...]
+"""Values, the node that they are written as, or None, and where that leads instead of its edges, or None."""
+
+
+def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
+    """Fold *edits* into the state of the thread, one after another, in one commit.
+
+    On a thread that does not exist the first of them is its whole state.
+
+    Raises:
+        InputError: No such node, values that do not fit, or a node whose way on must be told with goto=.
+        ConflictError: The thread is being driven.
+        UpdateError, RouteError: A reducer or router raised. Nothing was written.
+    """
+    check_id(thread)
+    store = the_store(runtime)
+    at = runtime.clock()
+    claim = take(store, thread, create=True, lease_s=runtime.lease_s, at=at)
+    try:
+        fresh = claim.head.seq == 0
+        fold = _new(runtime, store, thread) if fresh else folded(runtime, store.load(thread))
+        journal = journal_of(runtime, store, fold, CommitQueue(store, claim, "sync"))
+        if fresh:
+            journal.given_at, journal.fingerprint = at, runtime.graph.fingerprint
+        engine = fold.engine
+        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
+        adopted(engine, fold)
+        status: Status = "completed" if fresh else claim.head.status
+        for number, edit in enumerate(edits):
+            event = _edited(engine, edit, fresh=fresh and not number, failed=status == "failed")
+            evolve(engine, event, own)
+            emit_events.note(engine, event)
+            status = status_after(engine, status)
+        if engine.log:
+            # What was staged of a task that the edit took as finished would bring its questions back.
+            ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
+            staged = [(task.id, emit_events.standing(engine, task)) for task in ended]
+            journal.write(emit_events.take(engine), staged, status=status, release=True)
+    finally:
+        give_back(store, claim)
+
+
+def _new(runtime: Owner, store: Store, thread: str) -> Fold:
+    """The fold of a thread that has no entries yet."""
+    plan = runtime.graph.__graphrt_plan__
+    chained = store.durable if runtime.chain is None else runtime.chain
+    meta = {"chained": thread if chained else None}
+    return Fold(plan, runtime.limits, Reader(store, thread, plan.codec), meta, check_state=runtime.check_state)
+
+
+def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:
+    """The event that an edit comes to; changes nothing but what arrived at joins.
+
+    Args:
+        fresh: The thread is new: the values are its whole state.
+        failed: It failed: outcomes that could not be folded or routed may be replaced.
+    """
+    values, as_node, goto = (*edit, None)[:3]
+    node = _node(engine, as_node)
+    targets = _targets(engine, node, goto)
+    plan = engine.plan
+    if fresh:
+        checked = plan.state.initial({} if values is None else values, where=engine.where())
+        engine.start(dict(checked))
+        engine.due, engine.entering = [], False
+    else:
+        checked = checked_update(engine, {} if values is None else values, what="What update() was given")
+    kept = tracked(engine, checked)
+    try:
+        kept = storable(engine, kept)
+    except NotStorable as error:
+        raise not_storable(engine, error, "update() was given a value") from error
+    after = engine.values if fresh else folded_in(engine, checked, reset=False)  # a reducer that cannot is told here
+    if node is None:
+        return events.ThreadUpdated(values=kept, as_node=None, open=bool(engine.tasks), fresh=fresh)
+    stuck = failed and all(task.status in (DONE, HANDLED) for task in engine.tasks)
+    mine = unfinished(engine, node, anew=stuck)
+    if mine:
+        goto_ = None if targets is None else tuple(target_name(target) for target in targets)
+        at = {n: target.arg for n, target in enumerate(targets or ()) if target.__class__ is Due}
+        return events.ThreadUpdated(values=kept, as_node=node, open=True, goto=goto_, sends=at)
+    node_plan = plan.by_name[node]
+    router = engine.router()
+    routed = router.ask(node_plan, engine.make_view(after)) if targets is None else router.lead(targets)
+    moved = engine.arrive(routed)
+    # As if all activations of the node had finished, Sends included (rule R18).
+    before = engine.waiting if engine.tasks else [item for item in engine.due if item.node is not node_plan]
+    due = merged(before, routed)
+    names_, sends, errors, handled = due_parts(due)
+    return events.ThreadUpdated(
+        values=kept,
+        as_node=node,
+        next=names_,
+        sends=sends,
+        errors=errors,
+        joins=join_standings(engine, moved),
+        open=bool(engine.tasks),
+        handled=handled,
+        fresh=fresh,
+    )
+
+
+def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | None:
+    """Where *goto* leads, checked as that of a Command; None if the edges of *node* apply."""
+    if node is None:
+        if goto is None:
+            return None
+        raise InputError(
+            "update() was given goto= without as_node=.",
+            code="goto-without-node",
+            where=engine.where(),
+            fix="Name the node that is taken as finished: update(thread, values, as_node=..., goto=...).",
+        )
+    plan = engine.plan.by_name[node]
+    if goto is not None:
+        return engine.router().targets(goto, plan)
+    declared = sorted(target for target in plan.goto or () if isinstance(target, str))
+    if declared and not (plan.static or plan.ends or plan.branches or plan.arrives):
+        raise InputError(
+            f"Node {node!r} routes by the Commands that it returns: where it would lead is not known.",
+            code="goto-needed",
+            where=engine.where(),
+            known=f"it declares {names(declared)}",
+            fix=f"Say it: update(thread, values, as_node={node!r}, goto={declared[0]!r}), or goto=END.",
+            node=node,
+        )
+    return None
+
+
+def _node(engine: Engine, as_node: Any) -> str | None:
+    if as_node is None:
+        return None
+    name = node_name(as_node)
+    if isinstance(name, str) and name in engine.plan.by_name:
+        return name
+    guess = closest(name, engine.plan.by_name)
+    raise InputError(
+        f"as_node= names a node that the graph does not have: {name!r}.",
+        code="unknown-node",
+        where=engine.where(),
+        known=f"nodes {names(engine.plan.by_name)}",
+        fix=f"Did you mean {guess!r}?" if guess else "Name a node of the graph.",
+    )
+
+
+def cancel(runtime: Owner, thread: str) -> bool:
+    """End a paused thread as `cancelled`, or one whose owner died; False if it is in another state, or unknown."""
+    store = the_store(runtime)
+    try:
+        claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
+    except (ConflictError, InputError):
+        return False  # another process drives it, or there is none: nothing is to be cancelled
+    try:
+        if claim.head.status not in ("interrupted", "running"):
+            return False
+        fold = folded(runtime, store.load(thread))
+        journal = journal_of(runtime, store, fold, CommitQueue(store, claim, "sync"))
+        engine = fold.engine
+        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
+        adopted(engine, fold)
+        emit_events.note(engine, events.RunCancelled(reason="cancel() was called", folded=emit_events.folded(engine)))
+        journal.write(emit_events.take(engine), release=True)
+    finally:
+        give_back(store, claim)
+    return True

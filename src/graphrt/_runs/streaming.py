@@ -1,0 +1,230 @@
+"""The verbs that drive a run and yield what happens: on an input, or going on with a thread. The Runtime has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Generic, Literal, Never, Protocol, TypeVar, overload
+
+from graphrt._drivers.message_item import MessageItem
+from graphrt._drivers.sync import SyncDriver, Watcher
+from graphrt._engine.steps import Step
+from graphrt._flows.live import Live
+from graphrt._flows.run import Watch
+from graphrt._runs import reopen_run
+from graphrt._runs.active_run import ActiveRun, Owner
+from graphrt._runs.arguments import LIVE, Mode, Modes, stream_modes
+from graphrt._runs.driving import iterate
+from graphrt._runs.results import RunResult
+from graphrt._runs.streams import Stream
+from graphrt.commands import UNSET
+from graphrt.errors import _foreign
+from graphrt.events import Entry
+
+S = TypeVar("S")
+
+
+class Open(Protocol):
+    """Opens the run that is to be watched."""
+
+    def __call__(self, *, listen: bool, watch: Watch) -> ActiveRun: ...
+
+
+class WatchVerbs(Generic[S]):
+    """How a Runtime drives a run that somebody watches, in worker threads."""
+
+    @overload
+    def steps(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ...
+    ) -> Stream[Step[S], S]: ...
+    @overload
+    def steps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> Stream[Step[S], S]: ...
+    def steps(
+        self,
+        input: Any = UNSET,
+        *config: Never,
+        thread: str | None = None,
+        abandon: bool = False,
+        answers: Any = UNSET,
+        answer: Any = UNSET,
+        **words: Never,
+    ) -> Stream[Step[S], S]:
+        """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
+
+        The thread is taken by the call, and nothing runs before the first step is asked for.
+
+        Args:
+            input: As for `run`. Without one the *thread* goes on.
+            thread: As for `run`.
+            abandon: As for `run`.
+            answers: Go on as `resume` does with these.
+            answer: Go on as `resume` does with this. With neither, and no *input*, the thread goes on as with `retry`.
+
+        Returns:
+            A step for each task of a superstep that commits, those included that finished in an earlier run.
+            Iterating raises a GraphrtError where the run failed; the failed task's step came before.
+
+        Raises:
+            InputError: Both an input and answers, neither an input nor a thread, or as for the verb that is meant.
+            ConflictError: Another run has the thread.
+        """
+        if config or words:
+            _foreign.refuse(self, "steps", config, words)
+        begin = opener(self, input, thread, answers, answer, abandon=abandon)
+        return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
+
+    @overload
+    def stream(
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        thread: str | None = ...,
+        abandon: bool = ...,
+        modes: Literal["updates"] = ...,
+    ) -> Stream[dict[str, Any], S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
+    ) -> Stream[S, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["events"]
+    ) -> Stream[Entry, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["messages"]
+    ) -> Stream[MessageItem, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["live"]
+    ) -> Stream[Live, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["result"]
+    ) -> Stream[RunResult[S], S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Mode | tuple[Mode]
+    ) -> Stream[Any, S]: ...
+    @overload
+    def stream(
+        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Modes
+    ) -> Stream[tuple[str, Any], S]: ...
+    @overload
+    def stream(
+        self,
+        *,
+        thread: str,
+        answers: Any = ...,
+        answer: Any = ...,
+        modes: Literal["updates"] = ...,
+    ) -> Stream[dict[str, Any], S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["values"]
+    ) -> Stream[S, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["events"]
+    ) -> Stream[Entry, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["messages"]
+    ) -> Stream[MessageItem, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["live"]
+    ) -> Stream[Live, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["result"]
+    ) -> Stream[RunResult[S], S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Mode | tuple[Mode]
+    ) -> Stream[Any, S]: ...
+    @overload
+    def stream(
+        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Modes
+    ) -> Stream[tuple[str, Any], S]: ...
+    def stream(
+        self,
+        input: Any = UNSET,
+        *config: Never,
+        thread: str | None = None,
+        abandon: bool = False,
+        answers: Any = UNSET,
+        answer: Any = UNSET,
+        modes: Mode | Iterable[Mode] = ("updates",),
+        **words: Never,
+    ) -> Stream[Any, S]:
+        """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
+
+        The thread is taken by the call, and nothing runs before the first item is asked for.
+
+        Args:
+            input: As for `steps`.
+            thread: As for `steps`.
+            abandon: As for `run`.
+            answers: As for `steps`.
+            answer: As for `steps`.
+            modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
+                `events` (journal entries), `custom` (what nodes `ctx.emit`), `messages` (pieces of model replies),
+                `live` (what tasks do while their superstep is open, in nested graphs too), `result` (how the run
+                ended, as the last item). With `custom`, `messages` or `live` the run is driven on a worker thread, so
+                that items come at once.
+
+        Returns:
+            The items, or pairs of mode and item if there are several modes.
+
+        Raises:
+            InputError: There is no such mode, or as for `steps`.
+            ConflictError: Another run has the thread.
+        """
+        if config or words:
+            _foreign.refuse(self, "stream", config, words)
+        wanted = stream_modes(modes)
+        begin = opener(self, input, thread, answers, answer, abandon=abandon)
+        run = begin(listen="events" in wanted, watch=watch_for(wanted))
+        return Stream(run, lambda run, box: _picked(run, box, wanted))
+
+
+def opener(runtime: Any, input: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool) -> Open:
+    """What opens the run that is meant."""
+    owner: Owner = runtime
+
+    def begin(*, listen: bool, watch: Watch) -> ActiveRun:
+        return reopen_run.on_either(owner, input, thread, answers, answer, listen=listen, watch=watch, abandon=abandon)
+
+    return begin
+
+
+def watch_for(wanted: frozenset[str]) -> Watch:
+    """What is published for these modes."""
+    return Watch(updates="updates" in wanted, values="values" in wanted)
+
+
+def _steps(run: ActiveRun, box: list[RunResult[Any]]) -> Generator[Any, None, None]:
+    return iterate(run, box, entries=False)
+
+
+def _picked(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -> Generator[Any, None, None]:
+    single = len(wanted) == 1
+    items = _live(run, box, wanted) if wanted & LIVE else iterate(run, box, entries="events" in wanted)
+    try:
+        for mode, item in items:
+            if mode in wanted:
+                yield item if single else (mode, item)
+    finally:
+        items.close()
+    if "result" in wanted:
+        yield box[0] if single else ("result", box[0])
+
+
+def _live(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -> Generator[Any, None, None]:
+    from graphrt._drivers.live_streams import iterate_live
+
+    def driver(watcher: Watcher) -> SyncDriver:
+        return SyncDriver(run.services, run.engine.limits, watcher)
+
+    run.control.live = "live" in wanted
+    return iterate_live(run, driver, box)
