@@ -24,7 +24,7 @@ from benchmarks.work.common import letter
 from benchmarks.work.graphrt_ import Talk
 from graphrt import END, START, GraphBuilder, Limits, Runtime
 from graphrt.stores import SqliteStore
-from graphrt.stores._sqlite_database import Database
+from graphrt.stores.sqlite._database import Database
 
 STEPS = 200
 """Of one run; a writer makes one after another."""

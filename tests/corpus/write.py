@@ -137,12 +137,12 @@ def main(folder: Path, server: str) -> None:
     """Write everything into *folder*, which is made."""
     import psycopg
 
-    from graphrt.stores import _postgres_schema
+    from graphrt.stores.postgres import _schema
 
     folder.mkdir(parents=True)
     bodies: dict[str, Any] = {}
     told: dict[str, Any] = {}
-    statements = [part.strip() for part in _postgres_schema._TABLES.split(";") if part.strip()]
+    statements = [part.strip() for part in _schema._TABLES.split(";") if part.strip()]
     statements.insert(0, "CREATE TABLE {s}.schema_version (version integer NOT NULL, application text NOT NULL)")
     with tempfile.TemporaryDirectory() as scratch:
         for flavour in FLAVOURS:

@@ -59,7 +59,7 @@ def described(commit: Commit) -> str:
 
 def watch_sqlite(killer: Killer) -> None:
     """From now on every statement that writes to SQLite has a point before and after it."""
-    from graphrt.stores import _sqlite_files as files
+    from graphrt.stores.sqlite import _files as files
 
     real = files.connect
     files.connect = lambda *how: Connection(real(*how), killer)  # type: ignore[assignment]

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import apsw
 
-from graphrt.stores import _sqlite_files as files
-from graphrt.stores import _sqlite_log as log
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite import _log as log
 
 _numbers = itertools.count(1)
 

@@ -9,7 +9,7 @@ import pytest
 
 from graphrt import GraphrtError, InputError
 from graphrt.stores import SqliteStore
-from graphrt.stores._sqlite_modes import Pragmas
+from graphrt.stores.sqlite._journal_modes import Pragmas
 
 from .faulty import nothing_left, within_reason, worker_threads
 from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session

@@ -19,9 +19,9 @@ from graphrt import START, GraphBuilder, Runtime
 from graphrt.errors import StoreError
 from graphrt.reducers import append
 from graphrt.stores import SqliteStore
-from graphrt.stores import _sqlite_reading as reading
-from graphrt.stores import _sqlite_room as room
-from graphrt.stores._sqlite_modes import Pragmas
+from graphrt.stores.sqlite import _disk_reserve as room
+from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite._journal_modes import Pragmas
 
 MODES = {"delete": Pragmas("delete", "EXTRA"), "wal": Pragmas("wal", "FULL")}
 
@@ -274,7 +274,7 @@ def test_reserve_is_made_once_and_by_nobody_who_may_only_look(tmp_path, monkeypa
     assert reserve.stat().st_size == room.RESERVE_BYTES
     assert reserve.stat().st_mode & 0o777 == 0o600
     reserve.unlink()
-    monkeypatch.setattr("graphrt.stores._sqlite_files.why_read_only", lambda _: "the file")
+    monkeypatch.setattr("graphrt.stores.sqlite._files.why_read_only", lambda _: "the file")
     SqliteStore(path).close()
     assert not reserve.exists()
 

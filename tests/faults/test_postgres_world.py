@@ -11,8 +11,7 @@ import pytest
 from tests.stores import postgres_server, postgres_support
 from tests.stores.postgres_support import eventually, sql
 
-from graphrt.stores import _postgres_commit
-from graphrt.stores.postgres import PostgresStore
+from graphrt.stores.postgres import PostgresStore, _commit
 
 from .faulty import PATIENCE_S, FaultyStore, nothing_left, within_reason, worker_threads
 from .scenario import THREAD, Caller, World, check_end, session
@@ -78,7 +77,7 @@ def test_a_run_does_not_notice_that_its_connections_were_ended_between_two_calls
 @pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
 def test_a_run_does_not_notice_a_connection_that_is_cut_in_a_commit(url, expected, landed, monkeypatch):
     """Before the statement arrives, and after it was carried out: each commit of the run in its turn."""
-    take = _postgres_commit.Writing._take
+    take = _commit.Writing._take
     cuts = []
 
     def cut(writing, connection, parts):
@@ -90,7 +89,7 @@ def test_a_run_does_not_notice_a_connection_that_is_cut_in_a_commit(url, expecte
         connection.close()
         raise psycopg.OperationalError("the connection was cut")
 
-    monkeypatch.setattr(_postgres_commit.Writing, "_take", cut)
+    monkeypatch.setattr(_commit.Writing, "_take", cut)
     every(url, expected, lambda: cuts.append(1), "commit", step=1 if FULL else 3)
 
 

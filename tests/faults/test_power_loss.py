@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from graphrt import StoreError
-from graphrt.stores import SqliteStore, _sqlite_database
+from graphrt.stores import SqliteStore
 from graphrt.stores._owners import this_owner
-from graphrt.stores._sqlite_modes import Pragmas
+from graphrt.stores.sqlite import _database
+from graphrt.stores.sqlite._journal_modes import Pragmas
 
 from .power import NOTHING, Disk, Image
 from .scenario import THREAD, Caller, World, check_end
@@ -75,7 +76,7 @@ def restart(monkeypatch):
 
     def start():
         boot = f"boot {next(numbers)}"
-        monkeypatch.setattr(_sqlite_database, "this_owner", lambda: this_owner()._replace(boot=boot))
+        monkeypatch.setattr(_database, "this_owner", lambda: this_owner()._replace(boot=boot))
 
     return start
 

@@ -13,7 +13,7 @@ import pytest
 
 from graphrt import GraphrtError
 from graphrt.stores import SqliteStore
-from graphrt.stores._sqlite_modes import Pragmas
+from graphrt.stores.sqlite._journal_modes import Pragmas
 
 from .faulty import FaultyStore, nothing_left, within_reason, worker_threads
 from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
@@ -113,7 +113,7 @@ LIMITED = """
 import json, resource, sys
 from pathlib import Path
 from graphrt.stores import SqliteStore
-from graphrt.stores._sqlite_modes import Pragmas
+from graphrt.stores.sqlite._journal_modes import Pragmas
 from tests.faults.scenario import *
 from tests.faults.test_sqlite_world import code, told
 

@@ -11,8 +11,8 @@ from tests.stores import postgres_support
 from tests.stores.support import Plan
 
 from graphrt import ConflictError, StoreError
-from graphrt.stores import SqliteStore, _postgres_claims
-from graphrt.stores.postgres import PostgresStore
+from graphrt.stores import SqliteStore
+from graphrt.stores.postgres import PostgresStore, _claims
 from graphrt.stores.protocol import Commit, Record
 
 AT = 1_700_000_000.0
@@ -47,7 +47,7 @@ def claimed_in_vain(path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(plan, "run", lost)
-        patch.setattr("graphrt.stores._sqlite_files.connect", gone)
+        patch.setattr("graphrt.stores.sqlite._files.connect", gone)
         with pytest.raises(StoreError, match="is not known"):
             store.claim("t", create=True, lease_s=LONG_S, at=AT)
     return store
@@ -95,7 +95,7 @@ def test_a_claim_is_never_given_twice_to_worker_threads_of_one_store(store):
 def test_a_claim_that_nobody_was_given_is_given_to_who_asks_again(request, monkeypatch):
     import psycopg
 
-    run = _postgres_claims.Taking.run
+    run = _claims.Taking.run
 
     def cut(taking, connection):
         run(taking, connection)
@@ -106,7 +106,7 @@ def test_a_claim_that_nobody_was_given_is_given_to_who_asks_again(request, monke
         with PostgresStore(url) as store:
             store.release(started(store))
             with monkeypatch.context() as patch:
-                patch.setattr(_postgres_claims.Taking, "run", cut)
+                patch.setattr(_claims.Taking, "run", cut)
                 with pytest.raises(StoreError):
                     store.claim("t", create=False, lease_s=LONG_S, at=AT)
 

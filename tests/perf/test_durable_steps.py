@@ -10,8 +10,9 @@ from uuid import uuid4
 import pytest
 
 from graphrt import Runtime
-from graphrt.stores import SqliteStore, _sqlite_place
-from graphrt.stores._sqlite_modes import Pragmas
+from graphrt.stores import SqliteStore
+from graphrt.stores.sqlite import _file_system
+from graphrt.stores.sqlite._journal_modes import Pragmas
 
 from . import graphs
 from .counting import CALLS, PYTHON, calls_per_unit
@@ -76,7 +77,7 @@ def loading(folder: Path, *, chain: bool) -> Prepare:
 def test_durable_step_stays_within_its_calls(
     tmp_path: Path, chain: bool, most: float, most_of_all: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sqlite_place, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
+    monkeypatch.setattr(_file_system, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
     assert calls_per_unit(sqlite(tmp_path, chain=chain), 100, PYTHON) <= most
     assert calls_per_unit(sqlite(tmp_path, chain=chain), 100, CALLS) <= most_of_all
 

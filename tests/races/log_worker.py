@@ -19,7 +19,7 @@ from tests.stores.guarded import Guards, bare_copy
 from graphrt import END, START, GraphBuilder, GraphrtError, Limits, Runtime
 from graphrt.reducers import add, append
 from graphrt.stores import SqliteStore
-from graphrt.stores import _sqlite_log as log
+from graphrt.stores.sqlite import _log as log
 
 STEPS = 12
 

@@ -52,12 +52,12 @@ def race(runtime: Runtime[Any], order: dict[str, Any], barrier: int) -> dict[str
 
 def be_careless() -> None:
     """From now on this process takes what others have, and writes it: what the tests have to find out."""
-    from graphrt.stores import _sqlite_writing
+    from graphrt.stores.sqlite import _writing
 
     SqliteStore._unheld = lambda self, row, thread: None  # type: ignore[method-assign]
     for name in ("_STEP", "_TURN"):
-        text = getattr(_sqlite_writing, name)
-        setattr(_sqlite_writing, name, text.replace("seq = ? AND epoch = ? AND lease > ?", "? + ? + ? IS NOT NULL"))
+        text = getattr(_writing, name)
+        setattr(_writing, name, text.replace("seq = ? AND epoch = ? AND lease > ?", "? + ? + ? IS NOT NULL"))
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from graphrt.stores import _sqlite_files as files
-from graphrt.stores import _sqlite_log as log
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite import _log as log
 
 
 def bare_copy(path: str, file: Any, _hold: Any) -> Any:

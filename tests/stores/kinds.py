@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from graphrt.stores._sqlite_modes import Pragmas
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Store
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite._journal_modes import Pragmas
 
 Make = Callable[[], Store]
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from graphrt.errors import StoreError
-from graphrt.stores import _sqlite_files as files
 from graphrt.stores.protocol import Claim, Commit, Record, Store
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite import _files as files
 
 AT = 1_700_000_000.0
 

@@ -9,8 +9,7 @@ import threading
 import pytest
 
 from graphrt.errors import ConflictError, InputError, MissingExtraError, StoreError
-from graphrt.stores import _postgres_driver, _postgres_schema, _postgres_url
-from graphrt.stores.postgres import PostgresStore
+from graphrt.stores.postgres import PostgresStore, _driver, _schema, _url
 from graphrt.stores.protocol import Commit, Saved
 
 from . import postgres_server, postgres_support
@@ -74,9 +73,7 @@ def test_a_password_that_is_not_encoded_is_refused_and_not_shown(secret):
 
 
 def test_a_url_is_taken_apart():
-    read = _postgres_url.read(
-        "postgresql://me:p%40ss@db1:5432,db2/runs?schema=mine&unsafe=true&sslmode=require&pool_size=3"
-    )
+    read = _url.read("postgresql://me:p%40ss@db1:5432,db2/runs?schema=mine&unsafe=true&sslmode=require&pool_size=3")
 
     assert read.libpq == "postgresql://me:p%40ss@db1:5432,db2/runs?sslmode=require"
     assert (read.schema, read.unsafe, read.secret, read.numbers) == ("mine", True, "p@ss", {"pool_size": 3.0})
@@ -94,13 +91,13 @@ def test_psycopg_is_imported_by_the_first_store_and_missed_with_advice(monkeypat
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
-    _postgres_driver.driver.cache_clear()
+    _driver.driver.cache_clear()
     monkeypatch.setitem(sys.modules, "psycopg", None)
     try:
         with pytest.raises(MissingExtraError) as caught:
             PostgresStore("postgresql://h/d")
     finally:
-        _postgres_driver.driver.cache_clear()
+        _driver.driver.cache_clear()
 
     assert "graphrt[postgres]" in caught.value.fix
 
@@ -188,7 +185,7 @@ def test_many_stores_may_make_the_tables_at_once(url):
         store.close()
 
     assert errors == []
-    assert sql(url, "SELECT version FROM {s}.schema_version") == [(len(_postgres_schema.MIGRATIONS),)]
+    assert sql(url, "SELECT version FROM {s}.schema_version") == [(len(_schema.MIGRATIONS),)]
 
 
 def test_a_newer_version_is_refused(url, store):
@@ -228,11 +225,11 @@ def test_tables_of_an_older_version_are_brought_up_to_date_in_one_transaction(ur
     schema = postgres_server.plain(url)[1]
     named = store._link.named
     with store._link.lend() as connection:
-        first = _postgres_schema.MIGRATIONS
+        first = _schema.MIGRATIONS
         with pytest.raises(RuntimeError):
-            _postgres_schema.prepare(connection, schema, named, migrations=[*first, widen, fail])
+            _schema.prepare(connection, schema, named, migrations=[*first, widen, fail])
         untouched = sql(url, "SELECT version FROM {s}.schema_version")
-        _postgres_schema.prepare(connection, schema, named, migrations=[*first, widen])
+        _schema.prepare(connection, schema, named, migrations=[*first, widen])
 
     assert untouched == [(1,)]
     assert sql(url, "SELECT version FROM {s}.schema_version") == [(2,)]
@@ -335,9 +332,9 @@ def test_more_calls_than_connections_wait_and_then_say_so(url):
 
 
 def test_a_commit_that_is_too_large_for_one_statement_is_still_one_transaction(url, store, monkeypatch):
-    from graphrt.stores import _postgres_sql
+    from graphrt.stores.postgres import _statements
 
-    monkeypatch.setattr(_postgres_sql, "LARGE", 10)
+    monkeypatch.setattr(_statements, "LARGE", 10)
     claim = started(store)
     big = Commit(
         1, AT, [entry(n, bytes([n]) * 8) for n in range(2, 9)], stage=[("a", b"1" * 9), ("b", b"2" * 9)], meta=b"m"

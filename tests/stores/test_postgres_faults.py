@@ -9,8 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from graphrt.errors import StoreError
-from graphrt.stores import _postgres_commit
-from graphrt.stores.postgres import PostgresStore
+from graphrt.stores.postgres import PostgresStore, _commit
 from graphrt.stores.protocol import Commit, Saved
 
 from . import postgres_server, postgres_support
@@ -43,7 +42,7 @@ class Cut:
     def __init__(self, monkeypatch, *, landed, times=1):
         self.left = times
         self.late = []
-        take = _postgres_commit.Writing._take
+        take = _commit.Writing._take
 
         def cut(writing, connection, parts):
             import psycopg
@@ -59,7 +58,7 @@ class Cut:
             raise psycopg.OperationalError("the connection was cut")
 
         self.take = take
-        monkeypatch.setattr(_postgres_commit.Writing, "_take", cut)
+        monkeypatch.setattr(_commit.Writing, "_take", cut)
 
 
 COMMITS = [
@@ -119,9 +118,9 @@ def test_a_commit_that_is_cut_again_and_again_is_unknown_and_can_be_repeated(sto
 def test_a_claim_whose_connection_is_cut_is_taken_once(store, monkeypatch):
     import psycopg
 
-    from graphrt.stores import _postgres_claims
+    from graphrt.stores.postgres import _claims
 
-    run = _postgres_claims.Taking.run
+    run = _claims.Taking.run
     cuts = [1]
 
     def cut(taking, connection):
@@ -132,7 +131,7 @@ def test_a_claim_whose_connection_is_cut_is_taken_once(store, monkeypatch):
             raise psycopg.OperationalError("the connection was cut")
         return claim
 
-    monkeypatch.setattr(_postgres_claims.Taking, "run", cut)
+    monkeypatch.setattr(_claims.Taking, "run", cut)
     claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
 
     assert claim.epoch == 1

@@ -153,10 +153,10 @@ def test_a_backend_with_the_number_of_a_dead_one_is_not_taken_for_it(url, store)
 
 def test_behind_a_pooler_no_backend_is_named_and_the_lease_has_to_run_out(url, monkeypatch):
     """A pooler gives a session a number that is not its backend's: then the backend's life says nothing of ours."""
-    from graphrt.stores import _postgres_link
+    from graphrt.stores.postgres import _connection
 
-    pooled = _postgres_link._SETTINGS.replace(b"pg_backend_pid()", b"-1")
-    monkeypatch.setattr(_postgres_link, "_SETTINGS", pooled)
+    pooled = _connection._SETTINGS.replace(b"pg_backend_pid()", b"-1")
+    monkeypatch.setattr(_connection, "_SETTINGS", pooled)
     with PostgresStore(url) as store, PostgresStore(url) as other:
         claim = started(store, lease_s=0.5)
 

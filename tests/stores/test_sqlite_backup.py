@@ -14,9 +14,9 @@ from tests.stores.support import AT, claimed, entry
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import SqliteStore
-from graphrt.stores import _sqlite_files as files
-from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores.protocol import Commit
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite import _journal_modes as modes
 
 
 @pytest.fixture(params=["delete", "wal"])

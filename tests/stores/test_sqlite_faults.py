@@ -200,7 +200,7 @@ def test_commit_whose_outcome_stays_unknown_says_so(tmp_path, monkeypatch):
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("graphrt.stores._sqlite_files.connect", gone)
+        patch.setattr("graphrt.stores.sqlite._files.connect", gone)
         with pytest.raises(StoreError, match="is not known") as caught:
             store.commit(claim, WHOLE)
         assert caught.value.code == "store-unavailable"

@@ -15,9 +15,9 @@ import pytest
 from tests.stores.support import AT, bodies, claimed, entry, refused
 
 from graphrt.errors import InputError, StoreError
-from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite import _journal_modes as modes
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphrt.stores import _sqlite_group as module
-from graphrt.stores._sqlite_group import DONE, TAKEN, WAITING, Group
+from graphrt.stores.sqlite import _group_commit as module
+from graphrt.stores.sqlite._group_commit import DONE, TAKEN, WAITING, Group
 
 PATIENCE_S = 10.0
 

@@ -14,9 +14,9 @@ from tests.stores.guarded import Guards, bare_copy
 from tests.stores.support import AT, bodies, claimed, entry
 
 from graphrt.errors import InputError, StoreError
-from graphrt.stores import _sqlite_log as log
 from graphrt.stores.protocol import Claim, Commit
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite import _log as log
 
 PATIENCE_S = 20.0
 
@@ -217,7 +217,7 @@ def reader(path: Path) -> sqlite3.Connection:
 
 
 def test_log_of_a_reader_without_end_is_bounded_and_cut_back(few, tmp_path, path, monkeypatch):
-    monkeypatch.setattr("graphrt.stores._sqlite_modes.KEPT_LOG_BYTES", 400_000)
+    monkeypatch.setattr("graphrt.stores.sqlite._journal_modes.KEPT_LOG_BYTES", 400_000)
     with SqliteStore(path, log_limit_bytes=16 * 2**20) as store:
         claim = claimed(store)
         endless = reader(path)

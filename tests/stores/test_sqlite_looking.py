@@ -11,9 +11,9 @@ from tests.stores.support import AT, bodies, claimed, entry, refused
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.errors import StoreError
-from graphrt.stores import _sqlite_modes as modes
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite import _journal_modes as modes
 
 MODES = {"delete": modes.Pragmas("delete", "EXTRA"), "wal": modes.Pragmas("wal", "FULL")}
 real_access = os.access

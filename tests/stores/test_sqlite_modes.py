@@ -10,11 +10,11 @@ import pytest
 from tests.stores.support import AT, bodies, claimed, end, entry, line, other_process, pragma, refused
 
 from graphrt.errors import StoreError
-from graphrt.stores import _sqlite_files as files
-from graphrt.stores import _sqlite_modes as modes
-from graphrt.stores import _sqlite_schema as schema
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite import _journal_modes as modes
+from graphrt.stores.sqlite import _schema as schema
 
 DELETE = modes.Pragmas("delete", "EXTRA")
 
@@ -57,7 +57,7 @@ def test_file_with_a_rollback_journal_that_another_process_has_open_stays_as_it_
     files._logging.clear()
     other = other_process(
         """
-        from graphrt.stores._sqlite_modes import Pragmas
+        from graphrt.stores.sqlite._journal_modes import Pragmas
         store = SqliteStore(sys.argv[1], _pragmas=Pragmas("delete", "EXTRA"))
         print("open", flush=True)
         sys.stdin.readline()

@@ -14,7 +14,7 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores import SqliteStore
-from graphrt.stores import _sqlite_place as place
+from graphrt.stores.sqlite import _file_system as place
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
 
@@ -50,7 +50,9 @@ def test_who_opens_the_file_meanwhile_does_no_harm(tmp_path: Path) -> None:
     """The kernel sends a signal to whoever has a lease when another process opens the file; usually it is deadly."""
     path = tmp_path / "file"
     path.write_bytes(b"x")
-    asks = "from graphrt.stores._sqlite_place import nobody_has\nfor _ in range(5_000):\n    nobody_has(sys.argv[1])"
+    asks = (
+        "from graphrt.stores.sqlite._file_system import nobody_has\nfor _ in range(5_000):\n    nobody_has(sys.argv[1])"
+    )
     opens = "while True:\n    open(sys.argv[1], 'rb').close()"
     other = subprocess.Popen([sys.executable, "-c", f"import sys\n{opens}", path])
     try:

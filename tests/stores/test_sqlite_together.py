@@ -12,10 +12,10 @@ import pytest
 from tests.stores.support import AT, bodies, claimed, entry
 
 from graphrt.errors import ConflictError, InputError, StoreError
-from graphrt.stores import _sqlite_files as files
-from graphrt.stores._sqlite_database import Database
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite._database import Database
 
 COUNT = 9
 PATIENCE_S = 20.0

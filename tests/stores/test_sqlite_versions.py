@@ -6,8 +6,8 @@ import pytest
 from tests.stores.support import bodies, claimed, end, line, other_process, pragma, refused
 
 from graphrt.errors import StoreError
-from graphrt.stores import _sqlite_schema as schema
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite import _schema as schema
 
 
 def _second(db):

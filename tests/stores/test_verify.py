@@ -13,7 +13,7 @@ from tests.stores.kept import THREADS, fill, opened
 
 from graphrt.errors import StoreError
 from graphrt.stores import PostgresStore, SqliteStore, Verification
-from graphrt.stores._sqlite_schema import BLOB, META, SNAPSHOT, SPAN, STAGED
+from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
 
 
 @pytest.fixture

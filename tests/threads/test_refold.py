@@ -17,7 +17,7 @@ from graphrt._journal import refold as module
 from graphrt._runs import loading
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.stores import SqliteStore
-from graphrt.stores._sqlite_schema import SPAN
+from graphrt.stores.sqlite._schema import SPAN
 
 from .test_brief import UPDATES, State, graph
 

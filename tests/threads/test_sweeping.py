@@ -10,8 +10,8 @@ from graphrt import Runtime
 from graphrt._runs import maintenance
 from graphrt.errors import InputError
 from graphrt.stores import Commit, MemoryStore, Record, SqliteStore
-from graphrt.stores import _sqlite_reading as reading
 from graphrt.stores.protocol import METHODS
+from graphrt.stores.sqlite import _reading as reading
 
 
 def filled(world, count):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from graphrt.errors import StoreError
-from graphrt.stores import _sqlite_reading as reading
-from graphrt.stores._sqlite_schema import BLOB, META, SNAPSHOT, SPAN, STAGED, THREADS
 from graphrt.stores.protocol import Claim, Commit, Head
+from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED, THREADS
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -18,16 +18,16 @@ from weakref import finalize
 from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
-from graphrt.stores import _sqlite_files as files
-from graphrt.stores import _sqlite_room as room
 from graphrt.stores._owners import Owner, this_owner
-from graphrt.stores._sqlite_errors import BUSY, FULL, breaks, explain, of_sqlite, primary
-from graphrt.stores._sqlite_group import DONE, Group
-from graphrt.stores._sqlite_log import Log
-from graphrt.stores._sqlite_modes import Pragmas
-from graphrt.stores._sqlite_patience import patiently
-from graphrt.stores._sqlite_place import Folder, identity
-from graphrt.stores._sqlite_write import Write
+from graphrt.stores.sqlite import _disk_reserve as room
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite._errors import BUSY, FULL, breaks, explain, of_sqlite, primary
+from graphrt.stores.sqlite._file_system import Folder, identity
+from graphrt.stores.sqlite._group_commit import DONE, Group
+from graphrt.stores.sqlite._journal_modes import Pragmas
+from graphrt.stores.sqlite._lock_polling import patiently
+from graphrt.stores.sqlite._log import Log
+from graphrt.stores.sqlite._write import Write
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
-from graphrt.stores import _postgres_sql, _refusals
-from graphrt.stores._postgres_driver import Connection
-from graphrt.stores._postgres_link import Link, alive, leave
+from graphrt.stores import _refusals
+from graphrt.stores.postgres import _statements
+from graphrt.stores.postgres._connection import Link, alive, leave
+from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.protocol import Claim, Head
 
 _LINGER_S: Final = 0.5
@@ -119,7 +120,7 @@ class Owner:
         connection = self._link.open()
         self.text = f"process {os.getpid()} on {gethostname()}"
         if not self._link.pooled:
-            row = connection.execute(self._link.named(_postgres_sql.IDENTITY)).fetchone()
+            row = connection.execute(self._link.named(_statements.IDENTITY)).fetchone()
             self._identity = (None, None) if row is None else (row[0], row[1])
         self._connection = connection
 
@@ -158,13 +159,13 @@ class Taking:
         self._values |= {"pid": pid, "start": start, "holder": self._owner.text}
         give_up = time.monotonic() + _LINGER_S
         while True:
-            row = self._ask(connection, _postgres_sql.CLAIM)
+            row = self._ask(connection, _statements.CLAIM)
             if row is None and self._create:
-                row = self._ask(connection, _postgres_sql.CLAIM_NEW)
+                row = self._ask(connection, _statements.CLAIM_NEW)
             if row is not None:
                 return self._claim(row)
             with connection.transaction():
-                found = connection.execute(self._link.named(_postgres_sql.LOCK), [self._thread]).fetchone()
+                found = connection.execute(self._link.named(_statements.LOCK), [self._thread]).fetchone()
                 row, holder = self._look(connection, found[0]) if found else (None, "")
             if row is not None:
                 return self._claim(row)
@@ -178,25 +179,25 @@ class Taking:
 
     def _look(self, connection: Connection, no: int) -> tuple[tuple[Any, ...] | None, str]:
         """With the thread's row locked: take it if its claim is void; else say who holds it."""
-        connection.execute(_postgres_sql.LOOK_AGAIN.encode())  # the server lists its backends once a transaction
-        seen = connection.execute(self._link.named(_postgres_sql.SEE), [no]).fetchall()
+        connection.execute(_statements.LOOK_AGAIN.encode())  # the server lists its backends once a transaction
+        seen = connection.execute(self._link.named(_statements.SEE), [no]).fetchall()
         seq, epoch, token, owned, holder, since, left_s = seen[0]
         if token in self.ours:
-            return connection.execute(self._link.named(_postgres_sql.CLAIMED), [no], binary=True).fetchone(), ""
+            return connection.execute(self._link.named(_statements.CLAIMED), [no], binary=True).fetchone(), ""
         if owned:
             return None, told(holder, since, left_s)
         if seq:
-            return self._ask(connection, _postgres_sql.CLAIM_LOCKED, no=no), ""
+            return self._ask(connection, _statements.CLAIM_LOCKED, no=no), ""
         # Made by an owner who died before its first entry: as if it had never been.
-        connection.execute(self._link.named(_postgres_sql.FORGET), {"no": no})
-        return (self._ask(connection, _postgres_sql.CLAIM_NEW, epoch=epoch + 1) if self._create else None), ""
+        connection.execute(self._link.named(_statements.FORGET), {"no": no})
+        return (self._ask(connection, _statements.CLAIM_NEW, epoch=epoch + 1) if self._create else None), ""
 
     def _ask(self, connection: Connection, text: str, **values: Any) -> tuple[Any, ...] | None:
         return connection.execute(self._link.named(text), {**self._values, **values}, binary=True).fetchone()
 
     def _claim(self, row: tuple[Any, ...]) -> PostgresClaim:
         no, *stands, first = row
-        head = _postgres_sql.to_head(self._thread, (*stands, True, first))
+        head = _statements.to_head(self._thread, (*stands, True, first))
         claim = PostgresClaim(head, self._values["lease_s"], no, self._owner)
         self._owner.claims[no] = claim
         return claim
@@ -205,12 +206,12 @@ class Taking:
 def free(link: Link, connection: Connection, claim: PostgresClaim) -> None:
     """Give a claim back, if it holds; a thread without any entry is forgotten."""
     values = [claim.no, claim.epoch]
-    if connection.execute(link.named(_postgres_sql.RELEASE), values).rowcount:
+    if connection.execute(link.named(_statements.RELEASE), values).rowcount:
         return
     # The lock and the deletion are two statements: the second sees all that was committed before the lock was ours.
     with connection.transaction():
-        if connection.execute(link.named(_postgres_sql.LOCK_EMPTY), values).rowcount:
-            connection.execute(link.named(_postgres_sql.FORGET), {"no": claim.no})
+        if connection.execute(link.named(_statements.LOCK_EMPTY), values).rowcount:
+            connection.execute(link.named(_statements.FORGET), {"no": claim.no})
 
 
 def told(holder: str, since: float, left_s: float) -> str:

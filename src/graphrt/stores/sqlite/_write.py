@@ -1,6 +1,6 @@
 """One write to a SQLite file: its statements, and its outcome.
 
-A plain value. Transactions are made in `_sqlite_database`, and shared through `_sqlite_group`.
+A plain value. Transactions are made in `_database`, and shared through `_group_commit`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt.stores._sqlite_group import DONE, WAITING
+from graphrt.stores.sqlite._group_commit import DONE, WAITING
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -1,7 +1,7 @@
 """A store in one SQLite file: durable, for any number of processes of one machine.
 
-What each method of a store means in this file's tables; connections and transactions are `_sqlite_database`'s, what
-is read is `_sqlite_reading`'s. No string of a caller ever becomes part of a statement.
+What each method of a store means in this file's tables; connections and transactions are `_database`'s, what
+is read is `_reading`'s. No string of a caller ever becomes part of a statement.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import typing_extensions as te
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import _refusals
-from graphrt.stores import _sqlite_reading as reading
-from graphrt.stores import _sqlite_writing as writing
 from graphrt.stores._owners import Holder, now_s
-from graphrt.stores._sqlite_database import Database
-from graphrt.stores._sqlite_files import resolve
-from graphrt.stores._sqlite_modes import Pragmas
-from graphrt.stores._sqlite_rows import head
-from graphrt.stores._sqlite_schema import SPAN
-from graphrt.stores._sqlite_whole import WholeThreads
-from graphrt.stores._sqlite_writing import SqliteClaim
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
+from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite import _writing as writing
+from graphrt.stores.sqlite._database import Database
+from graphrt.stores.sqlite._files import resolve
+from graphrt.stores.sqlite._journal_modes import Pragmas
+from graphrt.stores.sqlite._rows import head
+from graphrt.stores.sqlite._schema import SPAN
+from graphrt.stores.sqlite._whole_threads import WholeThreads
+from graphrt.stores.sqlite._writing import SqliteClaim
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

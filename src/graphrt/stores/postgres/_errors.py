@@ -1,6 +1,6 @@
 """What an error of the database means: SQLSTATE in, `StoreError` out.
 
-Only the mapping and its texts; when to try again is decided in `_postgres_link`, what was kept is said by the caller.
+Only the mapping and its texts; when to try again is decided in `_connection`, what was kept is said by the caller.
 """
 
 from __future__ import annotations

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeGuard
 
 from graphrt.stores import _refusals
-from graphrt.stores import _sqlite_reading as reading
 from graphrt.stores._owners import Holder, now_s
-from graphrt.stores._sqlite_rows import Row
-from graphrt.stores._sqlite_writing import SqliteClaim
 from graphrt.stores.protocol import Claim
+from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite._rows import Row
+from graphrt.stores.sqlite._writing import SqliteClaim
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from graphrt.stores._sqlite_database import Database
+    from graphrt.stores.sqlite._database import Database
 
 
 class Holding:

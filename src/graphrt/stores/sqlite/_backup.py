@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphrt.stores import _sqlite_files as files
 from graphrt.stores._archive import write_new
-from graphrt.stores._sqlite_errors import explain, of_sqlite
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite._errors import explain, of_sqlite
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from graphrt.stores._sqlite_database import Database
+    from graphrt.stores.sqlite._database import Database
 
 
 def backup(file: Database, path: str | PathLike[str]) -> str:

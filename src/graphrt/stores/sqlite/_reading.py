@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.errors import StoreError
 from graphrt.stores._refusals import encodes
-from graphrt.stores._sqlite_rows import Row, checked, head, part, place, records, saved, staged
-from graphrt.stores._sqlite_schema import BLOB, META, SNAPSHOT, SPAN, STAGED
 from graphrt.stores.protocol import Loaded, Record
+from graphrt.stores.sqlite._rows import Row, checked, head, part, place, records, saved, staged
+from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from graphrt.stores._sqlite_database import Database
+    from graphrt.stores.sqlite._database import Database
 
 _COLUMNS: Final = "no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner"
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM thread WHERE id = ?"  # noqa: S608  # names of our own

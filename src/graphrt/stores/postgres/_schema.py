@@ -1,6 +1,6 @@
 """The tables of a PostgreSQL store: how they are made, and how those of an older version are brought up to date.
 
-Only definitions and migrations; the statements that use the tables are in `_postgres_sql`.
+Only definitions and migrations; the statements that use the tables are in `_statements`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from graphrt.errors import StoreError
-from graphrt.stores._postgres_driver import Connection
+from graphrt.stores.postgres._driver import Connection
 
 Migration: TypeAlias = Callable[[Connection, Callable[[str], bytes]], None]
 """Takes a connection inside the transaction, and what names the schema in a statement."""

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.stores._sqlite_room import strays
-from graphrt.stores._sqlite_schema import BLOB
 from graphrt.stores._verifying import Finding
+from graphrt.stores.sqlite._disk_reserve import strays
+from graphrt.stores.sqlite._schema import BLOB
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from graphrt.stores._sqlite_database import Database
+    from graphrt.stores.sqlite._database import Database
 
 _PAGE: Final = 500
 _IDS: Final = "SELECT no, id FROM thread WHERE no > ? AND (seq > 0 OR typeof(seq) <> 'integer') ORDER BY no LIMIT ?"

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from graphrt.errors import StoreError
-from graphrt.stores._sqlite_schema import SPAN
+from graphrt.stores.sqlite._schema import SPAN
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from graphrt.stores._sqlite_database import Database
+    from graphrt.stores.sqlite._database import Database
 
 RESERVE_BYTES: Final = 256 * 1024
 _LEAST_BYTES: Final = 32 * 1024

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
-from graphrt.stores import _sqlite_reading as reading
-from graphrt.stores import _sqlite_room as room
-from graphrt.stores import _sqlite_writing as writing
-from graphrt.stores._sqlite_backup import backup
-from graphrt.stores._sqlite_holding import Holding
-from graphrt.stores._sqlite_rows import Row
-from graphrt.stores._sqlite_survey import blob_names, survey
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim
+from graphrt.stores.sqlite import _disk_reserve as room
+from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite import _writing as writing
+from graphrt.stores.sqlite._backup import backup
+from graphrt.stores.sqlite._rows import Row
+from graphrt.stores.sqlite._snapshot_reads import Holding
+from graphrt.stores.sqlite._survey import blob_names, survey
 from graphrt.stores.verbs import Finding, StoreVerbs, one_by_one
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt.errors import StoreError
-from graphrt.stores import _sqlite_files as files
-from graphrt.stores import _sqlite_modes as modes
-from graphrt.stores import _sqlite_place as place
-from graphrt.stores._sqlite_errors import BUSY, explain, of_sqlite, primary
-from graphrt.stores._sqlite_patience import patiently
-from graphrt.stores._sqlite_schema import PAGE_BYTES
+from graphrt.stores.sqlite import _file_system as place
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite import _journal_modes as modes
+from graphrt.stores.sqlite._errors import BUSY, explain, of_sqlite, primary
+from graphrt.stores.sqlite._lock_polling import patiently
+from graphrt.stores.sqlite._schema import PAGE_BYTES
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -1,8 +1,8 @@
 """PostgresStore: threads kept in a PostgreSQL server, for several machines at once.
 
 The protocol's methods live here, each written so that it may be repeated when the connection was lost under it. The
-statements are in `_postgres_sql`, the tables in `_postgres_schema`, connections in `_postgres_link`, ownership in
-`_postgres_claims`, the meaning of errors in `_postgres_errors`. psycopg is imported when a store is made.
+statements are in `_statements`, the tables in `_schema`, connections in `_connection`, ownership in
+`_claims`, the meaning of errors in `_errors`. psycopg is imported when a store is made.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any, Final, final
 import typing_extensions as te
 
 from graphrt.errors import ConflictError, StoreError
-from graphrt.stores import _postgres_claims, _postgres_sql, _postgres_url, _refusals
-from graphrt.stores._postgres_calls import Calls
-from graphrt.stores._postgres_claims import PostgresClaim
-from graphrt.stores._postgres_commit import Writing
-from graphrt.stores._postgres_driver import Connection, driver
-from graphrt.stores._postgres_link import Link
+from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
+from graphrt.stores.postgres import _claims, _statements, _url
+from graphrt.stores.postgres._calls import Calls
+from graphrt.stores.postgres._claims import PostgresClaim
+from graphrt.stores.postgres._commit import Writing
+from graphrt.stores.postgres._connection import Link
+from graphrt.stores.postgres._driver import Connection, driver
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
 from graphrt.stores.verbs import Finding, StoreVerbs
 
@@ -56,7 +57,7 @@ class PostgresStore(StoreVerbs):
         self, url: str, *, pool_size: int = 8, connect_timeout_s: float = 10.0, busy_timeout_s: float = 30.0
     ) -> None:
         driver()
-        address = _postgres_url.read(url)
+        address = _url.read(url)
         numbers: dict[str, float] = {
             "pool_size": pool_size,
             "connect_timeout_s": connect_timeout_s,
@@ -64,14 +65,14 @@ class PostgresStore(StoreVerbs):
             **address.numbers,
         }
         for name, value in numbers.items():
-            _postgres_url.positive(name, value)
+            _url.positive(name, value)
         self._link: Final = Link(
             address,
             pool_size=max(1, int(numbers["pool_size"])),
             connect_timeout_s=numbers["connect_timeout_s"],
             busy_timeout_s=numbers["busy_timeout_s"],
         )
-        self._owner: Final = _postgres_claims.Owner(self._link)
+        self._owner: Final = _claims.Owner(self._link)
         self._calls: Final = Calls(self._link)
 
     def __repr__(self) -> str:
@@ -83,7 +84,7 @@ class PostgresStore(StoreVerbs):
         """Take the thread for writing, at once or not at all. See `Store.claim`."""
         check_id(thread)
         token = self._calls.token()
-        taking = _postgres_claims.Taking(self._link, self._owner, thread, token, create=create, lease_s=lease_s, at=at)
+        taking = _claims.Taking(self._link, self._owner, thread, token, create=create, lease_s=lease_s, at=at)
         try:
             claim = self._calls.call(lambda connection, _: taking.run(connection), f"claim thread {thread!r}")
         except ConflictError:
@@ -101,10 +102,10 @@ class PostgresStore(StoreVerbs):
         if self._link.closed:
             return  # then they are void
         self._stay_alive()
-        ours = _postgres_claims.columns(given)
+        ours = _claims.columns(given)
         if ours[0]:
             self._calls.call(
-                lambda connection, _: self._calls.run(connection, _postgres_sql.RENEW, ours), "renew the leases"
+                lambda connection, _: self._calls.run(connection, _statements.RENEW, ours), "renew the leases"
             )
 
     def release(self, claim: Claim) -> None:
@@ -112,7 +113,7 @@ class PostgresStore(StoreVerbs):
         if not isinstance(claim, PostgresClaim) or not claim.is_of(self._owner) or self._link.closed:
             return
         self._calls.call(
-            lambda connection, _: _postgres_claims.free(self._link, connection, claim),
+            lambda connection, _: _claims.free(self._link, connection, claim),
             f"release thread {claim.thread!r}",
         )
         self._forget(claim)
@@ -128,11 +129,11 @@ class PostgresStore(StoreVerbs):
         identity = self._owner.moved()
         if identity is None:
             return
-        numbers, epochs, _ = _postgres_claims.columns(list(self._owner.claims.values()))
+        numbers, epochs, _ = _claims.columns(list(self._owner.claims.values()))
         values = [*identity, numbers, epochs]
         with suppress(StoreError):  # what is called for will say it, and the next call tries again
             self._calls.call(
-                lambda connection, _: self._calls.run(connection, _postgres_sql.REHOUSE, values), "keep the claims"
+                lambda connection, _: self._calls.run(connection, _statements.REHOUSE, values), "keep the claims"
             )
             self._owner.has_moved(identity)
 
@@ -168,8 +169,8 @@ class PostgresStore(StoreVerbs):
     def _head(self, thread: str) -> tuple[Head, int]:
         """The head, and the thread's number."""
         check_id(thread)
-        row = self._calls.ask(f"read thread {thread!r}", _postgres_sql.HEAD, [thread]).fetchone()
-        head = None if row is None else _postgres_sql.to_head(thread, row[1:9])
+        row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
+        head = None if row is None else _statements.to_head(thread, row[1:9])
         if row is None or head is None or not (head.seq or head.owned):
             raise _refusals.unknown_thread(thread)
         return head, row[9]
@@ -186,11 +187,11 @@ class PostgresStore(StoreVerbs):
     ) -> list[Head]:
         """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
         most = _refusals.page_size(limit)
-        text = _postgres_sql.HEADS
+        text = _statements.HEADS
         values: list[Any] = []
         for condition, value in (
             (" AND status = %s", status),
-            (" AND graph = %s", None if graph is None else _postgres_sql.to_bytes(graph)),
+            (" AND graph = %s", None if graph is None else _statements.to_bytes(graph)),
             (" AND starts_with(id, %s)", prefix),
             (" AND updated_at < %s", updated_before),
             (" AND no > %s", None if after is None else self._head(after)[1]),
@@ -203,14 +204,14 @@ class PostgresStore(StoreVerbs):
         text += " ORDER BY no LIMIT %s"
         values.append(None if most < 0 else most)
         rows = self._calls.ask("list the threads", text, values).fetchall()
-        return [_postgres_sql.to_head(row[0], row[1:]) for row in rows]
+        return [_statements.to_head(row[0], row[1:]) for row in rows]
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
         """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
         check_id(thread)
-        text = _postgres_sql.load_text(upto=upto is not None)
+        text = _statements.load_text(upto=upto is not None)
         rows = self._calls.ask(f"load thread {thread!r}", text, {"id": thread, "upto": upto}).fetchall()
-        loaded = _postgres_sql.to_loaded(thread, rows)
+        loaded = _statements.to_loaded(thread, rows)
         if loaded is None or not (loaded.head.seq or loaded.head.owned):
             raise _refusals.unknown_thread(thread)
         return loaded
@@ -221,7 +222,7 @@ class PostgresStore(StoreVerbs):
 
     def _records(self, thread: str, no: int, after: int, upto: int | None) -> Iterator[Record]:
         while True:
-            page = self._calls.ask(f"read records of thread {thread!r}", _postgres_sql.PAGE, [no, after]).fetchall()
+            page = self._calls.ask(f"read records of thread {thread!r}", _statements.PAGE, [no, after]).fetchall()
             for record in map(Record._make, page):
                 if upto is not None and record.seq - record.count >= upto:
                     return
@@ -233,9 +234,9 @@ class PostgresStore(StoreVerbs):
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Those of the named large values that are there."""
         check_id(thread)
-        wanted = [_postgres_sql.to_bytes(name) for name in names]
-        rows = self._calls.ask(f"read blobs of thread {thread!r}", _postgres_sql.BLOBS, [thread, wanted]).fetchall()
-        return {_postgres_sql.to_text(name): body for name, body in rows}
+        wanted = [_statements.to_bytes(name) for name in names]
+        rows = self._calls.ask(f"read blobs of thread {thread!r}", _statements.BLOBS, [thread, wanted]).fetchall()
+        return {_statements.to_text(name): body for name, body in rows}
 
     # ------------------------------------------------------------------------------------------------ whole threads
 
@@ -245,14 +246,14 @@ class PostgresStore(StoreVerbs):
 
         def work(connection: Connection, again: bool) -> bool:  # noqa: FBT001
             with connection.transaction():
-                row = self._calls.run(connection, _postgres_sql.LOCK, [thread]).fetchone()
+                row = self._calls.run(connection, _statements.LOCK, [thread]).fetchone()
                 if row is None:
                     return again  # then it was deleted before the connection was lost
-                connection.execute(_postgres_sql.LOOK_AGAIN.encode())
-                seen = self._calls.run(connection, _postgres_sql.SEE, [row[0]]).fetchone()
+                connection.execute(_statements.LOOK_AGAIN.encode())
+                seen = self._calls.run(connection, _statements.SEE, [row[0]]).fetchone()
                 if seen is not None and seen[3]:
-                    raise _refusals.held(thread, _postgres_claims.told(*seen[4:7]))
-                self._calls.run(connection, _postgres_sql.FORGET, {"no": row[0]})
+                    raise _refusals.held(thread, _claims.told(*seen[4:7]))
+                self._calls.run(connection, _statements.FORGET, {"no": row[0]})
                 return seen is not None and seen[0] > 0
 
         if not self._calls.call(work, f"delete thread {thread!r}"):
@@ -266,13 +267,13 @@ class PostgresStore(StoreVerbs):
 
         def work(connection: Connection, again: bool) -> None:  # noqa: FBT001
             with connection.transaction():
-                there = {id_ for (id_,) in self._calls.run(connection, _postgres_sql.LOCK_MANY, [wanted])}
+                there = {id_ for (id_,) in self._calls.run(connection, _statements.LOCK_MANY, [wanted])}
                 # What is not there any more when it is done again went the first time.
                 went = [one for one in gone if one not in there] if again else []
-                connection.execute(_postgres_sql.LOOK_AGAIN.encode())
-                free = self._calls.run(connection, _postgres_sql.FREE_OF, values).fetchall()
+                connection.execute(_statements.LOOK_AGAIN.encode())
+                free = self._calls.run(connection, _statements.FREE_OF, values).fetchall()
                 for no, _ in free:
-                    self._calls.run(connection, _postgres_sql.FORGET, {"no": no})
+                    self._calls.run(connection, _statements.FORGET, {"no": no})
                 gone[:] = [*went, *(id_ for _, id_ in free)]
 
         self._calls.call(work, "delete threads")
@@ -287,18 +288,18 @@ class PostgresStore(StoreVerbs):
 
         def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001
             for _try in range(2):
-                if self._calls.run(connection, _postgres_sql.COPY, values).rowcount:
+                if self._calls.run(connection, _statements.COPY, values).rowcount:
                     return True
                 with connection.transaction():
-                    row = self._calls.run(connection, _postgres_sql.LOCK, [to]).fetchone()
-                    seen = self._calls.run(connection, _postgres_sql.SEE, [row[0]]).fetchone() if row else None
+                    row = self._calls.run(connection, _statements.LOCK, [to]).fetchone()
+                    seen = self._calls.run(connection, _statements.SEE, [row[0]]).fetchone() if row else None
                     if row is None or seen is None:
                         return False
                     if seen[2] == token:
                         return True
                     if seen[0] or seen[3]:
                         raise _refusals.thread_exists(to)
-                    self._calls.run(connection, _postgres_sql.FORGET, {"no": row[0]})
+                    self._calls.run(connection, _statements.FORGET, {"no": row[0]})
             raise _refusals.thread_exists(to)
 
         if not self._calls.call(work, f"copy thread {thread!r}"):
@@ -308,22 +309,22 @@ class PostgresStore(StoreVerbs):
         """Forget the records up to the entry *upto*. See `Store.prune`."""
         claim = self._own(claim)
         thread = claim.thread
-        keep = None if keep_blobs is None else [_postgres_sql.to_bytes(name) for name in keep_blobs]
+        keep = None if keep_blobs is None else [_statements.to_bytes(name) for name in keep_blobs]
         values = {"no": claim.no, "upto": upto, "keep": keep}
         before: list[int] = []
 
         def work(connection: Connection, _: bool) -> int:  # noqa: FBT001
             with connection.transaction():
-                row = self._calls.run(connection, _postgres_sql.LOCK_CLAIM, [claim.no, claim.epoch]).fetchone()
+                row = self._calls.run(connection, _statements.LOCK_CLAIM, [claim.no, claim.epoch]).fetchone()
                 if row is None:
                     raise _refusals.lost(
                         thread, claim.epoch, "it was released, its lease ran out, or it was taken over"
                     )
                 before.append(row[1])
-                there = [seq for (seq,) in self._calls.run(connection, _postgres_sql.SNAPSHOTS, [claim.no])]
+                there = [seq for (seq,) in self._calls.run(connection, _statements.SNAPSHOTS, [claim.no])]
                 if upto not in there:
                     raise _refusals.no_snapshot(thread, upto, there)
-                pruned = self._calls.run(connection, _postgres_sql.PRUNE, values).fetchall()
+                pruned = self._calls.run(connection, _statements.PRUNE, values).fetchall()
                 return int(pruned[0][0]) - before[0]  # if it is done again: from where it stood the first time
 
         return self._calls.call(work, f"prune thread {thread!r}")
@@ -333,12 +334,12 @@ class PostgresStore(StoreVerbs):
         while heads := self.heads(after=after, limit=500):
             yield from (head.thread for head in heads)
             after = heads[-1].thread
-        for what, numbers in self._calls.ask("look for strays", _postgres_sql.STRAYS):
+        for what, numbers in self._calls.ask("look for strays", _statements.STRAYS):
             yield Finding(None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}.")
 
     def _blob_names(self, thread: str) -> list[str]:
-        rows = self._calls.ask(f"list blobs of thread {thread!r}", _postgres_sql.BLOB_NAMES, [thread]).fetchall()
-        return [_postgres_sql.to_text(name) for (name,) in rows]
+        rows = self._calls.ask(f"list blobs of thread {thread!r}", _statements.BLOB_NAMES, [thread]).fetchall()
+        return [_statements.to_text(name) for (name,) in rows]
 
     # ------------------------------------------------------------------------------------------------- open and shut
 
@@ -358,7 +359,7 @@ class PostgresStore(StoreVerbs):
 
     def _free_all(self, connection: Connection, ours: list[PostgresClaim]) -> None:
         for claim in ours:
-            _postgres_claims.free(self._link, connection, claim)
+            _claims.free(self._link, connection, claim)
             self._forget(claim)
 
     def __enter__(self) -> te.Self:

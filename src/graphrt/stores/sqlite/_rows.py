@@ -1,6 +1,6 @@
 """Rows of the SQLite store, checked as they are read: SQLite holds any type in any column, and files outlive programs.
 
-Values only; the statements that read them stand in `_sqlite_reading`. Each check costs a look at the types, once for all
+Values only; the statements that read them stand in `_reading`. Each check costs a look at the types, once for all
 rows of a thread where they can be many.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, cast, get_args
 
 from graphrt.errors import StoreError
-from graphrt.stores._sqlite_schema import SPAN
 from graphrt.stores.protocol import Head, Record, Saved, Status
+from graphrt.stores.sqlite._schema import SPAN
 
 _STATUSES: Final = frozenset(get_args(Status))
 _NUMBERS: Final = (int, float)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from graphrt.errors import StoreError
-from graphrt.stores import _postgres_errors
-from graphrt.stores._postgres_driver import Connection, Cursor, driver
-from graphrt.stores._postgres_link import Link
+from graphrt.stores.postgres import _errors
+from graphrt.stores.postgres._connection import Link
+from graphrt.stores.postgres._driver import Connection, Cursor, driver
 
 T = TypeVar("T")
 _TRIES: Final = 5
@@ -53,16 +53,16 @@ class Calls:
                     try:
                         return work(connection, lost)
                     except driver().Error as error:
-                        gone = _postgres_errors.is_lost(error, connection)
+                        gone = _errors.is_lost(error, connection)
                         lost = lost or gone
                         failure = self._link.failure(error, doing=doing, kept=unknown if lost else kept)
                         if gone:
                             connection.close()
-                        elif error.sqlstate not in _postgres_errors.AGAIN:
+                        elif error.sqlstate not in _errors.AGAIN:
                             raise failure from error
             except StoreError as error:
                 # A server that answered before, or is about to, is waited for; one that never did is told of at once.
-                passing = lost or self._link.met or _postgres_errors.is_starting(error)
+                passing = lost or self._link.met or _errors.is_starting(error)
                 error.known = error.known or (unknown if lost else kept)
                 if entered or not passing or error.code != "store-unavailable":
                     raise

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from graphrt.errors import InputError, closest, names
-from graphrt.stores._postgres_driver import driver
+from graphrt.stores.postgres._driver import driver
 
 _OWN: Final = ("schema", "unsafe", "pool_size", "connect_timeout_s", "busy_timeout_s")
 _FITS: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch

@@ -1,6 +1,6 @@
 """Opening the file of a SQLite store, or saying why it cannot be opened.
 
-Paths, rights and connections; how a file is written is `_sqlite_modes`'s, tables and what is in them are elsewhere.
+Paths, rights and connections; how a file is written is `_journal_modes`'s, tables and what is in them are elsewhere.
 
 A file that this user may not write is opened for looking, and nothing is made beside it: a log of the looker's would be
 in the way of whoever may write. One with a write-ahead log that nobody has open is read as a file that does not change,
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from graphrt._forks import FreshLock
 from graphrt.errors import InputError, StoreError
-from graphrt.stores import _sqlite_modes as modes
-from graphrt.stores import _sqlite_place as place
-from graphrt.stores import _sqlite_schema as schema
-from graphrt.stores._sqlite_errors import explain, of_sqlite
-from graphrt.stores._sqlite_modes import Pragmas
-from graphrt.stores._sqlite_patience import patiently
+from graphrt.stores.sqlite import _file_system as place
+from graphrt.stores.sqlite import _journal_modes as modes
+from graphrt.stores.sqlite import _schema as schema
+from graphrt.stores.sqlite._errors import explain, of_sqlite
+from graphrt.stores.sqlite._journal_modes import Pragmas
+from graphrt.stores.sqlite._lock_polling import patiently
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

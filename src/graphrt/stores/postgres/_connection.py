@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
-from graphrt.stores import _postgres_errors, _postgres_schema, _refusals
-from graphrt.stores._postgres_driver import Connection, driver
-from graphrt.stores._postgres_url import Address
+from graphrt.stores import _refusals
+from graphrt.stores.postgres import _errors, _schema
+from graphrt.stores.postgres._driver import Connection, driver
+from graphrt.stores.postgres._url import Address
 
 _SETTINGS: Final = (
     b"SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),"
@@ -124,9 +125,7 @@ class Link:
                 **{name: value for name, value in _DEFAULTS.items() if name not in address.given},
             )
         except psycopg.Error as error:
-            failure = _postgres_errors.store_error(
-                error, doing="connect", kept="", secret=address.secret, where=address.place
-            )
+            failure = _errors.store_error(error, doing="connect", kept="", secret=address.secret, where=address.place)
         else:
             return self._checked(connection)
         raise failure  # outside of the except block: the original's text may quote the URL
@@ -171,7 +170,7 @@ class Link:
 
     def _prepare(self, connection: Connection) -> None:
         try:
-            _postgres_schema.prepare(connection, self.address.schema, self.named)
+            _schema.prepare(connection, self.address.schema, self.named)
         except driver().Error as error:
             raise self.failure(error, doing="make or read the tables") from error
         self._ready = True
@@ -179,14 +178,14 @@ class Link:
     def named(self, text: str) -> bytes:
         """*text*, one of a few constant ones, with the schema's name, quoted, in the place of `{s}`."""
         named = self._named.get(text)
-        if named is None:  # the name is of a-z, 0-9 and _ only: see _postgres_url
+        if named is None:  # the name is of a-z, 0-9 and _ only: see _url
             named = self._named[text] = text.replace("{s}", f'"{self.address.schema}"').encode()
         return named
 
     def failure(self, error: Any, *, doing: str, kept: str = "") -> StoreError:
         """The `StoreError` for *error*."""
         place = self.address.place
-        return _postgres_errors.store_error(error, doing=doing, kept=kept, secret=self.address.secret, where=place)
+        return _errors.store_error(error, doing=doing, kept=kept, secret=self.address.secret, where=place)
 
     def _take(self) -> Connection | None:
         while True:

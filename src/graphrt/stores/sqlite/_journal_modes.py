@@ -2,7 +2,7 @@
 
 A write-ahead log with `synchronous=FULL`, on every version of SQLite. Versions before 3.51.3 can lose commits when a
 log is restarted during a checkpoint (https://sqlite.org/wal.html#walresetbug); automatic checkpoints are therefore off,
-and `_sqlite_log` runs its own in a way that avoids the bug (decision 0063). Where a log cannot be used, on a network
+and `_log` runs its own in a way that avoids the bug (decision 0063). Where a log cannot be used, on a network
 file system or without shared memory, the file gets a rollback journal with `synchronous=EXTRA`: as safe and slower. A
 warning says so once.
 
@@ -16,9 +16,9 @@ import logging
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from graphrt.errors import StoreError
-from graphrt.stores import _sqlite_place as place
-from graphrt.stores import _sqlite_schema as schema
-from graphrt.stores._sqlite_errors import BUSY, primary
+from graphrt.stores.sqlite import _file_system as place
+from graphrt.stores.sqlite import _schema as schema
+from graphrt.stores.sqlite._errors import BUSY, primary
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

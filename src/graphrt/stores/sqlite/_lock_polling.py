@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Final, TypeVar
 
-from graphrt.stores._sqlite_errors import BUSY, primary
+from graphrt.stores.sqlite._errors import BUSY, primary
 
 T = TypeVar("T")
 
