@@ -15,7 +15,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from graphrt.harness import LiteLLMModel, _litellm
+from graphrt.harness import LiteLLMModel
+from graphrt.harness.litellm import _client
 from graphrt.harness.request import ModelRequest
 from graphrt.testing import FakeChatServer
 
@@ -63,14 +64,14 @@ async def take_turns(kinds: dict[str, Callable[[], Awaitable[Any]]], calls: int)
     for turn in range(calls + 5):
         for name in order[turn % len(order) :] + order[: turn % len(order)]:
             work = timed(kinds[name])
-            took = await (_litellm.loop.call(work) if name.startswith("litellm") else work)
+            took = await (_client.loop.call(work) if name.startswith("litellm") else work)
             if turn >= 5:
                 times[name].append(took)
     return times
 
 
 def overhead(server: FakeChatServer, wire: str, calls: int) -> None:
-    litellm = _litellm.on_loop(_litellm.load)
+    litellm = _client.on_loop(_client.load)
     address = server.url if wire == "openai" else server.anthropic_url
     server.add(*["hello there"] * (4 * (calls + 5)))
     model = LiteLLMModel(f"{wire}/fake", api_base=address, api_key=KEY)

@@ -36,7 +36,7 @@ PARENT_AGENT: Final[ContextVar[Above | None]] = ContextVar("graphrt_above", defa
 """What the graph that runs here is a part of, if an agent runs it."""
 
 REPLACED: Final[ContextVar[tuple[Any, ...]]] = ContextVar("graphrt_replaced_models", default=())
-"""What replaces models of agents here, innermost last: see `graphrt.harness.agent._replacing`."""
+"""What replaces models of agents here, innermost last: see `graphrt.harness.agent._model_overrides`."""
 SLEEP: Final[ContextVar[Callable[[float], Any] | None]] = ContextVar("graphrt_sleep", default=None)
 """How waits of the run are made that runs here; None: in real time."""
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._runs import run_once
     from graphrt.graph import CompiledGraph
-    from graphrt.harness.agent._replacing import NamedModels
-    from graphrt.harness.budget import Budget
+    from graphrt.harness.agent._model_overrides import NamedModels
+    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
 else:
     run_once = Later("graphrt._runs.run_once")

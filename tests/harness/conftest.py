@@ -12,6 +12,6 @@ import pytest
 def closed_connections() -> Iterator[None]:
     """Close what litellm keeps open: left to the garbage collector, it would warn in somebody else's test."""
     yield
-    adapter = sys.modules.get("graphrt.harness._litellm")
+    adapter = sys.modules.get("graphrt.harness.litellm._client")
     if adapter is not None and "litellm" in sys.modules:
         adapter.close()

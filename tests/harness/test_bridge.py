@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from graphrt.harness._bridge import LoopThread
+from graphrt.harness._background_loop import LoopThread
 
 SOURCE = Path(__file__).parents[2] / "src"
 NAME = "test-loop"
 
 FORK = """
 import asyncio, os
-from graphrt.harness._bridge import LoopThread
+from graphrt.harness._background_loop import LoopThread
 
 loop = LoopThread("forked")
 

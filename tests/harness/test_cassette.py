@@ -17,9 +17,9 @@ from graphrt.harness import (
     ToolSpec,
     UserMessage,
 )
-from graphrt.harness._cassettes.canonical import NAMES
-from graphrt.harness._cassettes.stored import _ReplyForm
 from graphrt.harness.cassette import Cassette, CassetteMode
+from graphrt.harness.cassette._canonical import NAMES
+from graphrt.harness.cassette._stored_form import _ReplyForm
 from graphrt.harness.protocol import ModelProfile
 from graphrt.harness.request import ModelRequest
 

@@ -10,7 +10,7 @@ import pytest
 
 from graphrt.errors import MissingExtraError
 from graphrt.harness import LiteLLMHarness
-from graphrt.harness import _litellm as adapter
+from graphrt.harness.litellm import _client as adapter
 
 
 @pytest.fixture

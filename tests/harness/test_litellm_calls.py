@@ -97,7 +97,7 @@ def test_sixty_four_calls_at_once_from_four_loops_in_four_worker_threads(
 
 def test_no_task_is_left_when_calls_are_over(wire: str) -> None:
     """What goes on belongs to litellm: its queue of log lines has one worker, however many calls there were."""
-    from graphrt.harness import _litellm
+    from graphrt.harness.litellm import _client
 
     def running() -> list[str]:
         return sorted(
@@ -114,6 +114,6 @@ def test_no_task_is_left_when_calls_are_over(wire: str) -> None:
 
         asyncio.run(go())
 
-    left = [name for name in _litellm.on_loop(running) if not name.startswith("LoggingWorker.")]
+    left = [name for name in _client.on_loop(running) if not name.startswith("LoggingWorker.")]
     assert left == ["on_loop.<locals>.run"]
     assert "litellm" in sys.modules

@@ -13,7 +13,7 @@ import pytest
 from tests.harness.wires import EVENTS, WAYS, WIRES, ask, model_for, request
 
 from graphrt.errors import BadResponseError, HarnessError, RateLimitError, TransientModelError
-from graphrt.harness import _exchange
+from graphrt.harness.litellm import _http_exchange
 from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -102,7 +102,7 @@ def test_bomb_ends_near_the_bound_and_in_little_memory(wire: str, way: str, kind
 
 def test_time_is_kept_while_a_bomb_is_decompressed(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two pieces the loop goes round, so that a timeout may end the call."""
-    monkeypatch.setattr(_exchange, "_WHOLE_BYTES", 10**12)
+    monkeypatch.setattr(_http_exchange, "_WHOLE_BYTES", 10**12)
     with FakeChatServer([encoded(bomb("line"), "gzip")]) as server, pytest.raises(TransientModelError) as caught:
         asyncio.run(ask(model_for(wire, server, timeout_s=0.05), "invoke", request()))
 
@@ -161,7 +161,7 @@ def test_failure_that_is_compressed_is_read(wire: str, way: str) -> None:
 
 
 def test_stream_of_endless_events_is_not_read_to_its_end(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_exchange, "_STREAM_LINES", 1000)
+    monkeypatch.setattr(_http_exchange, "_STREAM_LINES", 1000)
     error = failure_of(wire, "stream", ChatAnswer(raw=b": still here\n\n" * 501, headers=EVENTS))
 
     assert type(error) is BadResponseError

@@ -26,7 +26,8 @@ from graphrt.errors import (
     TransientModelError,
 )
 from graphrt.events import Usage
-from graphrt.harness import Agent, AgentReply, Budget, StreamItem, ToolCall, ToolSpec, _litellm
+from graphrt.harness import Agent, AgentReply, Budget, StreamItem, ToolCall, ToolSpec
+from graphrt.harness.litellm import _client
 from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -49,7 +50,7 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True, scope="module")
 def collected() -> Iterator[None]:
     """Let each test's collection look at what the test has made: litellm alone takes it half a second to look through."""
-    _litellm.on_loop(_litellm.load)
+    _client.on_loop(_client.load)
     gc.collect()
     gc.freeze()
     yield

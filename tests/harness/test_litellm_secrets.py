@@ -124,7 +124,7 @@ def test_credentials_in_an_address_are_not_shown_when_it_is_refused(log: io.Stri
 
 
 def test_background_loop_does_not_log_what_an_exception_says(log: io.StringIO) -> None:
-    from graphrt.harness._bridge import _note
+    from graphrt.harness._background_loop import _note
 
     loop = asyncio.new_event_loop()
     _note(loop, {"message": "Task exception was never retrieved", "exception": ValueError(KEY)})

@@ -22,7 +22,7 @@ from graphrt.harness import (
     ToolCall,
     allow_model_requests,
 )
-from graphrt.harness import _litellm as adapter
+from graphrt.harness.litellm import _client as adapter
 from graphrt.harness.real_requests import forbidden
 from graphrt.testing import FakeChatServer
 

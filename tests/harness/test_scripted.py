@@ -25,7 +25,7 @@ from graphrt.harness import (
 from graphrt.harness.protocol import ChatModel, ModelProfile
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.script import expect
-from graphrt.harness.scripted import FunctionModel, ScriptedModel
+from graphrt.harness.scripted_model import FunctionModel, ScriptedModel
 
 SEARCH = ToolSpec(name="search")
 CALL = ToolCall(id="c1", name="search", arguments={"q": "cats"})

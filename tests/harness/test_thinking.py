@@ -273,12 +273,12 @@ def test_fallback_of_another_provider_goes_on_with_the_conversation_and_hands_it
     ],
 )
 def test_blocks_are_for_claude_wherever_it_runs(model: str, keeps: bool) -> None:
-    from graphrt.harness import _litellm, _tables, _thinking
+    from graphrt.harness.litellm import _client, _model_info, _thinking
 
     def look() -> tuple[str, str, str | None]:
-        return _tables.provider_of(_litellm.load(), model, api_base=None, options={})
+        return _model_info.provider_of(_client.load(), model, api_base=None, options={})
 
-    name, provider, _ = _litellm.on_loop(look)
+    name, provider, _ = _client.on_loop(look)
 
     assert _thinking.keeps_blocks(name, provider) is keeps
 

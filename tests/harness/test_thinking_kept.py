@@ -30,12 +30,12 @@ from graphrt.harness import (
     ToolMessage,
     UserMessage,
 )
-from graphrt.harness._cassettes.canonical import canonical, key
-from graphrt.harness._cassettes.redaction import Redactor
-from graphrt.harness._plain import reply_from, reply_to
-from graphrt.harness._spending import most
+from graphrt.harness._reply_data import reply_from, reply_to
 from graphrt.harness.agent._digest import of_call, of_request, of_run
+from graphrt.harness.budget._admission import most
 from graphrt.harness.cassette import Cassette
+from graphrt.harness.cassette._canonical import canonical, key
+from graphrt.harness.cassette._redaction import Redactor
 from graphrt.reducers import messages
 
 from .cassettes import ask, read

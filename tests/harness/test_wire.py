@@ -10,7 +10,7 @@ import pytest
 from graphrt.errors import BadResponseError, RefusalError
 from graphrt.events import Usage
 from graphrt.harness import AgentReply, AssistantMessage, TextDelta, ThinkingBlock, ThinkingDelta, ToolCall, UserMessage
-from graphrt.harness._wire import ReplyBuilder, read_reply, read_usage, wire_messages
+from graphrt.harness.litellm._openai_format import ReplyBuilder, read_reply, read_usage, wire_messages
 
 
 def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:

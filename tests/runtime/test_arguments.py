@@ -9,7 +9,7 @@ import pytest
 from graphrt import Runtime, TokenTracker
 from graphrt.errors import InputError
 from graphrt.harness import ScriptedModel
-from graphrt.harness.litellm_model import LiteLLMModel
+from graphrt.harness.litellm._model import LiteLLMModel
 
 from .support import note, sequence
 

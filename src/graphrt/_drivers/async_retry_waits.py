@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from graphrt._drivers.run_services import RunServices
-from graphrt.harness.agent._waiting import slept
+from graphrt.harness.agent._retry_waits import slept
 
 
 async def await_(services: RunServices, seconds: float) -> None:

@@ -15,7 +15,7 @@ from graphrt.harness.protocol import OutputT_co
 if TYPE_CHECKING:
     from graphrt._engine.task import Task
     from graphrt.harness import AgentReply, Message, ModelProfile, Prompt
-    from graphrt.harness._output import OutputForm
+    from graphrt.harness._output.form import OutputForm
     from graphrt.harness.request import AllButOutput
 
 __all__ = ["BoundHarness", "MessageItem"]
@@ -123,7 +123,7 @@ class BoundHarness(Generic[OutputT_co]):
         Raises:
             InputError: The harness cannot stream.
         """
-        from graphrt.harness.agent._showing import shown
+        from graphrt.harness.agent._stream import shown
 
         if not hasattr(self._harness, "stream"):
             raise InputError(
@@ -159,7 +159,7 @@ class BoundHarness(Generic[OutputT_co]):
         drive = getattr(self._harness, "__graphrt_drive__", None)
         if drive is None:
             return await self._plain(prompt, options, show)
-        from graphrt.harness.agent._host import HERE
+        from graphrt.harness.agent._services import HERE
 
         host = self._host.showing(show)
         if self._tools is not None:
@@ -195,7 +195,7 @@ class BoundHarness(Generic[OutputT_co]):
 
     async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
         """A harness that knows nothing of graphs: each of its replies is one call."""
-        from graphrt.harness._checks import check_real
+        from graphrt.harness._harness_checks import check_real
         from graphrt.harness.agent._digest import of_call
 
         host, harness = self._host, self._harness
@@ -219,7 +219,7 @@ class BoundHarness(Generic[OutputT_co]):
             check_real(harness)
             if host.ledger is None:
                 return await call()
-            from graphrt.harness._spending import spend
+            from graphrt.harness.budget._admission import spend
             from graphrt.harness.request import ModelRequest
 
             request = ModelRequest.build(prompt, options, defaults=getattr(harness, "defaults", None))  # type: ignore[arg-type]  # checked there
@@ -227,14 +227,14 @@ class BoundHarness(Generic[OutputT_co]):
 
         reply, known = await host.reply(key, within_budget)
         if known and host.ledger is not None and host.ledger is not host.known_by:
-            from graphrt.harness._spending import recount
+            from graphrt.harness.budget._admission import recount
 
             recount(host.ledger, key, reply.usage, _profile(harness), host=host)
         if known and show is not None:
             show(reply)
         if form is None:
             return reply
-        from graphrt.harness._output import with_output
+        from graphrt.harness._output.form import with_output
 
         where = f"node {host.node!r}"
         read: AgentReply = with_output(reply, form, of=type(harness).__name__, where=where, prompt=prompt)
@@ -246,7 +246,7 @@ class BoundHarness(Generic[OutputT_co]):
 
 def _check_usage(harness: Any, reply: Any) -> None:
     """Refuse what cannot be counted: a budget that believed it would grow, or never end."""
-    from graphrt.harness._checks import usage_problem
+    from graphrt.harness._harness_checks import usage_problem
 
     problem = usage_problem(getattr(reply, "usage", None))
     if problem is not None:
@@ -281,7 +281,7 @@ def _form(options: dict[str, Any]) -> OutputForm | None:
     """The form of the answer, if one is wanted; in *options* then stands what any harness understands."""
     if options.get("output") is None:
         return None
-    from graphrt.harness._output import OutputForm
+    from graphrt.harness._output.form import OutputForm
 
     form = OutputForm(options["output"])
     options["output"] = form.spec

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.spending import GRANTED, RUN, added, granted, grants
-from graphrt.harness.budget import Amounts
+from graphrt.harness.budget._budget import Amounts
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._engine.task import Task
-    from graphrt.harness.ledger import Ledger
+    from graphrt.harness.budget._ledger import Ledger
 
 
 def owner(task: Task, of: str, root: Engine | None) -> Task:
@@ -78,7 +78,7 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
     Raises:
         StoreError: It could not be stored.
     """
-    from graphrt.harness._spending import read_answer
+    from graphrt.harness.budget._admission import read_answer
 
     for task, keeper in tasks:
         for asked in task.extra.interrupts if task.extra is not None else ():

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from graphrt._drivers.bound_harness import BoundHarness
     from graphrt._drivers.task_services import TaskServices
     from graphrt.harness.agent.agent import Agent
-    from graphrt.harness.budget import Budget
-    from graphrt.harness.ledger import Ledger
+    from graphrt.harness.budget._budget import Budget
+    from graphrt.harness.budget._ledger import Ledger
 
 D = te.TypeVar("D", default=Any)
 """Type of `deps`. Invariant: a node may call anything of it."""
@@ -187,7 +187,7 @@ class Context(Generic[D]):
             budget: Of what is done through it, inside the budgets of the node and the run.
         """
         from graphrt._drivers.bound_harness import BoundHarness
-        from graphrt.harness._checks import check_harness
+        from graphrt.harness._harness_checks import check_harness
 
         check_harness(
             harness,
@@ -198,8 +198,8 @@ class Context(Generic[D]):
         )
         host = self._host()
         if budget is not None:
-            from graphrt.harness.budget import check_budget
-            from graphrt.harness.ledger import Ledger
+            from graphrt.harness.budget._budget import check_budget
+            from graphrt.harness.budget._ledger import Ledger
 
             check_budget(budget)
             host = host.within(Ledger(budget, of=f"one use in node {self.node!r}", parent=host.ledger, warn=host.emit))

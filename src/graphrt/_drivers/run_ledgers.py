@@ -13,8 +13,8 @@ from graphrt._drivers.budget_grants import apply_answers, asking, granted_to_nod
 from graphrt._drivers.task_services import taken
 from graphrt._engine.spending import budget_field
 from graphrt._engine.task import DONE, HANDLED
-from graphrt.harness.budget import Amounts, Budget, micro
-from graphrt.harness.ledger import Ledger
+from graphrt.harness.budget._budget import Amounts, Budget, micro
+from graphrt.harness.budget._ledger import Ledger
 from graphrt.reducers import TOKEN_BUDGET as FIELD
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._engine.engine import Engine
     from graphrt.events import Entry
-    from graphrt.harness.agent._replacing import NamedModels
-    from graphrt.harness.budget import Budget
-    from graphrt.harness.ledger import Ledger
+    from graphrt.harness.agent._model_overrides import NamedModels
+    from graphrt.harness.budget._budget import Budget
+    from graphrt.harness.budget._ledger import Ledger
 
 monotonic = time.monotonic
 _lock = FreshLock()

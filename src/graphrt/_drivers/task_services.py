@@ -22,9 +22,9 @@ from graphrt._engine.spending import GRANTED, spending
 from graphrt._engine.task import Spent
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Usage
-from graphrt.harness._plain import MODEL, is_model, is_plain, reply_from, reply_to, usage_from, usage_to
-from graphrt.harness.agent._host import ORDER
-from graphrt.harness.budget import MICRO, Amounts
+from graphrt.harness._reply_data import MODEL, is_model, is_plain, reply_from, reply_to, usage_from, usage_to
+from graphrt.harness.agent._services import ORDER
+from graphrt.harness.budget._budget import MICRO, Amounts
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from graphrt._drivers.context import Context
     from graphrt._engine.task import Task
-    from graphrt.harness.agent._host import Question
-    from graphrt.harness.ledger import Ledger
+    from graphrt.harness.agent._services import Question
+    from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
 
 HELD: Final = "held/"
@@ -53,7 +53,7 @@ class _UnkeptError(Exception):
 
 @final
 class TaskServices:
-    """See `graphrt.harness.agent._host.AgentServices`."""
+    """See `graphrt.harness.agent._services.AgentServices`."""
 
     __slots__ = (
         "_asked",

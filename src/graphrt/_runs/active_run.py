@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from graphrt._journal import commit_queue, leases, name_table, writer
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
-    from graphrt.harness.agent._replacing import NamedModels
-    from graphrt.harness.budget import Budget
+    from graphrt.harness.agent._model_overrides import NamedModels
+    from graphrt.harness.budget._budget import Budget
 else:
     leases, commit_queue, name_table, writer = (
         Later(f"graphrt._journal.{name}") for name in ("leases", "commit_queue", "name_table", "writer")

@@ -18,8 +18,8 @@ from graphrt.stores import Store, open_store
 from graphrt.stores.protocol import METHODS, Status
 
 if TYPE_CHECKING:
-    from graphrt.harness.agent._replacing import NamedModels
-    from graphrt.harness.budget import Budget
+    from graphrt.harness.agent._model_overrides import NamedModels
+    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages", "live", "result"]
@@ -159,7 +159,7 @@ def checked_workers(worker_threads: Any) -> int:
 def checked_harness(harness: Any) -> Any:
     """*harness*, if something can be asked of it."""
     if harness is not None:
-        from graphrt.harness._checks import check_harness
+        from graphrt.harness._harness_checks import check_harness
 
         check_harness(
             harness,
@@ -199,7 +199,7 @@ def checked_models(models: Any) -> NamedModels | None:
     """*models*, if they are models by the names of agents."""
     if models is None:
         return None
-    from graphrt.harness.agent._replacing import NamedModels
+    from graphrt.harness.agent._model_overrides import NamedModels
 
     return NamedModels(models)
 
@@ -220,7 +220,7 @@ def checked_budget(budget: Any) -> Budget | None:
     """*budget*, if it is one."""
     if budget is None:
         return None
-    from graphrt.harness.budget import check_budget
+    from graphrt.harness.budget._budget import check_budget
 
     check_budget(budget)
     found: Budget = budget

@@ -14,7 +14,7 @@ from graphrt.graph.handles import S, Target
 from graphrt.limits import RetryPolicy
 
 if TYPE_CHECKING:
-    from graphrt.harness.budget import Budget
+    from graphrt.harness.budget._budget import Budget
 
 _OPTIONS = frozenset(Policy.__slots__)
 _NOTHING = Policy()

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from graphrt.events import Usage
     from graphrt.harness.agent.agent import Agent
-    from graphrt.harness.agent.below import GraphHarness, GraphTool
     from graphrt.harness.agent.cache import ResponseCache
-    from graphrt.harness.agent.happenings import (
+    from graphrt.harness.agent.events import (
         AgentEvent,
         EventSink,
         ModelEnded,
@@ -25,11 +24,13 @@ if TYPE_CHECKING:
     )
     from graphrt.harness.agent.limits import AgentLimits
     from graphrt.harness.agent.middleware import Middleware
-    from graphrt.harness.budget import Budget, BudgetWarning
-    from graphrt.harness.cassette import Cassette
-    from graphrt.harness.ledger import Ledger
-    from graphrt.harness.litellm import LiteLLMHarness
-    from graphrt.harness.litellm_model import LiteLLMModel
+    from graphrt.harness.agent.subagents import GraphHarness, GraphTool
+    from graphrt.harness.budget._budget import Budget, BudgetWarning
+    from graphrt.harness.budget._ledger import Ledger
+    from graphrt.harness.budget._token_tracker import TokenTracker
+    from graphrt.harness.cassette._cassette import Cassette
+    from graphrt.harness.litellm._harness import LiteLLMHarness
+    from graphrt.harness.litellm._model import LiteLLMModel
     from graphrt.harness.messages import (
         AssistantMessage,
         Message,
@@ -60,15 +61,14 @@ if TYPE_CHECKING:
     )
     from graphrt.harness.real_requests import allow_model_requests
     from graphrt.harness.request import OutputSpec
-    from graphrt.harness.scripted import FunctionModel, ScriptedModel
-    from graphrt.harness.template import Template
+    from graphrt.harness.scripted_model import FunctionModel, ScriptedModel
+    from graphrt.harness.template._template import Template
     from graphrt.harness.tools.from_model import ModelTool, tool_from_model
     from graphrt.harness.tools.function import FunctionTool, tool
     from graphrt.harness.tools.injected import Injected
-    from graphrt.harness.tools.mcp import McpServer, McpTool
+    from graphrt.harness.tools.mcp._server import McpServer, McpTool
     from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy, ToolResult
     from graphrt.harness.tools.registry import ToolRegistry
-    from graphrt.harness.tracker import TokenTracker
 
 __all__ = [
     "Agent",
@@ -148,7 +148,7 @@ _PROTOCOL: Final = (
 _HOMES: Final = {
     **dict.fromkeys(("Agent",), "graphrt.harness.agent.agent"),
     **dict.fromkeys(("AgentLimits",), "graphrt.harness.agent.limits"),
-    **dict.fromkeys(("GraphHarness", "GraphTool"), "graphrt.harness.agent.below"),
+    **dict.fromkeys(("GraphHarness", "GraphTool"), "graphrt.harness.agent.subagents"),
     **dict.fromkeys(("ResponseCache",), "graphrt.harness.agent.cache"),
     **dict.fromkeys(("Middleware",), "graphrt.harness.agent.middleware"),
     **dict.fromkeys(
@@ -162,17 +162,17 @@ _HOMES: Final = {
             "ToolEnded",
             "ToolStarted",
         ),
-        "graphrt.harness.agent.happenings",
+        "graphrt.harness.agent.events",
     ),
     **dict.fromkeys(("Budget", "BudgetWarning"), "graphrt.harness.budget"),
-    **dict.fromkeys(("Ledger",), "graphrt.harness.ledger"),
-    **dict.fromkeys(("TokenTracker",), "graphrt.harness.tracker"),
+    **dict.fromkeys(("Ledger",), "graphrt.harness.budget._ledger"),
+    **dict.fromkeys(("TokenTracker",), "graphrt.harness.budget._token_tracker"),
     **dict.fromkeys(("ChatModel", "ModelProfile", "ModelRequest", "ModelResponse"), "graphrt.harness.protocol"),
     **dict.fromkeys(("OutputSpec",), "graphrt.harness.request"),
     **dict.fromkeys(_MESSAGES.split(), "graphrt.harness.messages"),
     **dict.fromkeys(_PROTOCOL.split(), "graphrt.harness.protocol"),
     **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),
-    **dict.fromkeys(("FunctionModel", "ScriptedModel"), "graphrt.harness.scripted"),
+    **dict.fromkeys(("FunctionModel", "ScriptedModel"), "graphrt.harness.scripted_model"),
     "Template": "graphrt.harness.template",
     "Cassette": "graphrt.harness.cassette",
     **dict.fromkeys(("FunctionTool", "tool"), "graphrt.harness.tools.function"),
@@ -183,7 +183,7 @@ _HOMES: Final = {
     "ToolRegistry": "graphrt.harness.tools.registry",
     "allow_model_requests": "graphrt.harness.real_requests",
     "LiteLLMHarness": "graphrt.harness.litellm",
-    "LiteLLMModel": "graphrt.harness.litellm_model",
+    "LiteLLMModel": "graphrt.harness.litellm._model",
     "Usage": "graphrt.events",
 }
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, Unpack, final, overload
 
 from graphrt.errors import ScriptError, names
 from graphrt.events import Usage
-from graphrt.harness._pieces import pieces
-from graphrt.harness._playback import ScriptPlayer
+from graphrt.harness._doubles.playback import ScriptPlayer
+from graphrt.harness._doubles.reply_pieces import pieces
 from graphrt.harness.messages import Prompt
 from graphrt.harness.protocol import AgentReply, StreamItem
 from graphrt.harness.request import ModelRequest, RunOptions

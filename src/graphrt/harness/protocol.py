@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, 
 import typing_extensions as te
 
 from graphrt.events import Usage
-from graphrt.harness._scalars import check_amount, check_whole
+from graphrt.harness._arguments import check_amount, check_whole
 from graphrt.harness._surrogates import whole
 from graphrt.harness.messages import (
     AssistantMessage,

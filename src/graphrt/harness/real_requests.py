@@ -96,7 +96,7 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
     """
     if not forbidden(api_base):
         return
-    from graphrt.harness.agent._host import HERE, Place
+    from graphrt.harness.agent._services import HERE, Place
 
     here, node = HERE.get(), live(NODE.get())
     agents = here.names if isinstance(here, Place) else ()

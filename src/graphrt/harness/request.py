@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from graphrt.errors import InputError, a_type, closest, names
-from graphrt.harness._scalars import check_amount, check_mapping, check_text, check_whole, each
+from graphrt.harness._arguments import check_amount, check_mapping, check_text, check_whole, each
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
@@ -251,7 +251,7 @@ def _stop(given: Any) -> tuple[str, ...]:
 def _output(wanted: Any) -> OutputSpec | None:
     if wanted is None or isinstance(wanted, OutputSpec):
         return wanted
-    from graphrt.harness._output import OutputForm
+    from graphrt.harness._output.form import OutputForm
 
     return OutputForm(wanted).spec
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final, Self
 
 from graphrt.errors import InputError, ScriptError
-from graphrt.harness._book import Book
+from graphrt.harness._doubles.script_items import Book
 from graphrt.harness.messages import ThinkingBlock
 from graphrt.harness.script import Expectation
 from graphrt.testing import _anthropic_thinking, _anthropic_wire, _openai_schema, _openai_wire

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from graphrt import START, GraphBuilder, Runtime
 from graphrt.harness import Agent, AgentLimits, AgentReply, Middleware, MockHarness, SystemMessage, UserMessage
 from graphrt.harness.messages import AssistantMessage, Message, ToolMessage
-from graphrt.harness.scripted import FunctionModel
+from graphrt.harness.scripted_model import FunctionModel
 from graphrt.reducers import append, messages
 
 from .fakes import Model, call, counting, heard, run

@@ -10,7 +10,7 @@ import pytest
 from graphrt import END, START, Budget, Context, GraphBuilder, Runtime
 from graphrt.errors import BudgetExceededError, InputError, NodeError
 from graphrt.harness import Agent, FunctionModel, MockHarness, ScriptedModel, ToolCall, tool
-from graphrt.harness.agent._host import HERE
+from graphrt.harness.agent._services import HERE
 
 from .graphs import effects
 

@@ -10,8 +10,8 @@ import pytest
 
 from graphrt.errors import BudgetExceededError
 from graphrt.harness import Budget, BudgetWarning, Ledger
-from graphrt.harness.budget import Amounts
-from graphrt.harness.ledger import HOLDING
+from graphrt.harness.budget._budget import Amounts
+from graphrt.harness.budget._ledger import HOLDING
 
 
 def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:

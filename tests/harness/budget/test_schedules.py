@@ -17,7 +17,7 @@ import pytest
 
 from graphrt.errors import BudgetExceededError
 from graphrt.harness import Budget, Ledger
-from graphrt.harness.budget import Amounts
+from graphrt.harness.budget._budget import Amounts
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 SCHEDULES: Final = 10_000 if FULL else 300

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphrt.errors import ToolArgumentsError, ToolError
-from graphrt.harness.tools._mcp_tool import McpTool
+from graphrt.harness.tools.mcp._tool import McpTool
 from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 
 

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict as Newer
 
 from graphrt.errors import InputError, ToolArgumentsError
 from graphrt.harness import ToolCall, ToolContext, tool
-from graphrt.harness._typed_dicts import adapter_of
+from graphrt.harness._output.typed_dicts import adapter_of
 
 T = TypeVar("T")
 

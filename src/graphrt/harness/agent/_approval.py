@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from graphrt.errors import InputError, ToolArgumentsError
-from graphrt.harness.agent._host import Place, Question
+from graphrt.harness.agent._services import Place, Question
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.tools.protocol import Tool
 

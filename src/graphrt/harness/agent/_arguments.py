@@ -6,9 +6,9 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from graphrt.errors import InputError
-from graphrt.harness._checks import usable
-from graphrt.harness._scalars import each
-from graphrt.harness.agent.happenings import EventSink
+from graphrt.harness._arguments import each
+from graphrt.harness._harness_checks import usable
+from graphrt.harness.agent.events import EventSink
 from graphrt.harness.agent.middleware import HOOKS, LAYER, Middleware
 from graphrt.harness.protocol import ChatModel
 from graphrt.limits import RetryPolicy
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
     """*given*, or the `LiteLLMModel` that it names; *of* says whose model it is, for an error."""
     if isinstance(given, str):
-        from graphrt.harness.litellm_model import LiteLLMModel
+        from graphrt.harness.litellm._model import LiteLLMModel
 
         return LiteLLMModel(given)
     a_class = isinstance(given, type)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from graphrt.harness._output import OutputForm, in_words
+from graphrt.harness._output.form import OutputForm, in_words
 from graphrt.harness.messages import AssistantMessage, ToolCall
 from graphrt.harness.protocol import ChatModel
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
-    from graphrt.harness.agent._host import AgentServices
+    from graphrt.harness.agent._services import AgentServices
 
 __all__ = ["as_known", "of_arguments", "of_call", "of_request", "of_run"]
 

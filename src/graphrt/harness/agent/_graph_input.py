@@ -14,9 +14,9 @@ import typing_extensions as te
 from pydantic import BaseModel, RootModel
 
 from graphrt.errors import InputError
-from graphrt.harness._typed_dicts import adapter_of
+from graphrt.harness._output.typed_dicts import adapter_of
+from graphrt.harness.tools._argument_errors import misfit, unknown
 from graphrt.harness.tools._arguments import json_schema, validated
-from graphrt.harness.tools._misfit import misfit, unknown
 
 __all__ = ["GraphInput"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt.errors import AgentLimitError, BadResponseError, count
 from graphrt.events import Usage
-from graphrt.harness._output import OutputForm, misfit
+from graphrt.harness._output.form import OutputForm, misfit
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import ModelCall
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
@@ -17,7 +17,7 @@ from graphrt.harness.protocol import AgentReply, ModelResponse
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
-    from graphrt.harness.agent._tooling import Tooling
+    from graphrt.harness.agent._tool_calls import Tooling
 
 __all__ = ["Loop"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from graphrt._ambient import NODE, called, live
 from graphrt.errors import InputError
-from graphrt.harness._bridge import LoopThread
-from graphrt.harness.agent._host import HERE
-from graphrt.harness.agent._unseen import tell_unseen
+from graphrt.harness._background_loop import LoopThread
+from graphrt.harness.agent._outside_context import tell_unseen
+from graphrt.harness.agent._services import HERE
 from graphrt.harness.messages import Message, Prompt
 from graphrt.harness.protocol import AgentReply, OutputT_co
 from graphrt.harness.request import AllButOutput

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, o
 
 from graphrt._ambient import NODE, PARENT_AGENT, live
 from graphrt.errors import AgentLimitError, InputError, count
-from graphrt.harness._output import form_of
+from graphrt.harness._output.form import form_of
 from graphrt.harness.agent._arguments import (
     checked_call,
     checked_choice,
@@ -23,23 +23,23 @@ from graphrt.harness.agent._arguments import (
     checked_retry,
     checked_sinks,
 )
-from graphrt.harness.agent._calling import Caller
 from graphrt.harness.agent._digest import as_known, of_run
-from graphrt.harness.agent._host import HERE, AgentServices, Place, StandaloneServices
 from graphrt.harness.agent._instructions import asked_first
 from graphrt.harness.agent._loop import Loop
-from graphrt.harness.agent._replacing import Replaceable, models_of
-from graphrt.harness.agent._showing import shown
+from graphrt.harness.agent._model_calls import Caller
+from graphrt.harness.agent._model_overrides import Replaceable, models_of
+from graphrt.harness.agent._outside_context import tell_unseen
+from graphrt.harness.agent._services import HERE, AgentServices, Place, StandaloneServices
+from graphrt.harness.agent._sinks import watched
+from graphrt.harness.agent._stream import shown
 from graphrt.harness.agent._sync import RunsSync
-from graphrt.harness.agent._tooling import Approve, OnBadCall, Tooling
-from graphrt.harness.agent._unseen import tell_unseen
-from graphrt.harness.agent._watching import watched
+from graphrt.harness.agent._tool_calls import Approve, OnBadCall, Tooling
 from graphrt.harness.agent.cache import ResponseCache
-from graphrt.harness.agent.happenings import AgentItem, EventSink
+from graphrt.harness.agent.events import AgentItem, EventSink
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model, begun, ended
-from graphrt.harness.budget import Budget
-from graphrt.harness.ledger import Ledger
+from graphrt.harness.budget._budget import Budget
+from graphrt.harness.budget._ledger import Ledger
 from graphrt.harness.messages import Message, Prompt
 from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
 from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
@@ -251,7 +251,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         Raises:
             InputError: The name is none for a tool (`bad-tool`).
         """
-        from graphrt.harness.agent.below import AgentTool
+        from graphrt.harness.agent.subagents import AgentTool
 
         return AgentTool(self, self.name if name is None else name, description, approval=approval, timeout_s=timeout_s)
 

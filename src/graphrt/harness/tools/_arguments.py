@@ -15,8 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
 from graphrt.errors import ToolError
-from graphrt.harness._typed_dicts import accepted
-from graphrt.harness.tools._misfit import from_pydantic, misfit
+from graphrt.harness._output.typed_dicts import accepted
+from graphrt.harness.tools._argument_errors import from_pydantic, misfit
 from graphrt.harness.tools._signature import EMPTY, Parameter
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from typing import Any
 
 from graphrt.errors import ToolError
 from graphrt.harness.tools._signature import EMPTY, Injection
-from graphrt.harness.tools._threads import in_a_worker_thread
+from graphrt.harness.tools._worker_threads import in_a_worker_thread
 from graphrt.harness.tools.protocol import ToolContext
 
 

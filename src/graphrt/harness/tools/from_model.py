@@ -101,8 +101,8 @@ class ModelTool(Generic[M]):
         return self._checked(arguments)
 
     def _checked(self, arguments: Mapping[str, Any]) -> _Checked:
+        from graphrt.harness.tools._argument_errors import misfit, unknown
         from graphrt.harness.tools._arguments import validated
-        from graphrt.harness.tools._misfit import misfit, unknown
 
         strangers = [name for name in arguments if name not in self._known] if self._closed else []
         if strangers:

@@ -1,0 +1,211 @@
+"""The engine under the doubles: which answer a call gets, what is recorded, and when to fail.
+
+`MockHarness`, `ScriptedModel` and `FunctionModel` add only their protocols to it.
+Nothing here sleeps, draws a random number or opens a connection: the same calls get the same replies.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, Self
+
+from graphrt.errors import InputError, ScriptError
+from graphrt.events import Usage
+from graphrt.harness._doubles.reply_pieces import count_words
+from graphrt.harness._doubles.script_items import Book
+from graphrt.harness.messages import ToolCall
+from graphrt.harness.protocol import AgentReply
+from graphrt.harness.request import ModelRequest
+from graphrt.harness.script import (
+    REPLIES,
+    Answer,
+    Expectation,
+    clip,
+    kind_of,
+)
+
+
+class Recorder:
+    """Calls that are recorded, and answers that are finished into replies, the same way for every double."""
+
+    def __init__(self, *, usage: Usage | Literal["words"] | None, model: str) -> None:
+        given: Any = usage  # callers without a type checker get here too
+        if given is not None and given != "words" and not isinstance(given, Usage):
+            raise InputError(
+                f"usage is {given!r}.",
+                known='"words", a Usage, None',
+                fix='Give "words" to count words, Usage(...) to report that, or None to report nothing.',
+                value=given,
+            )
+        self._usage: Final = usage
+        self._model: Final = model
+        self._lock: Final = threading.RLock()  # a pattern may look at the double
+        self._book = Book(self._name)
+
+    @property
+    def calls(self) -> list[ModelRequest]:
+        """0..n requests so far, the unexpected ones included, in the order of their arrival."""
+        with self._lock:
+            return list(self._book.calls)
+
+    def _record(self, request: ModelRequest) -> int:
+        """Number of the call, from 1; under the lock."""
+        self._book.calls.append(request)
+        return len(self._book.calls)
+
+    async def _finish(self, answer: Answer, request: ModelRequest, number: int) -> AgentReply:
+        """The whole reply that *answer* stands for; outside the lock, because it may run the user's code."""
+        given: Any = answer
+        if callable(given) and not isinstance(given, type):
+            given = given(request)
+            if inspect.isawaitable(given):
+                given = await given
+        reply = self._reply(given, request, number)
+        self._check(reply, request, number)
+        usage = count_words(request, reply) if self._usage == "words" else self._usage
+        return replace(
+            reply,
+            usage=usage if reply.usage is None else reply.usage,
+            model=reply.model or request.model or self._model,
+        )
+
+    def _check(self, reply: AgentReply, request: ModelRequest, number: int) -> None:
+        """Look at what call *number* is about to get. A model may write what it likes, also names of no tool."""
+
+    def _reply(self, answer: Any, request: ModelRequest, number: int) -> AgentReply:
+        if issubclass(type(answer), AgentReply):
+            reply: AgentReply = answer
+            return reply
+        match answer:
+            case type() if issubclass(answer, BaseException):
+                raise answer
+            case BaseException():
+                raise answer.with_traceback(None)
+            case str():
+                return AgentReply(text=answer)
+            case ToolCall():
+                return AgentReply(tool_calls=(answer,))
+            case _ if answer is None or issubclass(type(answer), type):
+                raise InputError(
+                    f"The {self._name} was to reply with {kind_of(answer)}.",
+                    known=REPLIES,
+                    value=answer,
+                )
+            case _:
+                return AgentReply(text=self._written(answer, request, number))
+
+    def _written(self, value: Any, request: ModelRequest, number: int) -> str:
+        """The text that stands for *value* where the call asks for its form."""
+        if request.output is None:
+            problem, fix = "the call has no output=", "reply with a text, or ask with output=, by its schema"
+        else:
+            from graphrt.harness._output.form import written  # only who scripts values needs pydantic
+
+            try:
+                return written(value, request.output)
+            except ValueError as error:
+                problem = f"the call has output={request.output.name}: {error}"
+                fix = "correct the value in the script, or the output= of the call"
+        failure = ScriptError(
+            f"The {self._name} cannot reply to call {number} with {kind_of(value)}: {problem}.",
+            known=clip(repr(value), 200),
+            fix=fix,
+            code="script-output",
+            expected=None if request.output is None else request.output.name,
+            got=type(value).__name__,
+        )
+        with self._lock:
+            self._book.failures.append(failure)
+        raise failure
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+
+class ScriptPlayer(Recorder):
+    """Follows an ordered script and rules, and fails loudly when the calls are not those of the script."""
+
+    def __init__(
+        self,
+        script: Iterable[Answer | Expectation] | Mapping[Any, Answer | Sequence[Answer]],
+        rules: Mapping[Any, Answer | Sequence[Answer]] | None,
+        *,
+        usage: Usage | Literal["words"] | None,
+        model: str,
+    ) -> None:
+        super().__init__(usage=usage, model=model)
+        if isinstance(script, str):
+            raise InputError(f"The script of a {self._name} is one string.", fix=f"put it into a list: [{script!r}]")
+        if isinstance(script, Mapping):
+            rules, script = {**script, **(rules or {})}, ()
+        script = self._items(script)
+        self._book = Book(self._name, script, rules)
+
+    def _items(self, script: Any) -> list[Any]:
+        """The items of the script, each of which can stand there: else it would fail far from where it was written."""
+        if not isinstance(script, Iterable):
+            raise InputError(
+                f"The script of a {self._name} is a value of type {type(script).__name__}: {script!r}.",
+                fix="give a list of replies, or a mapping from patterns to replies",
+                value=script,
+            )
+        items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is looked at below
+        for place, item in enumerate(items, 1):
+            unfit = item is None or (issubclass(type(item), type) and not issubclass(item, BaseException))
+            if unfit:
+                raise InputError(
+                    f"The {self._name} cannot reply with {kind_of(item)}.",
+                    where=f"item {place} of its script",
+                    known=REPLIES,
+                    value=item,
+                )
+        return items
+
+    @property
+    def remaining(self) -> int:
+        """Replies that must still be asked for: 0 if `assert_done()` has nothing left over to report."""
+        with self._lock:
+            return len(self._book.left_over())
+
+    def assert_done(self) -> None:
+        """Check that every reply was used and every call was expected.
+
+        Raises:
+            ScriptError: It was not so; the text names what was left over, or repeats the first mismatch.
+        """
+        with self._lock:
+            failures, left, calls = list(self._book.failures), self._book.left_over(), len(self._book.calls)
+        if failures:
+            raise failures[0].with_traceback(None)
+        if left:
+            raise ScriptError(
+                f"The script of the {self._name} was not used up: {len(left)} left over after {calls} calls.",
+                known="; ".join(left[:12]) + (f"; and {len(left) - 12} more" if len(left) > 12 else ""),
+                fix="remove them from the script, or find out why the calls were not made",
+                code="script-left-over",
+                expected=left,
+                got=[request.text for request in self._book.calls],
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:  # else the exception on its way says more
+            self.assert_done()
+
+    def __repr__(self) -> str:
+        return f"{self._name}(calls={len(self._book.calls)}, remaining={self.remaining})"
+
+    async def _answer(self, request: ModelRequest) -> AgentReply:
+        with self._lock:
+            number = self._record(request)
+            found = self._book.take(request)
+            if isinstance(found, ScriptError):
+                self._book.failures.append(found)
+                raise found
+        return await self._finish(found, request, number)

@@ -1,0 +1,191 @@
+"""One model call of an agent: remembered, cached, retried, passed to the next model, and held to the budget.
+
+From the outside in: what the host remembers, the response cache, fallback models, attempts, the budget, the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+from graphrt import _retry_policy
+from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
+from graphrt.events import Usage
+from graphrt.harness._harness_checks import check_real, usage_problem
+from graphrt.harness._output.form import in_words
+from graphrt.harness.agent._digest import of_request
+from graphrt.harness.agent._retry_waits import rest
+from graphrt.harness.agent._services import Place
+from graphrt.harness.agent.cache import ResponseCache, asked_of
+from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
+from graphrt.harness.budget._admission import recount, spend
+from graphrt.harness.budget._prices import priced
+from graphrt.harness.messages import ThinkingBlock, ToolCall
+from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse
+from graphrt.harness.request import ModelRequest
+
+if TYPE_CHECKING:
+    from graphrt.limits import RetryPolicy
+
+
+@final
+class Caller:
+    """The model calls of one run of an agent."""
+
+    __slots__ = ("_asked", "_cache", "_counts", "_emit", "_models", "_place", "_retry", "took")
+
+    def __init__(
+        self,
+        models: tuple[ChatModel, ...],
+        place: Place,
+        *,
+        retry: RetryPolicy,
+        cache: ResponseCache | None,
+        emit: Callable[[Any], None] | None,
+    ) -> None:
+        self._models = models
+        self._place = place
+        self._retry = retry
+        self._cache = cache
+        self._emit = emit
+        self._counts: dict[str, int] = {}
+        self._asked = 0
+        self.took: list[Usage] = []
+        """What each call took, known ones included, whatever the layers around make of its response."""
+
+    async def ask(self, request: ModelRequest) -> ModelResponse:
+        """What a model answers."""
+        place = self._place
+        self._asked += 1
+        call = self._asked
+        keyed = place.host.remembers or self._cache is not None
+        digest = of_request(request) if keyed else ""
+        count = self._counts[digest] = self._counts.get(digest, 0) + 1
+        source, key = "model", f"{place.path}{digest}#{count}"
+
+        async def fresh() -> ModelResponse:
+            nonlocal source
+            if self._cache is None:
+                return await self._first_that_answers(request, call, key)
+            known_as = (asked_of(self._models[0]), digest)
+            response, hit = await self._cache.get(known_as, lambda: self._first_that_answers(request, call, key))
+            source = "cache" if hit else "model"
+            return response
+
+        response, known = await place.host.reply(key, fresh)
+        if known:
+            source = "journal"
+            if place.ledger is not None:
+                recount(place.ledger, key, response.usage, self._models[0].profile, host=place.host)
+        if response.usage is not None:
+            self.took.append(response.usage)
+        if self._emit is not None:
+            if source != "model":
+                self._emit(response)
+            name = response.model or self._models[0].profile.name
+            self._emit(ModelEnded(call=call, model=name, usage=response.usage, source=source))
+        return response
+
+    async def _first_that_answers(self, request: ModelRequest, call: int, key: str) -> ModelResponse:
+        for number, model in enumerate(self._models, 1):
+            try:
+                return await self._attempts(model, request, call, key)
+            except (ToolError, InputError):
+                raise
+            except HarnessError:
+                if number == len(self._models):
+                    raise
+        raise AssertionError  # there is at least one model
+
+    async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
+        policy, attempt = self._retry, 1
+        check_real(model)
+        if not model.profile.holds_to_output(request):
+            request = in_words(request)
+        while True:
+            if self._emit is not None:
+                self._emit(ModelStarted(call=call, model=model.profile.name, attempt=attempt))
+            try:
+                return await self._within_budget(model, request, key)
+            except Exception as error:
+                wait_s: float | None = None
+                if attempt < policy.attempts and _passes(policy, error):
+                    asked_s = _retry_policy.hinted_wait(error)
+                    wait_s = _retry_policy.delay(policy, f"{self._place.path}{call}", attempt, asked_s)
+                    if wait_s is None:
+                        error.add_note(f"Not asked again: {_retry_policy.asks_too_long(policy, error)}.")
+                self._failed(call, model, error, wait_s)
+                if wait_s is None:
+                    raise
+            await rest(wait_s)
+            attempt += 1
+
+    def _failed(self, call: int, model: ChatModel, error: Exception, delay_s: float | None) -> None:
+        if self._emit is not None:
+            name = type(error).__name__
+            self._emit(ModelFailed(call=call, model=model.profile.name, error=name, delay_s=delay_s))
+
+    # -- the budget ----------------------------------------------------------------------------------------------
+
+    async def _within_budget(self, model: ChatModel, request: ModelRequest, key: str) -> ModelResponse:
+        ledger = self._place.ledger
+        if ledger is None:
+            return await self._invoke(model, request)
+        call = partial(self._invoke, model, request)
+        place = self._place
+        return await spend(ledger, request, model.profile, call, key=key, host=place.host)
+
+    # -- the call ------------------------------------------------------------------------------------------------
+
+    async def _invoke(self, model: ChatModel, request: ModelRequest) -> ModelResponse:
+        emit = self._emit
+        response: Any = None
+        if emit is None:
+            response = await model.invoke(request)
+        else:
+            items: Any = model.stream(request)
+            try:
+                async for item in items:
+                    response = item
+                    emit(item)
+            finally:
+                if hasattr(items, "aclose"):
+                    await items.aclose()
+        problem = _problem(response)
+        if problem is not None:
+            raise BadResponseError(
+                f"Model {model.profile.name!r} gave {problem} as its response.",
+                fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
+                model=model.profile.name,
+            )
+        reply: ModelResponse = response
+        if reply.usage is None:
+            return reply
+        usage = priced(reply.usage if reply.usage.calls else reply.usage + Usage(calls=1), model.profile)
+        return reply if usage is reply.usage else replace(reply, usage=usage)
+
+
+def _problem(response: Any) -> str | None:
+    """What is wrong with a response, or None: models are written by hand too."""
+    if not isinstance(response, AgentReply):
+        return a_type(response)
+    text: Any = response.text
+    if not isinstance(text, str):
+        return f"a text of type {type(text).__name__}"
+    calls: Any = response.tool_calls
+    if not issubclass(type(calls), tuple) or any(type(call) is not ToolCall for call in calls):
+        return "a response whose tool calls are not a tuple of ToolCalls"
+    blocks: Any = response.thinking_blocks
+    if not issubclass(type(blocks), tuple) or any(type(block) is not ThinkingBlock for block in blocks):
+        return "a response whose thinking blocks are not a tuple of ThinkingBlocks"
+    return usage_problem(response.usage)
+
+
+def _passes(policy: RetryPolicy, error: Exception) -> bool:
+    if not isinstance(error, HarnessError):
+        return False
+    if policy.retry_on is None and isinstance(error, BadResponseError):
+        return error.code != "unreadable-answer"  # what was malformed may be an answer the next time
+    return _retry_policy.wants_retry(policy, error)

@@ -1,0 +1,375 @@
+"""The ledger of a budget: what stands between it and many calls at once.
+
+A call reserves an upper bound before it is made, and gives back what it did not use when it has ended, so that what is
+spent and what may still be spent by calls in flight never come to more than the limit together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from threading import Lock
+from typing import Final, final
+
+from graphrt.errors import BudgetExceededError
+from graphrt.harness.budget._budget import MICRO, Amounts, Budget, BudgetWarning
+
+__all__ = ["Ledger"]
+
+UNITS: Final = ("tokens", "usd", "calls", "seconds")
+_TIME: Final = 3
+_log = logging.getLogger(__name__)
+HOLDING: ContextVar[bool] = ContextVar("graphrt_budget_holding", default=False)
+"""Whether what runs here holds a reservation: it must not wait for others, which could be its own."""
+
+
+@final
+class Hold:
+    """What one call has reserved, until it is settled."""
+
+    __slots__ = ("_ledger", "_open", "want")
+
+    def __init__(self, ledger: Ledger, want: Amounts) -> None:
+        self._ledger = ledger
+        self._open = True
+        self.want: Amounts = want
+
+    def commit(self, used: Amounts) -> None:
+        """The call has ended, and took *used*."""
+        self._settle(used)
+
+    def release(self) -> None:
+        """The call took nothing. After `commit` nothing happens."""
+        self._settle(Amounts())
+
+    def _settle(self, used: Amounts) -> None:
+        if self._open:
+            self._open = False
+            self._ledger._settle(self.want, used)
+
+
+class _Waiting:
+    """A call that waits. What it gets is set under the lock; its event loop is only woken, for it may be gone."""
+
+    __slots__ = ("got", "ledger", "loop", "told", "want")
+
+    def __init__(self, ledger: Ledger, want: Amounts) -> None:
+        self.ledger = ledger
+        self.want = want
+        self.loop = asyncio.get_running_loop()
+        self.told: asyncio.Future[None] = self.loop.create_future()
+        self.got: Hold | BudgetExceededError | None = None
+
+    def tell(self) -> None:
+        """Wake it; what it got is given back if its event loop was closed."""
+        try:
+            self.loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Nobody waits any more."""
+        if isinstance(self.got, Hold):
+            self.got.release()
+
+    def _wake(self) -> None:
+        if not self.told.done():
+            self.told.set_result(None)
+
+
+class _Tree:
+    """What all ledgers of one tree share."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.waiting: deque[_Waiting] = deque()
+
+
+@final
+class Ledger:
+    """What is spent, held and left of one budget; safe in several tasks, event loops and worker threads.
+
+    Args:
+        budget: Its limits.
+        of: Whose budget it is, for messages.
+        parent: The ledger of what it is a part of: what is spent here is spent there too.
+        spent: What was spent before.
+        granted: What a person allowed before, beyond the limits.
+        clock: Monotonic seconds.
+        warn: Gets a BudgetWarning, once for each limit.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        of: str = "run",
+        parent: Ledger | None = None,
+        spent: Amounts = Amounts(),  # noqa: B008 - a frozen value
+        granted: Amounts = Amounts(),  # noqa: B008 - as above
+        clock: Callable[[], float] | None = None,
+        warn: Callable[[BudgetWarning], None] | None = None,
+    ) -> None:
+        self.budget: Final = budget
+        self.of: Final = of
+        self.parent: Final = parent
+        self._tree: _Tree = parent._tree if parent is not None else _Tree()
+        self._limits: list[int | None] = [
+            None if limit is None else limit + more for limit, more in zip(budget.limits, granted, strict=True)
+        ]
+        self._spent = spent
+        self._held = Amounts()
+        self._clock = clock
+        self._began: float | None = None
+        self._more_s = 0.0
+        self._warn = warn
+        self._warned: set[str] = set()
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> Amounts:
+        """What ended calls took."""
+        return self._spent
+
+    @property
+    def held(self) -> Amounts:
+        """What calls in flight may still take."""
+        return self._held
+
+    @property
+    def remaining_tokens(self) -> int | None:
+        """Tokens that nothing is held or spent of; None without a limit, never below 0."""
+        return self._left(0)
+
+    @property
+    def remaining_usd(self) -> float | None:
+        """Dollars that nothing is held or spent of; None without a limit, never below 0."""
+        left = self._left(1)
+        return None if left is None else left / MICRO
+
+    @property
+    def remaining_calls(self) -> int | None:
+        """Calls that are left; None without a limit, never below 0."""
+        return self._left(2)
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds that are left; None without a limit, never below 0."""
+        if self.budget.seconds is None:
+            return None
+        return max(0.0, self.budget.seconds + self._more_s - self._elapsed_s())
+
+    def _left(self, at: int) -> int | None:
+        limit = self._limits[at]
+        return None if limit is None else max(0, limit - self._spent[at] - self._held[at])
+
+    def chain(self) -> Iterator[Ledger]:
+        """This ledger and those that it is a part of, innermost first."""
+        ledger: Ledger | None = self
+        while ledger is not None:
+            yield ledger
+            ledger = ledger.parent
+
+    @property
+    def bounds(self) -> tuple[bool, bool]:
+        """Whether tokens, and whether dollars, are bounded here or above."""
+        all_limits = [ledger._limits for ledger in self.chain()]
+        return any(limits[0] is not None for limits in all_limits), any(limits[1] is not None for limits in all_limits)
+
+    def seconds_left(self) -> float | None:
+        """The least seconds left, here or above."""
+        left = [s for ledger in self.chain() if (s := ledger.remaining_s) is not None]
+        return min(left) if left else None
+
+    def lacking(self, want: Amounts) -> tuple[Ledger, str] | None:
+        """The ledger, here or above, that *want* does not fit even if calls in flight took nothing, and what it lacks."""
+        with self._tree.lock:
+            short = self._short_of(want, held=False)
+        return None if short is None else (short[0], UNITS[short[1]])
+
+    # -- spending ------------------------------------------------------------------------------------------------
+
+    async def reserve(self, want: Amounts) -> Hold:
+        """Hold *want* back for a call, as soon as calls in flight leave room for it, first come, first served.
+
+        Inside of a call that holds something itself nothing waits: what does not fit at once is refused.
+
+        Raises:
+            BudgetExceededError: It would not fit even if calls in flight took nothing; or the time is over.
+        """
+        tree = self._tree
+        with tree.lock:
+            self._begin()
+            short = self._short_of(want, held=False)
+            if short is not None:
+                raise self._exceeded(want, *short)
+            inside = HOLDING.get()
+            short = self._short_of(want, held=True)
+            if short is None and (inside or not tree.waiting):
+                return self._hold(want)
+            if inside:
+                raise self._exceeded(want, *(short or (self, 0)), inside=True)
+            waiting = _Waiting(self, want)
+            tree.waiting.append(waiting)
+        try:
+            async with asyncio.timeout(self.seconds_left()):
+                await waiting.told
+        except BaseException as error:
+            self._leave(waiting)
+            if isinstance(error, TimeoutError):
+                late = next((ledger for ledger in self.chain() if ledger.remaining_s == 0.0), self)
+                raise self._exceeded(want, late, _TIME) from None
+            raise
+        if isinstance(waiting.got, Hold):
+            return waiting.got
+        assert waiting.got is not None  # noqa: S101 - it is told what it got
+        raise waiting.got
+
+    def _leave(self, waiting: _Waiting) -> None:
+        """*waiting* waits no more: those behind it may go on, and what it got meanwhile is given back."""
+        tree = self._tree
+        with tree.lock:
+            known = waiting in tree.waiting
+            if known:
+                tree.waiting.remove(waiting)
+            told = self._pump() if known else []
+        _tell(told)
+        waiting.give_back()
+
+    def charge(self, used: Amounts, *, here_only: bool = False) -> None:
+        """Count what was spent without a reservation: before a restart."""
+        with self._tree.lock:
+            for ledger in self.chain():
+                ledger._spent = ledger._spent.plus(used)
+                if here_only:
+                    break
+
+    def extend(self, *, tokens: int = 0, usd: float = 0.0, calls: int = 0, seconds: float = 0.0) -> Amounts:
+        """Allow that much more from now on, of what is limited; returns by how much the limits rose."""
+        more, rose = (tokens, round(usd * MICRO), calls), [0, 0, 0]
+        with self._tree.lock:
+            for at, add in enumerate(more):
+                limit = self._limits[at]
+                if limit is not None and add:
+                    self._limits[at] = new = max(limit, self._spent[at] + self._held[at]) + add
+                    rose[at] = new - limit
+            if seconds and self.budget.seconds is not None:
+                self._more_s = max(self._more_s, self._elapsed_s() - self.budget.seconds) + seconds
+            told = self._pump()
+        _tell(told)
+        return Amounts(*rose)
+
+    def allow(self, more: Amounts) -> None:
+        """Count what a person allowed before a restart."""
+        with self._tree.lock:
+            self._limits = [
+                None if limit is None else limit + add for limit, add in zip(self._limits, more, strict=True)
+            ]
+
+    def _begin(self) -> None:
+        for ledger in self.chain():
+            if ledger._began is None and ledger.budget.seconds is not None:
+                ledger._began = ledger._now()
+
+    def _now(self) -> float:
+        if self._clock is None:
+            from time import monotonic
+
+            self._clock = monotonic
+        return self._clock()
+
+    def _elapsed_s(self) -> float:
+        return 0.0 if self._began is None else self._now() - self._began
+
+    def _short_of(self, want: Amounts, *, held: bool) -> tuple[Ledger, int] | None:
+        """The first ledger that *want* does not fit, and which limit it is; 3 is time."""
+        for ledger in self.chain():
+            for at, limit in enumerate(ledger._limits):
+                if limit is not None and ledger._spent[at] + (ledger._held[at] if held else 0) + want[at] > limit:
+                    return ledger, at
+            if ledger.remaining_s == 0.0:
+                return ledger, _TIME
+        return None
+
+    def _hold(self, want: Amounts) -> Hold:
+        for ledger in self.chain():
+            ledger._held = ledger._held.plus(want)
+        return Hold(self, want)
+
+    def _settle(self, want: Amounts, used: Amounts) -> None:
+        warnings: list[tuple[Callable[[BudgetWarning], None], BudgetWarning]] = []
+        with self._tree.lock:
+            for ledger in self.chain():
+                ledger._held = ledger._held.minus(want)
+                ledger._spent = ledger._spent.plus(used)
+                warnings += ledger._warnings()
+            told = self._pump()
+        _tell(told)
+        for warn, warning in warnings:
+            try:
+                warn(warning)
+            except Exception:  # noqa: BLE001 - one that watches must not break what it watches
+                _log.exception("what shows warnings of the budget of %s failed", warning.of)
+
+    def _pump(self) -> list[_Waiting]:
+        """Let those go on that wait first, as far as there is room. The caller has the lock, and tells them after."""
+        told: list[_Waiting] = []
+        waiting = self._tree.waiting
+        while waiting:
+            first = waiting[0]
+            ledger, want = first.ledger, first.want
+            never = ledger._short_of(want, held=False)
+            if never is not None:
+                first.got = ledger._exceeded(want, *never)
+            elif ledger._short_of(want, held=True) is None:
+                first.got = ledger._hold(want)
+            else:
+                break
+            told.append(waiting.popleft())
+        return told
+
+    def _warnings(self) -> Iterator[tuple[Callable[[BudgetWarning], None], BudgetWarning]]:
+        if self._warn is None:
+            return
+        used = (self._spent[0], self._spent[1] / MICRO, self._spent[2], self._elapsed_s())
+        usd = self._limits[1]
+        limits = (self._limits[0], None if usd is None else usd / MICRO, self._limits[2], self.budget.seconds)
+        for what, now, limit in zip(UNITS, used, limits, strict=True):
+            if limit is None:
+                continue
+            near, over = now >= limit * self.budget.warn_at, now > limit and what != "seconds"
+            if (near and what not in self._warned) or (over and f"{what} over" not in self._warned):
+                self._warned |= {what, f"{what} over"} if over else {what}
+                yield self._warn, BudgetWarning(what=what, of=self.of, used=now, limit=limit)
+
+    def _exceeded(self, want: Amounts, ledger: Ledger, at: int, *, inside: bool = False) -> BudgetExceededError:
+        fix = "Raise the budget, lower max_tokens, or shorten what the model has to read."
+        if at == _TIME:
+            what, known = "the time is over", f"seconds={ledger.budget.seconds}"
+            fix = "Raise the budget's seconds."
+        else:
+            scale = MICRO if at == 1 else 1
+            name, limit = UNITS[at], (ledger._limits[at] or 0) / scale
+            spent, held = ledger._spent[at] / scale, ledger._held[at] / scale
+            what = f"it may take {want[at] / scale:g} {name[:-1] if name == 'calls' and want[at] == 1 else name}, and {max(0, limit - spent):g} of {limit:g} are left"
+            known = f"{name}: limit {limit:g}, spent {spent:g}, held by other calls {held:g}"
+            if inside:
+                what += f", of which calls in flight hold {held:g}: it is part of one, and cannot wait for that to end"
+        return BudgetExceededError(
+            f"A model call does not fit the budget of {ledger.of}: {what}.",
+            where=f"budget of {ledger.of}",
+            known=known,
+            fix=fix,
+            limit=ledger.budget,
+            value=want,
+            boundary=True,
+        )
+
+
+def _tell(told: list[_Waiting]) -> None:
+    for waiting in told:
+        waiting.tell()

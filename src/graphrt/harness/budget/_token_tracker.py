@@ -1,0 +1,185 @@
+"""Who used how much: usage by run, node, model and tool, read from the journal, live or afterwards.
+
+A call is counted once, however often its thread was resumed or its journal read: what the journal tells counts. A failed
+run tells of the calls of its open superstep again when it has gone on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, Final, final
+
+import typing_extensions as te
+
+from graphrt._forks import FreshLock
+from graphrt.errors import InputError
+from graphrt.events import (
+    EffectRecorded,
+    Entry,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+    SuperstepCommitted,
+    Usage,
+)
+from graphrt.harness._reply_data import is_model, usage_from
+
+__all__ = ["TokenTracker"]
+
+_NONE: Final = Usage()
+
+
+@final
+class TokenTracker:
+    """Adds up what model calls used. Give it to runtimes as a sink, or read a journal with it.
+
+    One tracker may serve several runtimes, in several tasks and worker threads at once, and is never reset by a run:
+
+        tracker = TokenTracker()
+        Runtime(graph, store=..., sinks=[tracker])
+        tracker.summary()["total_tokens"]
+
+        TokenTracker().read(runtime.entries("thread-1")).summary()
+
+    An entry that it knows already adds nothing: it may read a journal that it was a sink of, or read one again.
+    It keeps sums, how far it has come in each run of a thread, and which calls of open supersteps it has counted; a long
+    run needs no more than a short one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = FreshLock()
+        self._total = _NONE
+        self._by: dict[str, dict[str, Usage]] = {"run": {}, "node": {}, "model": {}, "tool": {}}
+        self._threads: dict[str, str] = {}
+        """Of each run that goes on: its thread."""
+        self._known: dict[str, int] = {}
+        """Of each run, which no other journal or runtime has: the last entry that was looked at."""
+        self._seen: dict[str, dict[str, set[tuple[str, str]]]] = {}
+        """Of each thread, of each graph in it by its path: calls of the open superstep that were counted."""
+
+    def __call__(self, entry: Entry) -> None:
+        """Count what *entry* tells."""
+        event = entry.event
+        kind = event.__class__
+        if kind is EffectRecorded:
+            if is_model(event.key, event.result):  # type: ignore[union-attr]
+                self._count(entry, event)  # type: ignore[arg-type]
+        elif kind is SuperstepCommitted:
+            self._committed(entry)
+        elif isinstance(event, (RunStarted, RunResumed)):
+            if event.thread:
+                with self._lock:
+                    self._threads[entry.run] = event.thread
+        elif isinstance(event, (RunCompleted, RunInterrupted, RunFailed, RunCancelled)) and not entry.path:
+            with self._lock:
+                if self._threads.pop(entry.run, None) is None:
+                    self._seen.pop(entry.run, None)  # nothing follows where there is no thread
+                    self._known.pop(entry.run, None)
+
+    def read(self, entries: Iterable[Entry]) -> te.Self:
+        """Count what *entries*, of a thread from its beginning, tell; returns the tracker.
+
+        Raises:
+            InputError: They are no entries.
+        """
+        for entry in entries:
+            given: Any = entry
+            if not isinstance(given, Entry):
+                raise InputError(
+                    f"A TokenTracker reads entries of a journal, not {type(given).__name__}.",
+                    fix="Pass runtime.entries(thread).",
+                    value=given,
+                )
+            self(entry)
+        return self
+
+    def _committed(self, entry: Entry) -> None:
+        """What was told of the superstep, and of graphs nested in it, is not told again."""
+        with self._lock:
+            if self._is_known(entry):
+                return
+            thread = self._threads.get(entry.run, entry.run)
+            seen = self._seen.get(thread, {})
+            for path in [path for path in seen if path.startswith(entry.path)]:
+                del seen[path]
+            if not seen:
+                self._seen.pop(thread, None)
+
+    def _is_known(self, entry: Entry) -> bool:
+        """Whether the entry was looked at already; under the lock."""
+        known = self._known.get(entry.run, 0)
+        self._known[entry.run] = max(known, entry.seq)
+        return entry.seq <= known
+
+    def _count(self, entry: Entry, event: EffectRecorded) -> None:
+        result: Any = event.result
+        told = result.get("usage")
+        usage = Usage(calls=1) if told is None else usage_from(told)
+        node = event.task[len(entry.path) :].partition(":")[2] or event.task
+        parts = event.key.split("/")
+        tools = [name for before, name in pairwise(parts) if before == "tool"]
+        with self._lock:
+            if self._is_known(entry):
+                return
+            thread = self._threads.get(entry.run, entry.run)
+            seen = self._seen.setdefault(thread, {}).setdefault(entry.path, set())
+            if (event.task, event.key) in seen:
+                return
+            seen.add((event.task, event.key))
+            self._total = self._total + usage
+            places = [("run", entry.run), ("node", node), ("model", result.get("model") or "unknown")]
+            if tools:
+                places.append(("tool", tools[-1]))
+            for what, name in places:
+                by = self._by[what]
+                by[name] = by.get(name, _NONE) + usage
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> Usage:
+        """Of all calls."""
+        return self._total
+
+    def by_run(self) -> dict[str, Usage]:
+        """Usage by the id of the run in whose entries a call stands."""
+        return self._of("run")
+
+    def by_node(self) -> dict[str, Usage]:
+        """Usage by the name of the node."""
+        return self._of("node")
+
+    def by_model(self) -> dict[str, Usage]:
+        """Usage by model, as providers name it; "unknown" where they do not."""
+        return self._of("model")
+
+    def by_tool(self) -> dict[str, Usage]:
+        """What tools used that are agents themselves, by the name of the tool."""
+        return self._of("tool")
+
+    def _of(self, what: str) -> dict[str, Usage]:
+        with self._lock:
+            return dict(self._by[what])
+
+    def summary(self) -> dict[str, Any]:
+        """The sums as plain data: tokens in all, in and out, by model and by node, calls, and dollars where known."""
+        with self._lock:
+            total = self._total
+            return {
+                "total_tokens": total.total_tokens,
+                "prompt_tokens": total.input_tokens,
+                "completion_tokens": total.output_tokens,
+                "cached_tokens": total.cached_tokens,
+                "reasoning_tokens": total.reasoning_tokens,
+                "calls": total.calls,
+                "cost_usd": total.cost_usd,
+                "tokens_by_model": {name: usage.total_tokens for name, usage in self._by["model"].items()},
+                "tokens_by_node": {name: usage.total_tokens for name, usage in self._by["node"].items()},
+            }
+
+    def __repr__(self) -> str:
+        return f"TokenTracker({self._total.total_tokens} tokens, {self._total.calls} calls)"

@@ -1,0 +1,200 @@
+"""The file of a cassette: read whole, checked, and replaced by a new one in a single moment.
+
+A first line with the version, then one JSON object for each recording, indented, with `{` and `}` alone on lines of
+their own: a change shows line by line, an error has a line number, and `jq` reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from graphrt.errors import ScriptError
+from graphrt.harness.cassette._json_values import is_mapping
+from graphrt.harness.cassette._recording import Recording
+from graphrt.harness.cassette._stored_form import dump, load
+
+VERSION: Final = 1
+_NAME: Final = "graphrt_cassette"
+_BEYOND_ASCII: Final = re.compile(r"[^\n -~]")
+_RESTORE: Final = "restore it from version control, or delete it and record anew with GRAPHRT_CASSETTE=record"
+
+
+def encode(recording: Recording) -> str:
+    """The text of one recording, with characters that do not show written as escapes."""
+    text = json.dumps(dump(recording), indent=2, ensure_ascii=False)
+    return _BEYOND_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
+
+
+class Tape:
+    """One file, and how it stood when it was last read or written here."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        self._stamp: tuple[int, ...] | None = None
+
+    def read(self) -> list[Recording] | None:
+        """All recordings in the order of the file; None if there is no file.
+
+        Raises:
+            ScriptError: The file cannot be read, is damaged, or is of a newer version.
+        """
+        try:
+            self._stamp = self._now()
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ScriptError(
+                f"The cassette cannot be read: {error.strerror or error}.",
+                where=str(self.path),
+                fix="give the path of a file that may be read",
+                code="cassette-unreadable",
+                path=str(self.path),
+            ) from error
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise self._damaged(data[: error.start].count(b"\n") + 1, "it is not UTF-8 text") from None
+        return [self._load(found, line) for found, line in self._objects(text.replace("\r\n", "\n").split("\n"))]
+
+    def write(self, texts: Iterable[str]) -> None:
+        """Put a file with these recordings in the place of the old one.
+
+        Raises:
+            ScriptError: It cannot be written, or somebody else wrote it since; then it is as it was.
+        """
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._now() != self._stamp:
+                raise ScriptError(
+                    "The cassette was changed by another program while it was being recorded.",
+                    where=str(self.path),
+                    fix="record one cassette from one Cassette at a time; give parallel processes one each",
+                    code="cassette-changed",
+                    path=str(self.path),
+                )
+            with contextlib.suppress(FileNotFoundError):
+                beside.unlink()
+            with beside.open("x", encoding="utf-8", newline="\n") as file:
+                file.write("\n".join([json.dumps({_NAME: VERSION}), *texts, ""]))
+                file.flush()
+                os.fsync(file.fileno())
+            if self._stamp is not None:
+                beside.chmod(stat.S_IMODE(self.path.stat().st_mode))
+            beside.replace(self.path)
+            self._stamp = self._now()
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+
+    def check_writable(self) -> None:
+        """Find out before the first call whether its answer could be kept.
+
+        Raises:
+            ScriptError: It could not.
+        """
+        if self.path.exists() and not (self.path.stat().st_mode & 0o222 and os.access(self.path, os.W_OK)):
+            raise self._unwritable("the file is read-only")
+        folder = next(folder for folder in self.path.parents if folder.exists())
+        if not folder.is_dir():
+            raise self._unwritable(f"{folder} is not a directory")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise self._unwritable(f"the folder {folder} is read-only")
+
+    def _now(self) -> tuple[int, ...] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _objects(self, lines: list[str]) -> Iterator[tuple[str, int]]:
+        """The text of each recording, and its first line."""
+        self._check_header(lines[0])
+        begin = 0
+        for number, line in enumerate(lines[1:], 2):
+            if not begin and line == "{":
+                begin = number
+            elif begin and line == "}":
+                yield "\n".join(lines[begin - 1 : number]), begin
+                begin = 0
+            elif line and (not begin or line[0] != " "):
+                raise self._damaged(number, "this line belongs to no recording")
+        if begin:
+            raise self._damaged(begin, "the recording that begins here has no end: the file was cut")
+
+    def _check_header(self, line: str) -> None:
+        try:
+            header: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            header = None
+        version = header.get(_NAME) if is_mapping(header) else None
+        if type(version) is not int or version < 1:
+            raise self._damaged(1, f'the first line is not {{"{_NAME}": {VERSION}}}: this is not a cassette')
+        if version > VERSION:
+            raise ScriptError(
+                f"The cassette is of version {version}, and this graphrt reads up to version {VERSION}.",
+                where=str(self.path),
+                fix="update graphrt, or record it anew: delete the file, then GRAPHRT_CASSETTE=record",
+                code="cassette-newer",
+                path=str(self.path),
+                value=version,
+            )
+        if header != {_NAME: version}:
+            raise self._damaged(1, "the first line has more than the version")
+
+    def _load(self, text: str, line: int) -> Recording:
+        try:
+            return load(json.loads(text, object_pairs_hook=_no_name_twice), line)
+        except json.JSONDecodeError as error:
+            raise self._damaged(line + error.lineno - 1, f"no JSON: {error.msg}") from None
+        except RecursionError:
+            raise self._damaged(line, "it is nested too deeply") from None
+        except ValueError as error:
+            raise self._damaged(line, str(error)) from None
+
+    def _damaged(self, line: int, why: str) -> ScriptError:
+        return ScriptError(
+            f"The cassette is damaged: {why}.",
+            where=f"{self.path}, line {line}",
+            fix=_RESTORE,
+            code="cassette-damaged",
+            path=str(self.path),
+            value=line,
+        )
+
+    def _unwritable(self, why: str) -> ScriptError:
+        return ScriptError(
+            f"The cassette cannot be written: {why}.",
+            where=str(self.path),
+            fix="give a path that may be written, or replay only",
+            code="cassette-unwritable",
+            path=str(self.path),
+        )
+
+
+def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError(f"a name stands twice in one object, among {sorted(found)}")
+    return found
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":  # elsewhere folders cannot be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

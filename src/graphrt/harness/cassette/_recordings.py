@@ -1,0 +1,177 @@
+"""Which recording answers a call, and what becomes of new ones: the state of a cassette, under one lock.
+
+It speaks to no model; who is asked when there is no recording is the business of `cassette`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from graphrt.errors import ScriptError
+from graphrt.harness.cassette._canonical import key
+from graphrt.harness.cassette._cassette_file import Tape, encode
+from graphrt.harness.cassette._closest_recording import difference, nearest
+from graphrt.harness.cassette._recording import Recording
+from graphrt.harness.script import clip
+
+_RECORD: Final = "GRAPHRT_CASSETTE=record asks the live model for what is missing and adds it"
+
+_ALONE: Final = (
+    "if it was recorded around a harness with a model, instructions or other defaults of its own, give the same one, "
+    "which is not asked: cassette.harness(LiteLLMHarness(...)); else "
+)
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """One place in the order of recordings: taken when a call is asked, filled when it is answered."""
+
+    key: str
+    recording: Recording | None = None
+    text: str = ""
+    """What the file has of it."""
+
+
+class Deck:
+    """The recordings of one file, in the order in which their calls were asked."""
+
+    def __init__(self, tape: Tape, *, records: bool, anew: bool) -> None:
+        self._tape: Final = tape
+        self._records: Final = records
+        self._lock: Final = threading.Lock()
+        self._places: Final[list[Place]] = []
+        self._by_key: Final[defaultdict[str, list[Place]]] = defaultdict(list)
+        self._asked: Final[Counter[str]] = Counter()
+        self._failures: Final[list[ScriptError]] = []
+        found = tape.read()
+        if found is None and not records:
+            raise ScriptError(
+                "There is no cassette.",
+                where=str(tape.path),
+                fix=f"record it: {_RECORD}",
+                code="cassette-missing",
+                path=str(tape.path),
+            )
+        if records:
+            tape.check_writable()
+        for recording in () if anew else found or ():
+            self._add(Place(key(recording.request), recording, encode(recording) if records else ""))
+
+    def ask(
+        self, form: Mapping[str, Any], other: Callable[[], Mapping[str, Any]], *, alone: bool = False
+    ) -> Recording | Place:
+        """The recording that answers this call, or, where calls are recorded, a place for its answer.
+
+        Args:
+            form: The canonical request.
+            other: Makes it as it is on a machine without credentials in its environment.
+            alone: Whether there is no harness whose defaults could be in it.
+
+        Raises:
+            ScriptError: There is none, and none is recorded.
+        """
+        with self._lock:
+            found = self._next(key(form)) or self._next(key(other()))
+            if found is not None:
+                return found
+            if not self._records:
+                failure = self._miss(form, alone=alone)
+                self._failures.append(failure)
+                raise failure
+            place = self._add(Place(key(form)))
+            self._asked[place.key] += 1
+            return place
+
+    def _next(self, wanted: str) -> Recording | None:
+        """The recording that is next among the answers of one call; counts as asked for."""
+        nth = self._asked[wanted]
+        if nth >= len(self._by_key[wanted]):
+            return None
+        self._asked[wanted] += 1
+        return self._by_key[wanted][nth].recording
+
+    def keep(self, place: Place, recording: Recording) -> None:
+        """Fill *place*, and write the file.
+
+        Raises:
+            ScriptError: It cannot be written.
+        """
+        text = encode(recording)
+        with self._lock:
+            place.recording, place.text = recording, text
+            self._tape.write(place.text for place in self._places if place.recording is not None)
+
+    def drop(self, place: Place) -> None:
+        """Give *place* back: its call has no answer that could be recorded."""
+        with self._lock:
+            self._places.remove(place)
+            self._by_key[place.key].remove(place)
+            self._asked[place.key] -= 1
+
+    @property
+    def unused(self) -> list[Recording]:
+        """Recordings that nobody asked for."""
+        with self._lock:
+            left = {place for same, places in self._by_key.items() for place in places[self._asked[same] :]}
+            return [place.recording for place in self._places if place in left and place.recording is not None]
+
+    def check(self, *, unused: bool) -> None:
+        """See that every call was recorded and, if *unused* says so, every recording asked for.
+
+        Raises:
+            ScriptError: It was not so.
+        """
+        with self._lock:
+            failures = list(self._failures)
+        if failures:
+            raise failures[0].with_traceback(None)
+        left = self.unused if unused else []
+        if left:
+            shown = [f"{clip(_asks(one.request), 80)!r} (line {one.line})" for one in left[:12]]
+            raise ScriptError(
+                f"The cassette was not used up: {len(left)} of {len(self._places)} recordings were never asked for.",
+                where=str(self._tape.path),
+                known=", ".join(shown) + (f" and {len(left) - 12} more" if len(left) > 12 else ""),
+                fix="find out why the calls were not made; or remove the recordings, or record anew with "
+                "GRAPHRT_CASSETTE=rewrite; or allow it with strict=False",
+                code="cassette-unused",
+                path=str(self._tape.path),
+                expected=[_asks(one.request) for one in left],
+            )
+
+    def _add(self, place: Place) -> Place:
+        self._places.append(place)
+        self._by_key[place.key].append(place)
+        return place
+
+    def _miss(self, form: Mapping[str, Any], *, alone: bool) -> ScriptError:
+        recordings = [place.recording for place in self._places if place.recording is not None]
+        same = [place.recording for place in self._by_key[key(form)] if place.recording is not None]
+        like = nearest(form, recordings)
+        if same:
+            what = f"The cassette has {len(same)} answers for this call, and it was made once more"
+            known = f"recorded in line {', '.join(str(one.line) for one in same)}"
+        elif like is None:
+            what, known = "The cassette has no answer for this call", "the cassette is empty"
+        else:
+            what = "The cassette has no answer for this call"
+            known = f"{len(recordings)} recordings; from the nearest one, in line {like.line} (-), to this call (+):"
+            known = f"{known}\n{difference(form, like)}"
+        return ScriptError(
+            f"{what}: {clip(_asks(form), 200)!r}.",
+            where=str(self._tape.path),
+            known=known,
+            fix=f"{_ALONE if alone else ''}find out why the call changed; or, if that is meant, {_RECORD}",
+            code="cassette-miss",
+            path=str(self._tape.path),
+            got=_asks(form),
+        )
+
+
+def _asks(form: Mapping[str, Any]) -> str:
+    text: str = form["messages"][-1]["text"]
+    return text

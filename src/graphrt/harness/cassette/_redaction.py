@@ -1,0 +1,182 @@
+"""What must not be written down, taken out of texts, messages and replies.
+
+Only values in, values out: nothing here knows a file, and what is no text is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from graphrt.errors import InputError
+from graphrt.harness._doubles.reply_pieces import Piece
+from graphrt.harness._secrets import _forms, _of_environment, credentials
+from graphrt.harness.cassette._json_values import is_mapping, is_sequence
+from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolCall
+from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
+
+MASK: Final = "[redacted]"
+_NO_OPTIONS: Final[Mapping[str, Any]] = {}
+_SHORTEST: Final = 8
+_DIGIT: Final = re.compile(r"\d")
+# Looking ahead is bounded, so that no text takes a time that grows with its square.
+# Stricter than what is taken out of errors: a recorded reply must not lose `pk_customer` or "the bearer of news".
+_SHAPES: Final = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai)(?:-(?=[\w*.-]{0,200}\d)[\w*.-]{12,}|_(?=[\w*.-]{0,200}\d)[\w*.-]{20,})|\bAIza[\w-]{16,}"
+    r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{16,}"  # GitHub, GitLab
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bhf_[A-Za-z0-9]{16,}|\bxox[abprs]-[\w-]{10,}"  # AWS, Hugging Face, Slack
+    r"|\beyJ[\w-]{8,2000}\.[\w-]{8,2000}\.[\w-]*"  # JSON web tokens
+    r"|\b[Bb]earer\s+(?=\S*\d)[\w.~+/=-]{8,}|\bBasic\s+(?=\S*[\d=])[A-Za-z0-9+/]{12,}={0,2}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+_IN_ADDRESS: Final = re.compile(r"(://)[^\s/@:\"']+:[^\s/@\"']+(@)")
+_NAMED: Final = re.compile(
+    r"""([?&](?:key|(?:access_)?token|secret|sig|signature)=|(?:api[-_ ]?key|passwd|password|access[-_ ]?token|client[-_ ]?secret)["']?\s*[:=]\s*["']?)"""
+    r"""(?=[^\s"',;&{}\[\]\\]{0,200}\d)[^\s"',;&{}\[\]\\]{6,}""",
+    re.IGNORECASE,
+)
+_HINTS: Final = (
+    *("sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "xai-", "xai_", "aiza", "github_pat_", "glpat-", "akia", "asia", "hf_"),
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "xox", "eyj", "bearer", "basic", "private key", "://"),
+    *("key", "passw", "token", "secret", "sig"),
+)
+"""One of these is in every text, in lower case, that one of the patterns above finds something in: most have none."""
+_SECRET_OPTION: Final = re.compile(
+    r"api[-_]?key|passw|secret|credential|authorization|cookie|headers?$|(?:^|[-_])(?:access_|auth_|bearer_)?token$"
+    r"|^(?:api_base|base_url)$",
+    re.IGNORECASE,
+)
+
+
+def is_secret_option(name: str) -> bool:
+    """Whether an option of this name says with what credentials, or where, a call is made: not what is asked."""
+    return _SECRET_OPTION.search(name) is not None
+
+
+class Redactor:
+    """Takes out what looks like a credential, the credentials of the environment, and what the user's hook finds.
+
+    Args:
+        hook: From a text to the text that may be written; called after the rest. It must give the same for the same.
+        environment: Whether values of environment variables such as `OPENAI_API_KEY` are taken out too.
+        options: Of a call; the credentials among them are taken out of everything else.
+    """
+
+    def __init__(
+        self,
+        hook: Callable[[str], str] | None = None,
+        *,
+        environment: bool = True,
+        options: Mapping[str, Any] = _NO_OPTIONS,
+    ) -> None:
+        self._hook: Final = hook
+        given = _credentials(options)
+        # An option whose name only sounds like a credential's may have an ordinary word as its value.
+        known = {*(_of_environment() if environment else ()), *(one for one in given if _DIGIT.search(one))}
+        forms = {form for secret in known if len(secret) >= _SHORTEST for form in _forms(secret)}
+        self._known: Final = sorted(forms, key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        """*text* without secrets."""
+        for secret in self._known:
+            text = text.replace(secret, MASK)
+        lower = text.lower()
+        if any(hint in lower for hint in _HINTS):
+            text = _NAMED.sub(rf"\1{MASK}", _IN_ADDRESS.sub(rf"\1{MASK}\2", _SHAPES.sub(MASK, text)))
+        if self._hook is None:
+            return text
+        given: Any = self._hook(text)
+        if not isinstance(given, str):
+            raise InputError(
+                f"The redact hook of a Cassette returned a value of type {type(given).__name__}.",
+                fix="return the text that may be written",
+                value=given,
+            )
+        return given
+
+    def data(self, value: Any) -> Any:
+        """*value*, JSON data, with every text in it redacted; other values as they are."""
+        if isinstance(value, str):
+            return self.text(value)
+        if is_mapping(value):
+            return {self.data(name): self.data(item) for name, item in value.items()}
+        if is_sequence(value):
+            return [self.data(item) for item in value]
+        return value
+
+    def call(self, call: ToolCall) -> ToolCall:
+        """*call* without secrets; the same object if it has none."""
+        arguments, text = self.data(call.arguments), self.text(call.arguments_text)
+        if arguments != call.arguments:
+            text = self.text(json.dumps(arguments, ensure_ascii=False))
+        if text == call.arguments_text and (call.error is None or self.text(call.error) == call.error):
+            return call
+        if call.error is not None:
+            return replace(call, arguments_text=text, error=self.text(call.error))
+        return ToolCall(id=call.id, name=call.name, arguments_text=text)
+
+    def block(self, block: ThinkingBlock) -> ThinkingBlock:
+        """*block* without secrets; one that had some is no longer what its provider sealed."""
+        return ThinkingBlock(
+            text=self.text(block.text), signature=self.text(block.signature), redacted=self.text(block.redacted)
+        )
+
+    def message(self, message: Message) -> Message:
+        """*message* without secrets."""
+        if isinstance(message, AssistantMessage):
+            calls = tuple(self.call(call) for call in message.tool_calls)
+            thinking = tuple(self.block(block) for block in message.thinking)
+            return replace(message, text=self.text(message.text), tool_calls=calls, thinking=thinking)
+        return replace(message, text=self.text(message.text))
+
+    def reply(self, reply: AgentReply) -> AgentReply:
+        """*reply* without secrets; an output that is no JSON data is redacted when it is stored."""
+        return replace(
+            reply,
+            text=self.text(reply.text),
+            thinking=self.text(reply.thinking),
+            thinking_blocks=tuple(self.block(block) for block in reply.thinking_blocks),
+            tool_calls=tuple(self.call(call) for call in reply.tool_calls),
+            messages=tuple(self.message(message) for message in reply.messages),
+        )
+
+    def pieces(self, pieces: list[Piece]) -> list[Piece]:
+        """*pieces* without secrets, also without those that lie across several pieces."""
+        for whose in sorted({_whose(piece) for piece in pieces}):
+            mine = [n for n, piece in enumerate(pieces) if _whose(piece) == whose]
+            whole = "".join(_written(pieces[n]) for n in mine)
+            clean = self.text(whole)
+            if clean != whole:  # then the first of them carries all
+                first, rest = mine[0], set(mine[1:])
+                pieces = [
+                    _rewritten(piece, clean if n == first else "") if n == first or n in rest else piece
+                    for n, piece in enumerate(pieces)
+                    if n not in rest or isinstance(piece, ToolCallDelta)
+                ]
+        return pieces
+
+
+def _whose(piece: Piece) -> int:
+    """What the piece is of: a call by its index, or one of the texts."""
+    if isinstance(piece, ToolCallDelta):
+        return piece.index
+    return -1 if isinstance(piece, TextDelta) else -2
+
+
+def _written(piece: Piece) -> str:
+    return piece.arguments_text if isinstance(piece, ToolCallDelta) else piece.text
+
+
+def _rewritten(piece: Piece, text: str) -> Piece:
+    return replace(piece, arguments_text=text) if isinstance(piece, ToolCallDelta) else replace(piece, text=text)
+
+
+def _credentials(options: Mapping[str, Any]) -> tuple[str, ...]:
+    try:
+        return credentials(api_key=None, api_base=None, options=options) if options else ()
+    except RecursionError:  # no data, and refused as such by whoever writes them down
+        return ()

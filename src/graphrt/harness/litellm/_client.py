@@ -1,0 +1,163 @@
+"""The one place that imports litellm: the guards around it, the loop that it runs on, and its end.
+
+What litellm is asked, and what its answers mean, is said elsewhere.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, Protocol, TypeVar
+
+from graphrt.errors import MissingExtraError
+from graphrt.harness._background_loop import LoopThread
+from graphrt.harness._secrets import RedactingFilter
+from graphrt.harness.litellm import _http_exchange, _request_limits
+from graphrt.harness.litellm._silence import QuietWarnings, quiet_import
+
+T = TypeVar("T")
+
+
+class LiteLLM(Protocol):
+    """The part of litellm that is used; litellm's own types cost a type checker 18 s and say Any."""
+
+    suppress_debug_info: bool
+    disable_hf_tokenizer_download: bool
+    model_cost: dict[str, dict[str, Any]]
+    api_key: str | None
+    secret_manager_client: Any
+
+    async def acompletion(self, **arguments: Any) -> Any: ...
+    def cost_per_token(self, **arguments: Any) -> tuple[float, float]: ...
+    def get_llm_provider(self, model: str, **arguments: Any) -> tuple[str, str, str | None, str | None]: ...
+    def get_optional_params(self, **arguments: Any) -> dict[str, Any]: ...
+    def get_supported_openai_params(self, model: str, custom_llm_provider: str) -> list[str] | None: ...
+    def supports_response_schema(self, model: str, custom_llm_provider: str) -> bool: ...
+    def token_counter(self, **arguments: Any) -> int: ...
+    def validate_environment(self, model: str) -> dict[str, Any]: ...
+
+
+loop: Final = LoopThread("graphrt-litellm")
+"""Where every call runs: litellm breaks with several loops."""
+quiet: Final = QuietWarnings(
+    module=r"litellm(\.|$)",
+    messages=(
+        ".*`ReadOnly` qualifier",  # pydantic, building litellm's models at first use
+        ".*protected namespace",
+        "Pydantic serializer warnings",  # where an answer has another form: they quote it
+    ),
+)
+"""Entered around every call, on the loop."""
+ours: Final[ContextVar[_http_exchange.Exchange | None]] = ContextVar("graphrt_litellm_call", default=None)
+"""Set while a call of ours runs; what is changed in litellm holds for such calls only."""
+unmapped: Final[ContextVar[list[str] | None]] = ContextVar("graphrt_unmapped", default=None)
+"""While a call of ours runs: the reasons to finish that litellm did not know, and called "stop" with a warning."""
+_LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
+"""How the names of the loggers begin that write about requests: with their headers, addresses and bodies, at DEBUG."""
+
+
+@cache
+def load() -> LiteLLM:
+    """litellm, imported at the first call, which must be on the loop: two imports at once cannot be.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    return _import_quietly()
+
+
+def loaded() -> bool:
+    """Whether litellm has been imported by us."""
+    return bool(load.cache_info().currsize)
+
+
+def on_loop(work: Callable[[], T]) -> T:
+    """Run *work* on the loop and wait for it, from any worker thread, that of the loop included."""
+    if threading.current_thread().name == loop.name:
+        return work()
+
+    async def run() -> T:
+        with quiet:
+            return work()
+
+    done: Future[T] = loop.submit(run())
+    return done.result()
+
+
+def _import_quietly() -> LiteLLM:
+    """Import litellm without its side effects: network, `.env`, warning filters, log handlers, banners."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # before: else it fetches a price list
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # before: else it loads the project's .env
+    try:
+        with quiet_import("LiteLLM"):
+            module: Any = import_module("litellm")
+            _request_limits.install(ours)
+            _http_exchange.install(ours)
+            _log_quietly()
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"LiteLLMModel needs a package that is not installed: {error.name}.",
+            fix='pip install "graphrt[litellm]"',
+            value=error.name,
+        ) from error
+    litellm: LiteLLM = module
+    litellm.suppress_debug_info = True
+    litellm.disable_hf_tokenizer_download = True
+    for name in [name for name in logging.Logger.manager.loggerDict if name.startswith(_LOGGERS)]:
+        logging.getLogger(name).addFilter(_asked_for)
+        logging.getLogger(name).addFilter(RedactingFilter())
+    logging.getLogger("LiteLLM").addFilter(_take_unmapped)
+    atexit.register(close)  # after the import: runs before litellm's own, which come too late for our loop
+    return litellm
+
+
+def _log_quietly() -> None:
+    """Keep litellm's log of a finished call from warning: it is written later, by a task of litellm's on our loop."""
+    log: Any = import_module("litellm.litellm_core_utils.litellm_logging").Logging
+    write: Final[Any] = log.async_success_handler
+
+    async def async_success_handler(self: Any, *args: Any, **arguments: Any) -> Any:
+        if ours.get() is None:
+            return await write(self, *args, **arguments)
+        with quiet:
+            return await write(self, *args, **arguments)
+
+    log.async_success_handler = async_success_handler
+
+
+def _asked_for(record: logging.LogRecord) -> bool:
+    """Whether *record* is to be logged: those below INFO have whole prompts and answers, and one for each model price.
+
+    A level of the root logger does not ask for them; one of the library's own logger does.
+    """
+    if record.levelno >= logging.INFO or ours.get() is None:
+        return True
+    logger = logging.getLogger(record.name)
+    while not logger.level and logger.parent is not None:
+        logger = logger.parent
+    return logger.parent is not None  # the root logger has none
+
+
+def _take_unmapped(record: logging.LogRecord) -> bool:
+    found = unmapped.get()
+    if found is None or "Unmapped finish_reason" not in str(record.msg):
+        return True
+    found.append(record.getMessage())
+    return False
+
+
+def close() -> None:
+    """Close litellm's connections and end the loop."""
+    loop.close(_close_connections)
+
+
+async def _close_connections() -> None:
+    cleanup: Any = import_module("litellm.llms.custom_httpx.async_client_cleanup")
+    await cleanup.close_litellm_async_clients()

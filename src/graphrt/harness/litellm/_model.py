@@ -1,0 +1,382 @@
+"""LiteLLMModel: one model of any provider that litellm speaks.
+
+The calls live here: what they cost in time, how they fail, who may see what. litellm itself is behind `_litellm`,
+the wire format is `_wire`'s, the meaning of failures `_failures`', the tables `_tables`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Any, Final
+
+from graphrt.errors import HarnessError, InputError, MissingExtraError, a_type, names
+from graphrt.events import Usage
+from graphrt.harness import _secrets, real_requests
+from graphrt.harness._arguments import check_amount, check_text
+from graphrt.harness.budget._prices import cost_of
+from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
+from graphrt.harness.litellm._http_exchange import Exchange, Kind
+from graphrt.harness.messages import AssistantMessage
+from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
+from graphrt.harness.request import ModelRequest
+
+__all__ = ["LiteLLMModel"]
+
+_OWN: Final = frozenset(
+    {"messages", "model", "stream", "stream_options", "tools", "max_tokens", "temperature"}
+    | {"timeout", "max_retries", "num_retries", "api_base", "base_url", "api_key"}
+)
+"""Arguments of litellm that the model sets itself."""
+_UNGUARDED: Final = "aiohttp_openai"
+_SLACK_S: Final = 30.0
+"""litellm's own timeout comes later than ours, so that one place decides and the error is always the same."""
+
+
+class LiteLLMModel:
+    """A `ChatModel` for every provider that litellm knows. Needs the extra `graphrt[litellm]`.
+
+    litellm is imported by the first call, takes a few seconds for it, and is kept quiet: it fetches nothing, reads no
+    `.env`, prints nothing. It never retries: retrying is its caller's policy, which must see every attempt. A model
+    holds no connection of its own and may be used from several tasks, event loops and worker threads at once.
+
+    Args:
+        model: Provider and model as litellm writes them, for instance `"openai/gpt-4o-mini"`.
+        api_base: Address of the provider's interface. None: the provider's own.
+        api_key: Credential. None: the provider's environment variable. Never part of a text that the model makes.
+        timeout_s: Seconds that `invoke` may take, and that `stream` may take until its next chunk.
+        max_tokens: Bound of an answer, in tokens, for requests that give none.
+        temperature: For requests that give none.
+        options: Further arguments of `litellm.acompletion`, for every call.
+        profile: What is known of the model. None: what litellm's bundled tables say.
+
+    Raises:
+        InputError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        timeout_s: float = 60.0,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        options: Mapping[str, Any] | None = None,
+        profile: ModelProfile | None = None,
+    ) -> None:
+        if not model:
+            raise InputError("The model is empty.", fix='name one, such as "openai/gpt-4o-mini"')
+        _check_arguments(model, api_base, api_key, profile)
+        _check_seconds(timeout_s)
+        self._name: Final = model
+        self._api_base: Final = api_base
+        self._api_key: Final = api_key
+        self._timeout_s: Final = timeout_s
+        self._defaults: Final = ModelRequest.build(
+            "check", {"max_tokens": max_tokens, "temperature": temperature, "options": options}
+        )
+        _refuse_own(self._defaults.options)
+        _refuse_unguarded(model, self._defaults.options)
+        self._secrets: Final = _secrets.credentials(api_key=api_key, api_base=api_base, options=self._defaults.options)
+        self._given: Final = profile
+        self._profile: ModelProfile | None = None
+
+    @property
+    def profile(self) -> ModelProfile:
+        """What is known of the model: what was given, else what litellm's bundled tables say.
+
+        The first access imports litellm, which takes seconds. Without litellm only the name is known, and as long as
+        real requests are forbidden litellm is not imported for this.
+        """
+        if self._profile is None:
+            if real_requests.forbidden(self._api_base) and not _client.loaded():
+                return self._given or ModelProfile(name=self._name)
+            try:
+                self._profile = _client.on_loop(self._look_up)
+            except MissingExtraError:
+                return self._given or ModelProfile(name=self._name)
+        return self._profile
+
+    async def invoke(self, request: ModelRequest, /) -> ModelResponse:
+        """Ask once and wait for the whole response.
+
+        If the caller is cancelled, so is the call.
+
+        Raises:
+            InputError: An option is wrong.
+            ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
+            MissingExtraError: litellm is not installed.
+            HarnessError: The call failed; its subclasses say what kind of failure it was.
+        """
+        self.__graphrt_check_real__(request)
+        _refuse_own(request.options)
+        return await _client.loop.call(self._invoke(request))
+
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[StreamItem, None]:
+        """Ask once and yield the response in pieces, the whole response last.
+
+        If the reader stops or is cancelled, so is the call.
+
+        Raises:
+            InputError: An option is wrong.
+            ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
+            MissingExtraError: litellm is not installed.
+            HarnessError: The call failed, also in the middle.
+        """
+        self.__graphrt_check_real__(request)
+        _refuse_own(request.options)
+        async with aclosing(_client.loop.iterate(lambda: self._stream(request))) as items:
+            async for item in items:
+                yield item
+
+    def __graphrt_check_real__(self, request: ModelRequest | None = None) -> None:
+        """Refuse what is about to be asked, before anything is imported for it, where this process forbids it."""
+        named = None if request is None else request.model
+        real_requests.refuse_if_forbidden(named or self._name, self._api_base)
+
+    def __repr__(self) -> str:
+        return f"LiteLLMModel({self._name!r})"
+
+    async def _invoke(self, request: ModelRequest) -> ModelResponse:
+        litellm = _client.load()
+        call = self._call(request, "whole")
+        try:
+            with _client.quiet:
+                response = await call.in_time(litellm.acompletion(**self._arguments(request)))
+                reply = _openai_format.read_reply(response, clean=call.clean)
+                return replace(
+                    self._with_blocks_kept(reply, request),
+                    usage=self._priced(reply.usage, lambda: _known_cost(response)),
+                    finish_reason=call.reason(reply.finish_reason),
+                )
+        except HarnessError as error:
+            raise call.told(error) from None
+        except TimeoutError:
+            failure: HarnessError = call.timed_out("the reply")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
+            failure = call.failure(error)
+        raise failure  # outside of the except block: the original's text may contain credentials
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
+        litellm = _client.load()
+        call = self._call(request, "stream")
+        builder = _openai_format.ReplyBuilder(clean=call.clean)
+        more: Final = {"stream": True, "stream_options": {"include_usage": True}}
+        stream: Any = None
+        usage: Any = None
+        try:
+            with _client.quiet:
+                stream = await call.in_time(litellm.acompletion(**self._arguments(request), **more))
+                chunks = aiter(stream)
+                while (chunk := await call.in_time(anext(chunks, None))) is not None:
+                    usage = getattr(chunk, "usage", None) or usage
+                    for item in builder.add(chunk):
+                        yield item
+                if not _provider_reported_usage(stream):
+                    usage = None  # litellm fills a missing usage with an estimate
+                spent = self._priced(_openai_format.read_usage(usage), lambda: _price(litellm, call.model, usage))
+                reply = builder.reply(usage=spent, finished=_has_reason(stream), ended=bool(call.exchange.ends))
+                reply = self._with_blocks_kept(reply, request)
+                yield replace(reply, finish_reason=call.reason(reply.finish_reason))
+            return
+        except HarnessError as error:
+            raise call.told(error) from None
+        except TimeoutError:
+            failure: HarnessError = call.timed_out("the next chunk")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
+            failure = call.failure(error)
+        finally:
+            if hasattr(stream, "aclose"):
+                with suppress(Exception):  # the connection is given up either way
+                    await stream.aclose()
+        raise failure
+
+    def _call(self, request: ModelRequest, kind: Kind) -> _Call:
+        secrets = self._secrets
+        if request.options:
+            secrets += _secrets.credentials(api_key=None, api_base=None, options=request.options)
+        _secrets.remember(secrets)
+        _refuse_unguarded(request.model or self._name, request.options)
+        timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
+        _check_seconds(timeout_s)
+        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(kind))
+        _client.unmapped.set(call.unmapped)
+        _client.ours.set(call.exchange)
+        return call
+
+    def _arguments(self, request: ModelRequest) -> dict[str, Any]:
+        """What `litellm.acompletion` is called with; never kept in a variable, which a traceback could show."""
+        litellm, defaults = _client.load(), self._defaults
+        model = request.model or self._name
+        options = self._options(request)
+        thought = any(isinstance(message, AssistantMessage) and message.thinking for message in request.messages)
+        body = {
+            "max_tokens": defaults.max_tokens,
+            "temperature": defaults.temperature,
+            **_openai_format.wire_request(request),
+        }
+        if request.output is not None and not self._profile_of(model).holds_to_output(request):
+            del body["response_format"]  # litellm would refuse the call, or make it another one
+        if self._api_key is None or thought or not _model_info.IF_IT_CAN.isdisjoint(body):
+            name, provider, key = _model_info.provider_of(litellm, model, api_base=self._api_base, options=options)
+            if self._api_key is None and not key:
+                _check_key(_model_info.missing_key(litellm, model, provider, options), model, provider)
+            for field in _model_info.left_out(litellm, name, provider):
+                body.pop(field, None)
+            if _thinking.keeps_blocks(name, provider):
+                body["messages"] = _openai_format.wire_messages(request.messages, blocks=True)
+                if _thinking.cannot_go_on(request.messages):  # another model began the turn, or thinking was off
+                    body.pop("reasoning_effort", None)
+        where = {"api_base": self._api_base, "api_key": self._api_key}
+        timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
+        return {
+            **options,
+            **{name: value for name, value in (body | where).items() if value is not None},
+            "model": model,
+            "timeout": timeout_s + _SLACK_S,
+            "max_retries": 0,
+            "num_retries": 0,
+            # Else some versions need the package `mcp` for any tool.
+            **({"_skip_mcp_handler": True} if request.tools else {}),
+        }
+
+    def _options(self, request: ModelRequest) -> dict[str, Any]:
+        return {**self._defaults.options, **request.options}
+
+    def _with_blocks_kept(self, reply: ModelResponse, request: ModelRequest) -> ModelResponse:
+        """*reply*, without its blocks of thinking unless the model wants them back."""
+        if not reply.thinking_blocks:
+            return reply
+        model, options = request.model or self._name, self._options(request)
+        name, provider, _ = _model_info.provider_of(_client.load(), model, api_base=self._api_base, options=options)
+        return reply if _thinking.keeps_blocks(name, provider) else replace(reply, thinking_blocks=())
+
+    def _look_up(self) -> ModelProfile:
+        found = self._given or self._profile_of(self._name)
+        count: Callable[[ModelRequest], int] = partial(_model_info.count_tokens, _client.load(), self._name)
+        return replace(found, count_tokens=found.count_tokens or count)
+
+    def _profile_of(self, model: str) -> ModelProfile:
+        if self._given is not None and model == self._name:
+            return self._given
+        return _model_info.profile_of(_client.load(), model, api_base=self._api_base, options=self._defaults.options)
+
+    def _priced(self, usage: Usage | None, known: Callable[[], float | None]) -> Usage | None:
+        """*usage* with its cost: by the prices that were given, else as litellm's tables say."""
+        if usage is None:
+            return None
+        cost = None if self._given is None else cost_of(self._given, usage.input_tokens, usage.output_tokens)
+        return replace(usage, cost_usd=known() if cost is None else cost)
+
+
+class _Call:
+    """What is the same for everything that one call does: its model, its time, and what nobody may see of it."""
+
+    def __init__(self, model: str, timeout_s: float, secrets: tuple[str, ...], exchange: Exchange) -> None:
+        self.model: Final = model
+        self._timeout_s: Final = timeout_s
+        self._secrets: Final = secrets
+        self.unmapped: Final[list[str]] = []
+        self.exchange: Final = exchange
+
+    def reason(self, told: FinishReason) -> FinishReason:
+        return "unknown" if told == "stop" and self.unmapped else told
+
+    async def in_time(self, work: Awaitable[Any]) -> Any:
+        async with asyncio.timeout(self._timeout_s):
+            return await work
+
+    def clean(self, text: str) -> str:
+        return _secrets.redact(text, self._secrets)
+
+    def timed_out(self, what: str) -> HarnessError:
+        return self.told(_error_mapping.timed_out(self.model, self._timeout_s, what=what))
+
+    def failure(self, error: Exception) -> HarnessError:
+        sent = self.exchange.status
+        return self.told(_error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent))
+
+    def told(self, error: HarnessError) -> HarnessError:
+        """*error*, with the provider's name for the request: what its support asks for first."""
+        if self.exchange.request_id is not None:
+            name = self.clean(self.exchange.request_id)
+            error.__dict__["request_id"] = name  # data, as its other attributes of that kind
+            error.where += f", request {name!r}"
+        return error
+
+
+def _check_arguments(model: Any, api_base: Any, api_key: Any, profile: Any) -> None:
+    check_text("model", model)
+    check_text("api_base", api_base)
+    if api_key is not None and not isinstance(api_key, str):  # a credential is not shown
+        raise InputError(f"api_key must be a str, not {a_type(api_key)}.", fix="Give the key itself.")
+    if profile is not None and not isinstance(profile, ModelProfile):
+        raise InputError(
+            f"profile must be a ModelProfile, not {profile!r}.", fix='Give ModelProfile(name="...").', value=profile
+        )
+
+
+def _check_seconds(timeout_s: Any) -> None:
+    if timeout_s is None:
+        raise InputError("timeout_s must be more than 0, not None.", fix="Give seconds; a call always has an end.")
+    check_amount("timeout_s", timeout_s, above=True)
+
+
+def _check_key(missing: Sequence[str], model: str, provider: str) -> None:
+    if missing:
+        raise _error_mapping.missing_key(model, missing, provider)
+
+
+def _refuse_own(options: Mapping[str, Any]) -> None:
+    clash = sorted(_OWN.intersection(options))
+    if clash:
+        raise InputError(
+            f"options contains {names(clash)}, which the model sets itself.",
+            fix="use the argument of LiteLLMModel or the field of the request instead",
+            value=clash,
+        )
+
+
+def _refuse_unguarded(model: str, options: Mapping[str, Any]) -> None:
+    """Refuse the one provider whose requests go round httpx, where redirects and sizes are guarded."""
+    if _UNGUARDED in (model.partition("/")[0], options.get("custom_llm_provider")):
+        raise InputError(
+            f"{_UNGUARDED!r} has an HTTP client of its own, which follows redirects and reads answers of any size.",
+            fix='Write the model as "openai/...": it speaks the same format.',
+            value=model,
+        )
+
+
+def _known_cost(response: Any) -> float | None:
+    hidden: Any = getattr(response, "_hidden_params", None) or {}
+    cost: Any = hidden.get("response_cost")
+    return _sane(cost)
+
+
+def _price(litellm: _client.LiteLLM, model: str, usage: Any) -> float | None:
+    """The price of a stream; None where litellm's bundled list has none."""
+    try:
+        return _sane(sum(litellm.cost_per_token(model=model, usage_object=usage)))
+    except Exception:  # noqa: BLE001 - litellm's way to say that it does not know the model
+        return None
+
+
+def _sane(cost: Any) -> float | None:
+    """*cost*, if it is an amount: litellm multiplies whatever counts a provider reports."""
+    return float(cost) if isinstance(cost, (int, float)) and 0 <= cost < inf else None
+
+
+def _provider_reported_usage(stream: Any) -> bool:
+    return any(getattr(chunk, "usage", None) is not None for chunk in getattr(stream, "chunks", None) or ())
+
+
+def _has_reason(stream: Any) -> bool:
+    """Whether the provider gave a reason to finish: litellm makes one up where none came."""
+    reasons = ("received_finish_reason", "intermittent_finish_reason")
+    return any(getattr(stream, name, None) is not None for name in reasons)

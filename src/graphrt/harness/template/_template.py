@@ -1,0 +1,190 @@
+"""Prompts with holes: `{name}`, filled from the state.
+
+What a user holds lives here, with the names that it checks. The grammar is `_fields`', how values look is
+`_plain_text`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, TypeGuard, cast, final
+
+from pydantic import BaseModel
+from typing_extensions import is_typeddict
+
+from graphrt.errors import InputError, closest, names
+from graphrt.harness.template._grammar import Mistake, parse
+from graphrt.harness.template._value_text import NoTextError, plain_text
+
+__all__ = ["Template"]
+
+_MISSING: Final = object()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with fields in braces, and nothing else: `Template("Summarise {topic} in {style}.")`.
+
+    Only `{name}` is a field. Braces that cannot be meant as one stay as they are, so JSON can be written as it is:
+    `{"a": 1}`, `{}`, a brace alone, a group over several lines. What other languages take for a field, but this one
+    does not have, is refused: `{user.name}`, `{rows[0]}`, `{x!r}`, `{x:>5}`, `{0}`, `{ x }`, `{f(x)}`, `{user-name}`,
+    `{{x}}`. There is no escape; a literal `{name}` is a field with that value.
+
+    Raises:
+        InputError: A group of braces was meant as a field and is none.
+    """
+
+    text: str
+    fields: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """0..n names, each once, in the order of the text."""
+    _parts: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """Text, name, text, name, ... text."""
+
+    def __post_init__(self) -> None:
+        given: Any = self.text  # callers without a type checker get here too
+        if not isinstance(given, str):
+            raise InputError(f"A template is of type {type(given).__name__}.", fix="give a text", value=given)
+        parts, mistakes = parse(given)
+        if mistakes:
+            raise _no_field(mistakes)
+        object.__setattr__(self, "_parts", parts)
+        object.__setattr__(self, "fields", tuple(dict.fromkeys(parts[1::2])))
+
+    def check(self, state_type: type[Any], *, more: Iterable[str] = ()) -> Self:
+        """See that every field is one of the state, and return the template.
+
+        Args:
+            state_type: A pydantic model, a dataclass or a TypedDict.
+            more: Names that `render` will be given beside the state.
+
+        Raises:
+            InputError: A field is unknown, or *state_type* is no type of a state.
+        """
+        known = [*_names_of(state_type), *more]
+        self._refuse(
+            [name for name in self.fields if name not in known],
+            known,
+            f"The template uses {{}}, which {state_type.__name__} does not have.",
+        )
+        return self
+
+    def render(self, state: Any = None, /, **more: Any) -> str:
+        """Fill the fields, once: braces in a value are never looked at.
+
+        Text and numbers are shown as they are, members of enums as their values, dates in ISO form; containers,
+        dataclasses and pydantic models as JSON.
+
+        Args:
+            state: A pydantic model, a dataclass or a mapping.
+            **more: Values that are not in the state, or take the place of its own.
+
+        Raises:
+            InputError: A field has no value or None, a value has no plain text form, or *more* has an unknown name.
+        """
+        self._refuse(
+            [name for name in more if name not in self.fields],
+            self.fields,
+            "render() was given {}, which the template does not use.",
+        )
+        values = {name: more[name] if name in more else _read(state, name) for name in self.fields}
+        empty = [name for name, value in values.items() if value is None or value is _MISSING]
+        if empty:
+            told = [f"{name!r} is {'None' if values[name] is None else 'not there'}" for name in empty]
+            raise InputError(
+                f"The template cannot be filled: {', '.join(told)}.",
+                where=f"template {_clip(self.text)!r}",
+                known=f"the state is {'None' if state is None else f'of type {type(state).__name__}'}",
+                fix="set the fields before, or give a value: render(state, name=...)",
+                code="template-missing",
+                field=empty[0],
+            )
+        shown = {name: _show(name, value) for name, value in values.items()}
+        return "".join(shown[part] if n % 2 else part for n, part in enumerate(self._parts))
+
+    def _refuse(self, unknown: list[str], known: Iterable[str], what: str) -> None:
+        if not unknown:
+            return
+        known = list(known)
+        guesses = [f"did you mean {guess!r} for {name!r}?" for name in unknown if (guess := closest(name, known))]
+        raise InputError(
+            what.format(names(unknown)),
+            where=f"template {_clip(self.text)!r}",
+            known=names(known) or "no fields",
+            fix=" ".join(guesses) or "correct the name",
+            code="template-unknown",
+            field=unknown[0],
+        )
+
+
+def _no_field(mistakes: tuple[Mistake, ...]) -> InputError:
+    first, *rest = mistakes
+    return InputError(
+        f"The template has {first.group!r}, which is not a field: {first.why}.",
+        where=f"line {first.line}, column {first.column}",
+        known="; ".join(f"also {one.group!r} in line {one.line}: {one.why}" for one in rest[:11]),
+        fix="write {name} and give the value under that name; what is to stay as it is can be such a value too",
+        code="template-field",
+        value=first.group,
+    )
+
+
+def _names_of(state_type: Any) -> list[str]:
+    if _is_model(state_type):
+        return [*state_type.model_fields, *state_type.model_computed_fields]
+    if isinstance(state_type, type) and dataclasses.is_dataclass(cast("object", state_type)):
+        return [one.name for one in dataclasses.fields(state_type)]
+    if is_typeddict(state_type):
+        keys: frozenset[str] = getattr(state_type, "__required_keys__") | getattr(state_type, "__optional_keys__")  # noqa: B009 - no checker knows them
+        return sorted(keys)
+    raise _no_state(state_type, "A template was to be checked against")
+
+
+def _is_model(value: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(value, type) and issubclass(value, BaseModel)
+
+
+def _read(state: Any, name: str) -> Any:
+    if state is None:
+        return _MISSING
+    if isinstance(state, BaseModel):
+        known = name in type(state).model_fields or name in type(state).model_computed_fields
+        return getattr(state, name, _MISSING) if known else (state.model_extra or {}).get(name, _MISSING)
+    if isinstance(state, Mapping):
+        values: Mapping[Any, Any] = {**state}
+        return values.get(name, _MISSING)
+    if dataclasses.is_dataclass(state) and not isinstance(state, type):
+        known = any(one.name == name for one in dataclasses.fields(state))
+        return getattr(state, name, _MISSING) if known else _MISSING
+    raise _no_state(state, "A template was to be filled from")
+
+
+def _no_state(value: Any, what: str) -> InputError:
+    shown = value.__name__ if isinstance(value, type) else f"a value of type {type(value).__name__}"
+    return InputError(
+        f"{what} {shown}, which is not a state.",
+        known="states are pydantic models, dataclasses and TypedDicts; render takes any mapping too",
+        fix="give the state, or its class to check()",
+        code="template-state",
+        value=value,
+    )
+
+
+def _show(name: str, value: Any) -> str:
+    try:
+        return plain_text(value)
+    except NoTextError as error:
+        path = f"{name}{'' if error.path[:1] in ('', '[') else '.'}{error.path}"
+        raise InputError(
+            f"Field {name!r} of the template has no plain text form: {path} is {error.what}.",
+            fix=f"give a text instead: render(state, {name}=...)",
+            code="template-value",
+            field=name,
+            path=path,
+        ) from None
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,178 @@
+"""What a tool of an MCP server is to an agent: its name, its schema, the check of arguments, the reading of results.
+
+Values of the SDK are read here by their attributes; nothing is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from graphrt.harness.messages import ToolSpec
+from graphrt.harness.tools._argument_errors import clip, misfit, path, unknown
+from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy, ToolResult
+from graphrt.harness.tools.results import to_result
+
+_LONGEST: Final = 64
+
+
+class Caller(Protocol):
+    """Who sends a call: an `McpServer`."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, idempotency_key: str = "") -> Any:
+        """Send it and wait."""
+        ...
+
+
+class McpTool:
+    """A tool of an MCP server; made by `McpServer.tools()`."""
+
+    def __init__(self, server: Caller, described: Any, *, prefix: str, policy: ToolPolicy, hinted: bool) -> None:
+        self._server: Final = server
+        self.remote_name: Final[str] = described.name
+        """As the server knows it."""
+        self.origin: Final = f"MCP server {server.name}"
+        """Which server it is of."""
+        schema: dict[str, Any] = dict(described.input_schema or {})
+        schema.setdefault("type", "object")
+        if not isinstance(schema.get("properties"), dict):
+            schema["properties"] = {}
+        self._spec: Final = ToolSpec(
+            name=_name(prefix, self.remote_name), description=described.description or "", parameters=schema
+        )
+        self._policy: Final = replace(policy, effect=_effect(described.annotations)) if hinted else policy
+        self._validator: Any = None
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told: what the server says."""
+        return self._spec
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """How it may be used."""
+        return self._policy
+
+    def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """The arguments as they are, if they fit the server's schema.
+
+        A schema that is none is left to the server, which checks what it gets anyway.
+
+        Raises:
+            ToolArgumentsError: They do not fit; `what` is written for the model.
+        """
+        validator = self._schema_validator()
+        if validator is None:
+            return arguments
+        try:
+            errors = sorted(
+                validator.iter_errors(dict(arguments)), key=lambda error: list(map(str, error.absolute_path))
+            )
+        except Exception:  # noqa: BLE001 - a reference that leads nowhere: the server's schema is none
+            return arguments
+        if errors:
+            raise misfit(
+                self._spec.name, list(dict.fromkeys(_findings(errors, tuple(self._spec.parameters["properties"]))))
+            )
+        return arguments
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
+        """Let the server do it.
+
+        Returns:
+            Its text, and its structured content as `value`; `error` is set if the server says that it went wrong.
+
+        Raises:
+            ToolError: The server went away, took too long, or refused; see `McpServer.call_tool`.
+        """
+        result = await self._server.call_tool(self.remote_name, arguments, idempotency_key=context.idempotency_key)
+        structured = result.structured_content
+        texts = [_text(block) for block in result.content]
+        if texts or structured is None:
+            made = ToolResult(text="\n".join(texts), value=structured, error=bool(result.is_error))
+        else:
+            made = replace(to_result(structured, tool=self._spec.name), error=bool(result.is_error))
+        return to_result(made, tool=self._spec.name, policy=self._policy)
+
+    def __repr__(self) -> str:
+        return f"McpTool({self._spec.name!r})"
+
+    def _schema_validator(self) -> Any:
+        if self._validator is None:
+            from graphrt.harness.tools.mcp._connection import sdk
+
+            jsonschema, referencing = sdk("jsonschema"), sdk("referencing")
+            schema = dict(self._spec.parameters)
+            kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+            try:
+                kind.check_schema(schema)
+                self._validator = kind(schema, registry=referencing.Registry())  # and nothing is fetched
+            except Exception:  # noqa: BLE001 - no schema, no check
+                self._validator = False
+        return self._validator or None
+
+
+def _name(prefix: str, remote: str) -> str:
+    """A name that every provider takes."""
+    name = prefix + (re.sub(r"[^A-Za-z0-9_-]", "_", remote) or "tool")
+    if len(name) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(remote.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST - 9]}_{digest}"
+
+
+def _effect(annotations: Any) -> EffectClass:
+    if annotations is not None and annotations.read_only_hint is True:
+        return "pure"
+    if annotations is not None and annotations.idempotent_hint is True:
+        return "idempotent"
+    return "once"
+
+
+def _text(block: Any) -> str:
+    """A block of content as text: what is no text is named with its kind and size."""
+    match block.type:
+        case "text":
+            return str(block.text)
+        case "image" | "audio":
+            return f"[{block.type}: {block.mime_type}, {len(block.data) * 3 // 4} bytes]"
+        case "resource_link":
+            return f"[resource: {block.uri}]"
+        case "resource":
+            text = getattr(block.resource, "text", None)
+            return str(text) if text is not None else f"[resource: {block.resource.uri}]"
+        case kind:
+            return f"[{kind}]"
+
+
+def _findings(errors: Iterable[Any], known: tuple[str, ...]) -> Iterable[str]:
+    for error in errors:
+        place = path(error.absolute_path)
+        match error.validator:
+            case "required":
+                for name in [name for name in error.validator_value if name not in error.instance]:
+                    yield f"{path([*error.absolute_path, name])}: is missing"
+            case "additionalProperties" if not place:
+                properties = error.schema.get("properties", {})
+                for name in error.instance:
+                    if name not in properties:
+                        yield f"{name}: {unknown(name, known)}"
+            case "type":
+                yield f"{place}: should be of type {_types(error.validator_value)} (given: {clip(error.instance)})"
+            case "enum":
+                yield f"{place}: should be one of {clip(error.validator_value)} (given: {clip(error.instance)})"
+            case _:
+                rule = f"{error.validator} {clip(error.validator_value)}"
+                yield f"{place or 'all of them'}: should keep to {rule} (given: {clip(error.instance)})"
+
+
+def _types(value: Any) -> str:
+    return value if isinstance(value, str) else " or ".join(map(str, value))
