@@ -92,7 +92,7 @@ SLOW: Final = (
     "tests/threads/test_history_pages.py",
     "tests/threads/test_large_values.py",
     "tests/threads/test_nested_questions.py",
-    "tests/threads/test_refold.py",
+    "tests/threads/test_changed_rows.py",
     "tests/threads/test_untracked.py",
     "tests/threads/test_values.py",
     # They start programs, type checkers among them, or import litellm.

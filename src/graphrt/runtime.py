@@ -14,8 +14,7 @@ from graphrt._flows.live import Live
 from graphrt._forks import Emptied, FreshLock
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.durability import Durability
-from graphrt._later import Later
-from graphrt._runs import open_run, reopen_run
+from graphrt._runs import open_run, reopen_run, run_once
 from graphrt._runs.active_run import system_clock
 from graphrt._runs.arguments import (
     MODES,
@@ -53,13 +52,10 @@ from graphrt.stores import Store
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.thread_pool import ThreadPool
-    from graphrt._runs import run_once
     from graphrt.graph import CompiledGraph
     from graphrt.harness.agent._model_overrides import NamedModels
     from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
-else:
-    run_once = Later("graphrt._runs.run_once")
 
 __all__ = [
     "MODES",

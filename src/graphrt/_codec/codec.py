@@ -5,14 +5,14 @@ The public face of the package to the rooms above; how each type is written is i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from graphrt._codec import answers, failures, registry
 from graphrt._codec.own import own_by_class
-from graphrt._codec.refusal import BLOB_BYTES, MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, DamagedError, NotStorable
+from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, DamagedError, NotStorable
 from graphrt._codec.tables import FetchError, Tables
 from graphrt._codec.walk import Reader, TooDeepError, UnknownTagError, Watching, Writer
 from graphrt.errors import InputError, StoreError, names
@@ -94,10 +94,10 @@ class Codec:
         return data
 
     def load(self, data: bytes, fetch: Callable[[str], bytes] | None = None) -> Any:
-        """The value that `dump` or `dump_fields` wrote.
+        """The value that `dump` wrote.
 
         Args:
-            fetch: Gives the bytes that `dump_fields` kept apart, by their hash; KeyError if there are none.
+            fetch: Returns the bytes of a large value, by their SHA-256; raises KeyError if there are none.
 
         Raises:
             StoreError: *data* is damaged (`damaged-value`) or holds a class that is not known (`unknown-type`).
@@ -115,34 +115,6 @@ class Codec:
             raise
         except Exception as error:
             raise _damaged(error, data) from error
-
-    # -- fields ----------------------------------------------------------------------------------------------------
-
-    def dump_fields(self, values: Mapping[str, Any], blobs: dict[str, bytes] | None = None) -> bytes:
-        """The values of fields as one JSON object, long ones kept apart.
-
-        Args:
-            values: By the name of the field; it counts as one level of nesting.
-            blobs: Gets the encoded values of more than 64 KiB, by their SHA-256; None keeps everything together.
-
-        Raises:
-            NotStorable: Some part of a value would not come back exactly; its path begins with the field's name.
-        """
-        fields: dict[str, Any] = dict(values)
-        strange = next((name for name in fields if type(name) is not str), None)
-        if strange is not None:
-            raise NotStorable(f"has a field named {strange!r}, which is not text")
-        if blobs is None:
-            return self._encoded(fields, "", 0)
-        pieces: list[bytes] = []
-        for name, value in fields.items():
-            simple = name.isascii() and name.isidentifier()
-            pieces.append(b'"%b"' % name.encode() if simple else self._encoded(name, "{key}", 1))
-            pieces.append(_apart(self._encoded(value, name, 1), blobs))
-        if TAG in fields:
-            return b'{"$t":"dict","v":[' + b",".join(pieces) + b"]}"
-        pairs = [key + b":" + piece for key, piece in zip(pieces[::2], pieces[1::2], strict=True)]
-        return b"{" + b",".join(pairs) + b"}"
 
     # -- types -----------------------------------------------------------------------------------------------------
 
@@ -211,16 +183,6 @@ def is_plain(data: bytes, *, deep: bool = True) -> bool:
         and (b"\\" not in data or _ESCAPE not in data)
         and (not deep or len(data) < MAX_DEPTH or data.count(b"[") + data.count(b"{") < MAX_DEPTH)
     )
-
-
-def _apart(data: bytes, blobs: dict[str, bytes]) -> bytes:
-    if len(data) <= BLOB_BYTES:
-        return data
-    from hashlib import sha256  # OpenSSL is loaded when there is a blob
-
-    name = sha256(data).hexdigest()
-    blobs[name] = data
-    return to_json({TAG: "blob", "v": name})
 
 
 def _damaged(error: Exception, data: bytes) -> StoreError:

@@ -6,23 +6,23 @@ can have, and where the state declares one of them it is stored under its own na
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Final
 
 from graphrt._codec.entries import Entry, entry_of
-from graphrt._later import Later
 
 __all__ = ["OWN_TAGS", "own_by_class", "own_by_tag"]
 
-_MESSAGES: Final = Later("graphrt.harness.messages")
-_PLACES: Final[dict[str, Any]] = {
+_MESSAGES: Final = "graphrt.harness.messages"
+_PLACES: Final[dict[str, str]] = {
     "SystemMessage": _MESSAGES,
     "UserMessage": _MESSAGES,
     "AssistantMessage": _MESSAGES,
     "ToolMessage": _MESSAGES,
     "ToolCall": _MESSAGES,
     "ThinkingBlock": _MESSAGES,
-    "AgentReply": Later("graphrt.harness.protocol"),
-    "Usage": Later("graphrt.events.usage"),
+    "AgentReply": "graphrt.harness.protocol",
+    "Usage": "graphrt.events.usage",
 }
 _PREFIX: Final = "graphrt:"
 OWN_TAGS: Final = frozenset(_PREFIX + name for name in _PLACES)
@@ -31,7 +31,7 @@ OWN_TAGS: Final = frozenset(_PREFIX + name for name in _PLACES)
 def own_by_class(cls: Any) -> Entry | None:
     """How instances of *cls* are stored, if it is in the table."""
     name: str = cls.__qualname__
-    if name not in _PLACES or not cls.__module__.startswith("graphrt.") or getattr(_PLACES[name], name) is not cls:
+    if name not in _PLACES or not cls.__module__.startswith("graphrt.") or _class(name) is not cls:
         return None
     return entry_of(cls, _PREFIX + name)
 
@@ -41,4 +41,9 @@ def own_by_tag(tag: str) -> Entry | None:
     if tag not in OWN_TAGS:
         return None
     name = tag.removeprefix(_PREFIX)
-    return entry_of(getattr(_PLACES[name], name), tag)
+    return entry_of(_class(name), tag)
+
+
+def _class(name: str) -> Any:
+    # Imported when a value needs it: the harness stands on a floor above this one, and most states hold no messages.
+    return getattr(import_module(_PLACES[name]), name)

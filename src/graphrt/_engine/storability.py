@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt._codec import NotStorable
+from graphrt._codec import BLOB_BYTES, NotStorable
 from graphrt._engine.route import Due
 from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, own
@@ -19,10 +19,6 @@ from graphrt.errors import UpdateError
 if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._engine.engine import Engine
-
-
-BLOB_BYTES: Final = 65_536
-"""A longer value is stored once, by its content."""
 
 
 @final

@@ -87,32 +87,6 @@ class Chain:
         self.leaf = sha256(b"\x00" + header).digest()
         return header + salts
 
-    def skip(self, written: Mapping[str, tuple[Sequence[bytes], Sequence[bytes]]], seq: int, seal: bytes) -> bool:
-        """Stand after a stored commit of the entry *seq*, having taken in all that was written since.
-
-        Each value that was folded is checked by it, and nothing else: that is `check`'s, and takes a multiple of the time.
-
-        Args:
-            written: Field to the lines that were folded into it, and the salt of each.
-
-        Returns:
-            False if what was written does not come to what was sealed; nothing is changed then.
-        """
-        before = dict(self.digests)
-        for name, (lines, salts) in written.items():
-            digest = before.get(name, b"")
-            for line, salt in zip(lines, salts, strict=True):
-                digest = sha256(_FIELD + digest + sha256(_COMMIT + salt + line).digest()).digest()
-            self.digests[name] = digest
-        header = seal[: HEADER.size]
-        if len(header) == HEADER.size:
-            version, sealed, _, _, _, _, fields = HEADER.unpack(header)
-            if (version, sealed, fields) == (VERSION, seq, self._fields()):
-                self.leaf = sha256(b"\x00" + header).digest()
-                return True
-        self.digests = before
-        return False
-
     def _header(self, head: bytes, lines: Sequence[bytes], written: Iterable[tuple[str, int]], salts: bytes) -> bytes:
         # Loops, not comprehensions: this is done for every commit, and for every record that is read.
         commits: list[bytes] = []
@@ -151,27 +125,6 @@ class Chain:
         if len(salts) != SALT_BYTES * len(lines) or header != self._header(head, lines, written, salts):
             raise _misfit(seq, count)
         self.leaf = sha256(b"\x00" + header).digest()
-
-    @staticmethod
-    def size(lines: int) -> int:
-        """How many bytes the seal of a commit of so many lines has."""
-        return HEADER.size + SALT_BYTES * lines
-
-    @staticmethod
-    def salt(line: int) -> slice:
-        """Where in a seal the salt of the line number *line* stands."""
-        return slice(Chain.size(line), Chain.size(line + 1))
-
-    @staticmethod
-    def heads(seals: Iterable[bytes]) -> list[bytes]:
-        """What of each seal can be told without a hash: version, entry, count and time."""
-        return [seal[: _HEAD.size] for seal in seals]
-
-    @staticmethod
-    def told(seqs: Iterable[int], count: int, times: Iterable[float]) -> list[bytes]:
-        """The same of commits of *count* entries each, from their last entries and their times, `LATEST_S` at most."""
-        pack = _HEAD.pack
-        return [pack(VERSION, seq, count, round(at * 1e6)) for seq, at in zip(seqs, times, strict=True)]
 
 
 @final

@@ -16,8 +16,8 @@ from graphrt._engine.joins import never_fired
 from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import Watch, run
+from graphrt._journal import commit_queue, leases, name_table, writer
 from graphrt._journal.durability import Durability
-from graphrt._later import Later
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.results import RunResult
 from graphrt.graph import CompiledGraph
@@ -28,15 +28,10 @@ from graphrt.stores.protocol import Claim, Store
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.thread_pool import ThreadPool
-    from graphrt._journal import commit_queue, leases, name_table, writer
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
     from graphrt.harness.agent._model_overrides import NamedModels
     from graphrt.harness.budget._budget import Budget
-else:
-    leases, commit_queue, name_table, writer = (
-        Later(f"graphrt._journal.{name}") for name in ("leases", "commit_queue", "name_table", "writer")
-    )
 
 
 class Owner(Protocol):

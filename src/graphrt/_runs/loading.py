@@ -158,14 +158,8 @@ def fold_all(fold: Fold, records: Sequence[Record], upto: int | None = None) -> 
         StoreError: One of them is damaged.
         ReplayDivergedError: A reducer raises now that did not then.
     """
-    from graphrt._journal.refold import refold
-
-    at, whole = 0, records if upto is None else [record for record in records if record.seq <= upto]
-    while at < len(records):
-        at = refold(fold, whole, at)
-        if at < len(records):
-            fold.add(records[at], upto)
-            at += 1
+    for record in records:
+        fold.add(record, upto)
 
 
 def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:

@@ -13,7 +13,6 @@ from graphrt._runs.inspection import info, replay
 from graphrt._runs.loading import Reads, the_store
 from graphrt._runs.results import ThreadInfo
 from graphrt.errors import StoreError
-from graphrt.stores._moving import export_thread, import_thread
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Status, Store
@@ -109,6 +108,8 @@ def verified(runtime: Reads, *, replayed: bool) -> Verification:
 
 def exported(runtime: Owner, thread: str, to: Any, *, decrypted: bool) -> None:
     """Write the thread to a file."""
+    from graphrt.stores._moving import export_thread  # loads OpenSSL
+
     store = the_store(runtime)
     release_now(store, check_id(thread))
     export_thread(store, thread, to, decrypted=decrypted)
@@ -116,4 +117,6 @@ def exported(runtime: Owner, thread: str, to: Any, *, decrypted: bool) -> None:
 
 def imported(runtime: Owner, source: Any, thread: str | None) -> str:
     """Bring in a thread from a file; returns its id."""
+    from graphrt.stores._moving import import_thread  # loads OpenSSL
+
     return import_thread(the_store(runtime), source, thread=thread)

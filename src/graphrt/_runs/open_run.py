@@ -14,9 +14,10 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.spending import budget_field
 from graphrt._engine.storability import storable, tracked
 from graphrt._flows.run import Watch
-from graphrt._later import Later
+from graphrt._journal import batch, leases
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
+from graphrt._runs import loading, run_once
 from graphrt._runs.active_run import ActiveRun, Owner
 from graphrt.errors import InputError, names
 from graphrt.reducers import TOKEN_BUDGET
@@ -24,13 +25,8 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Store
 
 if TYPE_CHECKING:
-    from graphrt._journal import batch, leases
     from graphrt._journal.thread_fold import Fold
     from graphrt._plan.tables import Plan
-    from graphrt._runs import loading, run_once
-else:
-    batch, leases = Later("graphrt._journal.batch"), Later("graphrt._journal.leases")
-    loading, run_once = Later("graphrt._runs.loading"), Later("graphrt._runs.run_once")
 
 
 def begin(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from graphrt import events
 from graphrt._codec import NotStorable
@@ -12,20 +12,14 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.pausing import EXPIRED, answer_number
 from graphrt._engine.questions import replaceable
 from graphrt._flows.run import Watch
-from graphrt._later import Later
+from graphrt._journal import leases
 from graphrt._plan.fields import own
-from graphrt._runs import open_run
+from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun, Owner
 from graphrt._runs.answers import answers_by_id, renewed
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.stores.ids import check_id
-
-if TYPE_CHECKING:
-    from graphrt._journal import leases
-    from graphrt._runs import loading
-else:
-    leases, loading = Later("graphrt._journal.leases"), Later("graphrt._runs.loading")
 
 
 class Prepare(Protocol):

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from graphrt._flows.effects import Control
 from graphrt._journal.compatibility import Verdict
-from graphrt._later import Later
+from graphrt._runs import entries, forking, history, inspection, loading, maintenance, pruning, state_edits
 from graphrt._runs.active_run import Owner
 from graphrt._runs.arguments import check_filters, check_status, checked_edits
 from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
@@ -17,13 +17,7 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Status, Store
 
 if TYPE_CHECKING:
-    from graphrt._runs import entries, forking, history, inspection, loading, maintenance, pruning, state_edits
     from graphrt.stores.verbs import Verification
-else:
-    forking, entries, history, maintenance, loading, inspection, pruning, state_edits = (
-        Later(f"graphrt._runs.{name}")
-        for name in ("forking", "entries", "history", "maintenance", "loading", "inspection", "pruning", "state_edits")
-    )
 
 S = TypeVar("S")
 T = TypeVar("T")

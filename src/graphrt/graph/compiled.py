@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
 from graphrt._engine.route import Router
-from graphrt._later import Later
+from graphrt._plan import render
 from graphrt._plan.callables import node_shape
 from graphrt._plan.specs import NodeSpec
 from graphrt._plan.tables import Plan
@@ -20,7 +20,6 @@ from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
-    from graphrt._plan import render
     from graphrt.events import Entry
     from graphrt.runtime import (
         AsyncStream,
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
         Step,
         Stream,
     )
-else:
-    render = Later("graphrt._plan.render")
 
 Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
 """A node's function whose result only the run checks: type checkers cannot infer a lambda's in such a union."""

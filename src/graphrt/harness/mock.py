@@ -1,6 +1,6 @@
 """A harness that follows a script: for tests, examples and continuous integration.
 
-Only the protocol of a harness lives here; what the script may contain is `script`'s, how it is followed `_playback`'s.
+Only the protocol of a harness lives here; what the script may contain is `script`'s, how it is followed `playback`'s.
 """
 
 from __future__ import annotations

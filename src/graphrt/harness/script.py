@@ -1,7 +1,7 @@
 """What a script may hold: replies, functions that make them, and patterns that say which calls are meant.
 
 The words of a script and how they are shown live here. Who follows a script, and what a mismatch means, is
-`_playback`'s business.
+`playback`'s business.
 """
 
 from __future__ import annotations

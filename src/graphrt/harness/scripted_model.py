@@ -1,6 +1,6 @@
 """Models without a provider: one that follows a script, and one that is a function.
 
-Only the protocol of a model lives here; what a script may contain is `script`'s, how it is followed `_playback`'s.
+Only the protocol of a model lives here; what a script may contain is `script`'s, how it is followed `playback`'s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Agent: what it is made of, and how one run of it begins and ends. The loop itself is `loop`'s."""
+"""The Agent: what it is made of, and how one run of it begins and ends. The loop itself is in `_loop`."""
 
 from __future__ import annotations
 

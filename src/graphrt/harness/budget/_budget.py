@@ -1,4 +1,4 @@
-"""Budgets of model calls: how much may be spent. Values only; what holds calls to them is the `ledger`.
+"""Budgets of model calls: how much may be spent. Values only; what holds calls to them is `_ledger`.
 
 All amounts are integers: tokens, millionths of a dollar, calls.
 """

@@ -1,6 +1,6 @@
 """Cassettes: the answers of a model, recorded once and replayed in every test.
 
-What a user holds lives here. Forms, file, order and the single call are the business of `_canonical`, `_tape`, `_deck`
+What a user holds lives here. Forms, file, order and the single call are the business of `_canonical`, `_cassette_file`, `_recordings`
 and `_exchange`.
 """
 
@@ -16,9 +16,9 @@ from pydantic import TypeAdapter
 from graphrt.errors import InputError, names
 from graphrt.harness._doubles.reply_pieces import pieces as cut
 from graphrt.harness._harness_checks import check_harness, kind, lack, usable
-from graphrt.harness.cassette._cassette_file import Tape
+from graphrt.harness.cassette._cassette_file import CassetteFile
 from graphrt.harness.cassette._exchange import Exchange, close
-from graphrt.harness.cassette._recordings import Deck
+from graphrt.harness.cassette._recordings import Recordings
 from graphrt.harness.messages import Prompt
 from graphrt.harness.protocol import AgentHarness, AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest, RunOptions
@@ -73,10 +73,10 @@ class Cassette:
         self.mode: Final[CassetteMode] = _mode(mode)
         self._strict: Final = strict
         self._hook: Final = redact
-        self._deck: Final = (
+        self._recordings: Final = (
             None
             if self.mode == "live"
-            else Deck(Tape(self.path), records=self.mode != "replay", anew=self.mode == "rewrite")
+            else Recordings(CassetteFile(self.path), records=self.mode != "replay", anew=self.mode == "rewrite")
         )
 
     def model(self, model: ChatModel) -> RecordedModel:
@@ -109,7 +109,7 @@ class Cassette:
     @property
     def remaining(self) -> int:
         """Recordings that nobody asked for yet."""
-        return 0 if self._deck is None else len(self._deck.unused)
+        return 0 if self._recordings is None else len(self._recordings.unused)
 
     def assert_done(self) -> None:
         """Check that every call was recorded and every recording asked for.
@@ -117,15 +117,15 @@ class Cassette:
         Raises:
             ScriptError: It was not so; the text names what was left over, or repeats the first miss.
         """
-        if self._deck is not None:
-            self._deck.check(unused=True)
+        if self._recordings is not None:
+            self._recordings.check(unused=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None and self._deck is not None:  # else the exception on its way says more
-            self._deck.check(unused=self._strict)
+        if kind is None and self._recordings is not None:  # else the exception on its way says more
+            self._recordings.check(unused=self._strict)
 
     def __repr__(self) -> str:
         return f"Cassette({str(self.path)!r}, mode={self.mode!r}, remaining={self.remaining})"
@@ -151,19 +151,19 @@ class RecordedModel:
             ScriptError: The call is not recorded.
             HarnessError: The call failed, now or when it was recorded.
         """
-        deck = self._cassette._deck
-        if deck is None:
+        recordings = self._cassette._recordings
+        if recordings is None:
             return await self._model.invoke(request)
-        exchange = Exchange(deck, self._cassette._hook, request, model=self.profile.name)
+        exchange = Exchange(recordings, self._cassette._hook, request, model=self.profile.name)
         return await exchange.answer(lambda: self._model.invoke(request), None)
 
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[StreamItem, None]:
         """The same in pieces; an answer that was recorded whole comes word by word."""
-        deck = self._cassette._deck
-        if deck is None:
+        recordings = self._cassette._recordings
+        if recordings is None:
             items = self._model.stream(request)
         else:
-            exchange = Exchange(deck, self._cassette._hook, request, model=self.profile.name)
+            exchange = Exchange(recordings, self._cassette._hook, request, model=self.profile.name)
             items = exchange.stream(lambda: self._model.stream(request), None)
         try:
             async for item in items:
@@ -190,20 +190,20 @@ class RecordedHarness:
             ScriptError: The call is not recorded.
             HarnessError: The call failed, now or when it was recorded.
         """
-        deck = self._cassette._deck
-        if deck is None:
+        recordings = self._cassette._recordings
+        if recordings is None:
             reply: AgentReply = await self._harness.run(prompt, **options)
             return reply
-        exchange = self._exchange(deck, prompt, options)
+        exchange = self._exchange(recordings, prompt, options)
         return await exchange.answer(lambda: self._harness.run(prompt, **options), self._output)
 
     async def stream(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AsyncGenerator[StreamItem, None]:
         """The same in pieces; an answer that was recorded whole comes word by word."""
-        deck = self._cassette._deck
-        if deck is None:
+        recordings = self._cassette._recordings
+        if recordings is None:
             items = self._live(prompt, options)
         else:
-            exchange = self._exchange(deck, prompt, options)
+            exchange = self._exchange(recordings, prompt, options)
             items = exchange.stream(lambda: self._live(prompt, options), self._output)
         try:
             async for item in items:
@@ -217,9 +217,9 @@ class RecordedHarness:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._harness, name)
 
-    def _exchange(self, deck: Deck, prompt: Prompt, options: RunOptions) -> Exchange:
+    def _exchange(self, recordings: Recordings, prompt: Prompt, options: RunOptions) -> Exchange:
         request = ModelRequest.build(prompt, options, defaults=getattr(self._harness, "defaults", None))
-        return Exchange(deck, self._cassette._hook, request, harness=self._name, alone=self._harness is None)
+        return Exchange(recordings, self._cassette._hook, request, harness=self._name, alone=self._harness is None)
 
     async def _live(self, prompt: Prompt, options: RunOptions) -> AsyncGenerator[StreamItem, None]:
         if hasattr(self._harness, "stream"):

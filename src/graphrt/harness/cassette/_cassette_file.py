@@ -32,7 +32,7 @@ def encode(recording: Recording) -> str:
     return _BEYOND_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
 
-class Tape:
+class CassetteFile:
     """One file, and how it stood when it was last read or written here."""
 
     def __init__(self, path: Path) -> None:

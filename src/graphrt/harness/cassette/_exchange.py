@@ -16,7 +16,7 @@ from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness._doubles.reply_pieces import pieces as cut
 from graphrt.harness.cassette._canonical import canonical
 from graphrt.harness.cassette._recording import Recording, clean_failure, clean_reply, is_recordable
-from graphrt.harness.cassette._recordings import Deck
+from graphrt.harness.cassette._recordings import Recordings
 from graphrt.harness.cassette._redaction import Redactor
 from graphrt.harness.protocol import AgentReply, StreamItem, TextDelta, ThinkingDelta, ToolCallDelta
 from graphrt.harness.request import ModelRequest
@@ -27,7 +27,7 @@ class Exchange:
 
     def __init__(
         self,
-        deck: Deck,
+        recordings: Recordings,
         hook: Callable[[str], str] | None,
         request: ModelRequest,
         *,
@@ -35,7 +35,7 @@ class Exchange:
         harness: str = "",
         alone: bool = False,
     ) -> None:
-        self._deck: Final = deck
+        self._recordings: Final = recordings
         self._redactor: Final = Redactor(hook, options=request.options)
         self._form: Final = canonical(request, self._redactor, model=model, harness=harness)
 
@@ -43,7 +43,7 @@ class Exchange:
             without = Redactor(hook, environment=False, options=request.options)
             return canonical(request, without, model=model, harness=harness)
 
-        self._found: Final = deck.ask(self._form, bare, alone=alone)
+        self._found: Final = recordings.ask(self._form, bare, alone=alone)
 
     async def answer(self, live: Callable[[], Awaitable[AgentReply]], output: TypeAdapter[Any] | None) -> AgentReply:
         """The whole reply, from the recording or from *live*; *output* is the type that its output has."""
@@ -62,8 +62,8 @@ class Exchange:
             kept = True
         finally:
             if not kept:
-                self._deck.drop(found)
-        self._deck.keep(found, recording)
+                self._recordings.drop(found)
+        self._recordings.keep(found, recording)
         return _told(recording, output)
 
     async def stream(
@@ -91,18 +91,18 @@ class Exchange:
                     continue
                 recording = clean_reply(self._form, item, seen, self._redactor)
                 kept = True
-                self._deck.keep(found, recording)  # before the reader has it, who may stop here
+                self._recordings.keep(found, recording)  # before the reader has it, who may stop here
                 yield _told(recording, output)
         except Exception as error:
             if kept or not is_recordable(error):
                 raise
             recording = clean_failure(self._form, error, seen, self._redactor)
             kept = True
-            self._deck.keep(found, recording)
+            self._recordings.keep(found, recording)
             raise _raised(recording) from None
         finally:
             if not kept:
-                self._deck.drop(found)
+                self._recordings.drop(found)
             await close(items)
 
 

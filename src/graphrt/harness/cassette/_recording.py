@@ -1,6 +1,6 @@
 """One recorded call, as a value: what was asked, and what came of it.
 
-What may be recorded and how it is made fit to be written live here; the form in the file is `_stored`'s.
+What may be recorded and how it is made fit to be written live here; the form in the file is `_stored_form`'s.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from graphrt.errors import ScriptError
 from graphrt.harness.cassette._canonical import key
-from graphrt.harness.cassette._cassette_file import Tape, encode
+from graphrt.harness.cassette._cassette_file import CassetteFile, encode
 from graphrt.harness.cassette._closest_recording import difference, nearest
 from graphrt.harness.cassette._recording import Recording
 from graphrt.harness.script import clip
@@ -36,28 +36,28 @@ class Place:
     """What the file has of it."""
 
 
-class Deck:
+class Recordings:
     """The recordings of one file, in the order in which their calls were asked."""
 
-    def __init__(self, tape: Tape, *, records: bool, anew: bool) -> None:
-        self._tape: Final = tape
+    def __init__(self, file: CassetteFile, *, records: bool, anew: bool) -> None:
+        self._file: Final = file
         self._records: Final = records
         self._lock: Final = threading.Lock()
         self._places: Final[list[Place]] = []
         self._by_key: Final[defaultdict[str, list[Place]]] = defaultdict(list)
         self._asked: Final[Counter[str]] = Counter()
         self._failures: Final[list[ScriptError]] = []
-        found = tape.read()
+        found = file.read()
         if found is None and not records:
             raise ScriptError(
                 "There is no cassette.",
-                where=str(tape.path),
+                where=str(file.path),
                 fix=f"record it: {_RECORD}",
                 code="cassette-missing",
-                path=str(tape.path),
+                path=str(file.path),
             )
         if records:
-            tape.check_writable()
+            file.check_writable()
         for recording in () if anew else found or ():
             self._add(Place(key(recording.request), recording, encode(recording) if records else ""))
 
@@ -103,7 +103,7 @@ class Deck:
         text = encode(recording)
         with self._lock:
             place.recording, place.text = recording, text
-            self._tape.write(place.text for place in self._places if place.recording is not None)
+            self._file.write(place.text for place in self._places if place.recording is not None)
 
     def drop(self, place: Place) -> None:
         """Give *place* back: its call has no answer that could be recorded."""
@@ -134,12 +134,12 @@ class Deck:
             shown = [f"{clip(_asks(one.request), 80)!r} (line {one.line})" for one in left[:12]]
             raise ScriptError(
                 f"The cassette was not used up: {len(left)} of {len(self._places)} recordings were never asked for.",
-                where=str(self._tape.path),
+                where=str(self._file.path),
                 known=", ".join(shown) + (f" and {len(left) - 12} more" if len(left) > 12 else ""),
                 fix="find out why the calls were not made; or remove the recordings, or record anew with "
                 "GRAPHRT_CASSETTE=rewrite; or allow it with strict=False",
                 code="cassette-unused",
-                path=str(self._tape.path),
+                path=str(self._file.path),
                 expected=[_asks(one.request) for one in left],
             )
 
@@ -163,11 +163,11 @@ class Deck:
             known = f"{known}\n{difference(form, like)}"
         return ScriptError(
             f"{what}: {clip(_asks(form), 200)!r}.",
-            where=str(self._tape.path),
+            where=str(self._file.path),
             known=known,
             fix=f"{_ALONE if alone else ''}find out why the call changed; or, if that is meant, {_RECORD}",
             code="cassette-miss",
-            path=str(self._tape.path),
+            path=str(self._file.path),
             got=_asks(form),
         )
 

@@ -1,6 +1,6 @@
 """The stored form of a recorded call: plain data, made to be read by people, and checked when it is read again.
 
-What is at its default is left out, and a text of several lines is a list of them. Where it is kept is `_tape`'s.
+What is at its default is left out, and a text of several lines is a list of them. Where it is kept is `_file`'s.
 """
 
 from __future__ import annotations

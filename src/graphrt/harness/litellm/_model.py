@@ -1,7 +1,7 @@
 """LiteLLMModel: one model of any provider that litellm speaks.
 
-The calls live here: what they cost in time, how they fail, who may see what. litellm itself is behind `_litellm`,
-the wire format is `_wire`'s, the meaning of failures `_failures`', the tables `_tables`'.
+The calls live here: what they cost in time, how they fail, who may see what. litellm itself is behind `_client`,
+the wire format is `_openai_format`'s, the meaning of failures `_error_mapping`', the tables `_model_info`'.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bounds that litellm does not keep by itself: how often a request is sent, how much of a text is searched.
 
 Changes to litellm's functions live here, each holding for our own calls only. How much of an answer is read, and from
-where, is `_exchange`'s; time is bounded by the caller.
+where, is `_http_exchange`'s; time is bounded by the caller.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Blocks of thinking as litellm writes them: out of replies and streams, and into requests to who can read them.
 
-Pure functions and one builder. No call is made here; the rest of the wire format is `_wire`'s.
+Pure functions and one builder. No call is made here; the rest of the wire format is `_openai_format`'s.
 """
 
 from __future__ import annotations

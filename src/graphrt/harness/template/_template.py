@@ -1,7 +1,7 @@
 """Prompts with holes: `{name}`, filled from the state.
 
-What a user holds lives here, with the names that it checks. The grammar is `_fields`', how values look is
-`_plain_text`'s.
+What a user holds lives here, with the names that it checks. The grammar is `_grammar`', how values look is
+`_value_text`'s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tools of an MCP server: a process on this machine, or a server that speaks streamable HTTP.
 
-Connecting, connecting again and what is told of failures live here; the SDK is touched in `_mcp_link` alone, and what
-a server's tool is to an agent stands in `_mcp_tool`.
+Connecting, connecting again and what is told of failures live here; the SDK is touched in `_connection` alone, and what
+a server's tool is to an agent stands in `_tool`.
 """
 
 from __future__ import annotations
