@@ -1,16 +1,15 @@
 """graphrt: a typed graph runtime for agent workflows.
 
-The floors, from the bottom; imports go down only (decision 0002):
+The floors, and the rooms on each. Imports go down only (decision 0002, docs/explanation/floors.md):
 
-    0 words     errors, commands, events, limits,      what are things called?
-                migrations, _codec
-    1 plan      _plan, reducers                        what may happen?
-    2 cores     _engine, harness                       what follows from what? how is a model spoken to?
-    3 records   _journal, stores                       what is remembered?
-    4 flows     _flows                                 in which order are effects asked?
-    5 drivers   _drivers                               who performs effects?
-    6 face      graph, runtime                         what do I call?
-    8 doors     testing                                how do people touch it?
+    8 doors     testing
+    6 face      graph, _runs, runtime
+    5 drivers   _drivers
+    4 flows     _flows
+    3 records   _journal, stores
+    2 cores     _engine, harness
+    1 plan      _plan, reducers
+    0 words     errors, commands, events, limits, migrations, _codec, _retry_policy, _ambient, _forks
 
 Importing it is light and silent: no network, no output, no litellm, and asyncio only once it is needed.
 """

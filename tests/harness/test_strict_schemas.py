@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from graphrt.errors import BadRequestError
 from graphrt.harness import Agent, OutputSpec
-from graphrt.harness._output import OutputForm
+from graphrt.harness._output.form import OutputForm
 from graphrt.harness.request import ModelRequest
 from graphrt.testing import FakeChatServer
 from graphrt.testing._openai_schema import refusal_of

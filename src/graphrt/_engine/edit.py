@@ -12,7 +12,7 @@ from graphrt._plan.state import Values
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
-    from graphrt.stores.protocol import Status
+    from graphrt.events.status import Status
 
 
 def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: bool = False) -> Values:

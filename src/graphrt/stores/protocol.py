@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import typing_extensions as te
 
+from graphrt.events.status import Status
+
 __all__ = ["Claim", "Commit", "Head", "Loaded", "Record", "Saved", "Status", "Store"]
 
-Status: TypeAlias = Literal["new", "running", "interrupted", "failed", "cancelled", "completed"]
 
 Payload: TypeAlias = Any
 """`bytes` where the store is durable. A store that is not (`durable` is False) may be given any object, which it keeps

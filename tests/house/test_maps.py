@@ -1,0 +1,63 @@
+"""The maps of the house are true: READMEs name every module and no other, and the floors are the same wherever told."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "graphrt"
+ROOMS = sorted(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
+ROW = re.compile(r"^\| `([^`|]+)` \| (.+) \|$", re.MULTILINE)
+FLOOR = re.compile(r"^\| (\d) (\w+) \| (.+?) \|", re.MULTILINE)
+TOLD = re.compile(r"^ {4}(\d) (\w+) {2,}(.+)$", re.MULTILINE)
+
+
+def modules(room: Path) -> set[str]:
+    files = {path.stem for path in room.glob("*.py")} - {"__init__", "__main__"}
+    return files | {f"{path.parent.name}/" for path in room.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(PACKAGE)))
+def test_the_readme_of_a_room_names_every_module_and_no_other(room: Path) -> None:
+    readme = room / "README.md"
+    assert readme.exists(), f"{readme.relative_to(ROOT)} is missing"
+    _, found, table = readme.read_text(encoding="utf-8").partition("\n## Modules\n")
+    assert found, "it has no section Modules"
+    named = [name for name, _ in ROW.findall(table.partition("\n## ")[0])]
+
+    assert sorted(named) == sorted(modules(room))
+
+
+def explained() -> dict[str, int]:
+    """Room to floor, as the documentation has it."""
+    text = (ROOT / "docs" / "explanation" / "floors.md").read_text(encoding="utf-8")
+    return {room: int(number) for number, _, rooms in FLOOR.findall(text) for room in re.findall(r"`(\w+)`", rooms)}
+
+
+def test_every_room_is_on_a_floor() -> None:
+    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+
+    assert set(explained()) == rooms - {"__init__"}
+
+
+def test_the_package_tells_the_floors_of_the_documentation() -> None:
+    told = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")), clean=False) or ""
+
+    assert {room: int(number) for number, _, rooms in TOLD.findall(told) for room in rooms.split(", ")} == explained()
+
+
+def test_the_contract_on_imports_has_the_floors_of_the_documentation() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = [re.findall(r"(?<!\()\b\w+\b(?!\))", layer) for layer in config["contracts"][0]["layers"]]
+    floors = explained()
+
+    assert {room for layer in layers for room in layer} == set(floors)
+    numbers = [{floors[room] for room in layer} for layer in layers if layer]
+    assert all(len(layer) == 1 for layer in numbers)
+    order = [number for layer in numbers for number in layer]
+    assert order == sorted(order, reverse=True)
