@@ -1,4 +1,8 @@
-"""Where something runs, for what is called there without being told. Context variables, and nothing else."""
+"""Context variables that tell code which node, agent and run it is part of, where no argument can.
+
+An agent that a node calls past its Context, or a graph that an agent has as a tool, finds its surroundings here.
+Only the variables and the functions that read them live here. What a value means is the business of its owner.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +14,50 @@ from typing import Any, Final, NamedTuple
 __all__ = ["NODE", "PARENT_AGENT", "REPLACED", "SLEEP", "Above", "called", "live", "running"]
 
 NODE: Final[ContextVar[Any]] = ContextVar("graphrt_node", default=None)
-"""The Context of the async node that runs here, or of what a sync node runs by `ctx.call`; None elsewhere."""
+"""The Context of the async node that is running, or of the sync node whose `ctx.call` is running; None elsewhere.
+
+Plain calls of sync nodes do not set it: `called` finds those.
+"""
 
 
 def live(node: Any) -> Any:
-    """The Context *node* if its attempt has not ended; else None."""
+    """Return the Context *node* if its attempt is still running, else None.
+
+    A task that a node leaves behind keeps the context variable after the attempt has ended.
+    """
     return None if node is None or node._done else node
 
 
 class Above(NamedTuple):
-    """What a graph that an agent runs is a part of."""
+    """The agent run that a graph is part of, where an agent runs the graph as a tool or as its harness."""
 
     ledger: Any
-    """What its model calls are held to; None without a budget."""
+    """Budget ledger that bounds the graph's model calls; None without a budget."""
     depth: int
-    """Agents above those that run in it."""
+    """Number of agents that enclose the graph."""
     most_depth: int
+    """Largest depth that the agent's limits allow."""
     emit: Callable[[str, Any], None] | None
-    """Shows (node, item); None if nobody watches."""
+    """Takes (node name, item) for the agent's stream; None without a listener."""
     took: list[Any]
-    """Gets the usage of each run, when it has ended, however it did."""
+    """Collects the usage of each graph run when it ends, whether it completed or not."""
 
 
 PARENT_AGENT: Final[ContextVar[Above | None]] = ContextVar("graphrt_above", default=None)
-"""What the graph that runs here is a part of, if an agent runs it."""
+"""The agent run that the running graph is part of; None if no agent runs it."""
 
 REPLACED: Final[ContextVar[tuple[Any, ...]]] = ContextVar("graphrt_replaced_models", default=())
-"""What replaces models of agents here, innermost last: see `graphrt.harness.agent._model_overrides`."""
+"""Replacements for the models of agents, innermost last: see `graphrt.harness.agent._model_overrides` and decision 0039."""
 SLEEP: Final[ContextVar[Callable[[float], Any] | None]] = ContextVar("graphrt_sleep", default=None)
-"""How waits of the run are made that runs here; None: in real time."""
+"""Function that makes the waits of the running run (decision 0040), called with seconds; None waits in real time."""
 
 
 def called() -> Any:
-    """The Context of the sync node that this worker thread has called; None outside of nodes that take one.
+    """Return the Context of the sync node that runs on this worker thread, or None outside of nodes that take one.
 
-    It is found in the frame of the driver that calls the node. To set and reset a context variable around each call, or
-    an attribute of a `threading.local`, costs a step of 2.1 us another 0.2: too much for what few nodes ask.
+    The Context is read from the frame of `_drivers.invoke.invoke`, from its local variable `context`.
+    Setting a context variable or a `threading.local` around each call adds 0.2 us to a step of 2.1 us.
+    That is too much for something that few nodes need.
     """
     frame = sys._getframe(1)
     while frame is not None:
@@ -56,10 +68,10 @@ def called() -> Any:
 
 
 def running() -> tuple[Any, Any] | None:
-    """The task whose node runs here and the services of its run; None outside of nodes.
+    """Return the task whose node is running and the services of its run, or None outside of nodes.
 
-    They are found in the frames of the drivers, for whoever has no Context to ask and is in no hurry. What runs in a
-    task or a worker thread that a node has started by itself is not found.
+    Both are read from the frames of the drivers, by the names of their local variables. This is slow, and meant for
+    warnings about code that has no Context. asyncio tasks and threads that a node started itself are not found.
     """
     frame = sys._getframe(1)
     while frame is not None:

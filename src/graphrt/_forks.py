@@ -1,8 +1,11 @@
-"""What a fork of the process finds: nothing half done that the child must go on with, and no lock of a thread it lacks.
+"""Fork handlers: keep locks, caches and half-finished changes of the parent process out of a forked child.
 
-A child has the forking thread alone. A lock that another thread held is held for ever there, and what that thread was
-changing is left as it stood. Whoever has such a thing is told of forks here, for as long as it lives; the one place that
-asks the interpreter to be told.
+After `fork()` the child has only the thread that forked. A lock that another thread held stays locked there for ever,
+and data that another thread was changing stays half changed. Objects with such locks or data register with
+`watch_forks`, and are called before and after each fork for as long as they live.
+
+No other module calls `os.register_at_fork` for runs and stores: handlers cannot be unregistered, and this module keeps
+only weak references. The one exception is `_drivers.thread_starter`, whose state belongs to the process.
 """
 
 from __future__ import annotations
@@ -19,20 +22,20 @@ __all__ = ["Emptied", "Forked", "FreshLock", "watch_forks"]
 
 
 class Forked(Protocol):
-    """Told of each fork, in the thread that forks. The three must not raise."""
+    """An object that is called around each fork, in the thread that forks. The three methods must not raise."""
 
     def before_fork(self) -> None:
-        """Wait until nothing is half done, and let nothing be begun.
+        """Wait until no change is half finished, and keep others from beginning until the fork is over.
 
-        Whoever waits for a lock here may hold no other one but those that are taken here: threads inside of what is
-        waited for must be able to leave it.
+        An implementation that waits for a lock may hold only locks that were taken by `before_fork` methods.
+        Otherwise a thread that needs one of its other locks could not finish, and both would wait for ever.
         """
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Let work continue in the parent: release what `before_fork` took."""
 
     def after_fork_in_child(self) -> None:
-        """Begin anew, without the other threads of the parent."""
+        """Reset the object in the child, where the other threads of the parent do not exist."""
 
 
 class Clears(Protocol):
@@ -42,7 +45,7 @@ class Clears(Protocol):
 
 
 def watch_forks(one: Forked) -> None:
-    """Tell *one* of every fork for as long as somebody else keeps it."""
+    """Call *one* around every fork, until it is garbage collected. Only a weak reference is kept."""
     with _lock:
         if not _watching and hasattr(os, "register_at_fork"):
             os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
@@ -52,12 +55,12 @@ def watch_forks(one: Forked) -> None:
 
 @final
 class FreshLock:
-    """A lock for a `with` block that nobody holds in the child of a fork.
+    """A lock for a `with` block that is always free in the child of a fork.
 
-    For what a thread that is gone may leave as it stands: values made at first need, caches, counters.
+    Use it for data that is valid even if a change was interrupted: values made on first use, caches, counters.
 
     Args:
-        make: Makes the lock inside: `threading.Lock` or `threading.RLock`.
+        make: Makes the inner lock: `threading.Lock` or `threading.RLock`.
     """
 
     __slots__ = ("__weakref__", "_lock", "_make")
@@ -80,13 +83,16 @@ class FreshLock:
         """Nothing was begun."""
 
     def after_fork_in_child(self) -> None:
-        """Be free."""
+        """Replace the lock by a new one, which is free."""
         self._lock = self._make()
 
 
 @final
 class Emptied:
-    """Empties what only threads of the parent have a use for, in the child of a fork; keep it as long as that."""
+    """Empties a container in the child of a fork, where its contents belong to threads that do not exist.
+
+    The owner of the container keeps this object, because `watch_forks` holds it only weakly.
+    """
 
     __slots__ = ("__weakref__", "_one")
 
@@ -101,7 +107,7 @@ class Emptied:
         """Nothing was begun."""
 
     def after_fork_in_child(self) -> None:
-        """Forget."""
+        """Empty the container."""
         self._one.clear()
 
 
@@ -109,19 +115,26 @@ _lock: Final = threading.Lock()
 _watched: Final[WeakSet[Forked]] = WeakSet()
 _watching: Final[list[bool]] = []
 _forking: Final[list[Forked]] = []
-"""Those that were told of the fork that is under way."""
+"""Strong references to the objects called before the current fork, so that the same ones are called after it."""
 
 
 _PIECEMEAL: Final = ("_codec", "_engine", "_flows", "_journal", "_plan", "_runs", "_drivers")
-"""Packages of which a run imports modules at first use."""
+"""Packages whose modules a run may import on first use."""
 _WITH_ASYNCIO: Final = ("_runs.async_readers", "_drivers.")
-"""Modules that import asyncio. Its modules register handlers of forks, which cannot be done while a fork is under way,
-so these are imported only once asyncio is."""
+"""Parts of the names of modules that import asyncio, which are skipped until asyncio is imported.
+
+Modules of asyncio call `os.register_at_fork` themselves, which is not possible while a fork is under way.
+"""
 _loaded: Final[set[tuple[str, ...]]] = set()
+"""Values of `left_out` that `_load` has already imported for: at most one with and one without asyncio."""
 
 
 def _load() -> None:
-    """Import what runs may be importing: a module that another thread is importing would stay locked in the child."""
+    """Import every module that runs may import on first use.
+
+    CPython locks a module while it is imported. If another thread is importing one during the fork, the child would
+    wait for ever at its first use.
+    """
     left_out = () if "asyncio" in sys.modules else _WITH_ASYNCIO
     if left_out in _loaded:
         return
@@ -134,7 +147,8 @@ def _load() -> None:
 
 
 def _before() -> None:
-    _load()  # before the lock is taken, which modules may want that are loaded
+    # Before the lock is taken: a module that is imported here may call watch_forks, which takes it too.
+    _load()
     _lock.acquire()
     _forking[:] = list(_watched)
     for one in _forking:

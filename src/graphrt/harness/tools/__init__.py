@@ -1,1 +1,1 @@
-"""Tools of an agent: what they are, and how functions, classes and servers become tools."""
+"""Tools that an agent can call: the `Tool` protocol, and tools made of functions, model classes and MCP servers."""

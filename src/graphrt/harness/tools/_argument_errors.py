@@ -1,6 +1,8 @@
-"""Tell a model what is wrong with its arguments: where, what was given, what is expected, in few words.
+"""Error messages for a model whose tool arguments are invalid.
 
-Texts only; who checks, and with what, is told elsewhere. Nothing but the model's own values is quoted, and clipped.
+Each finding gives the path of the value, what was given and what is expected. Only values that the model itself sent
+are quoted, shortened: the text must not leak the program's own data. The validation itself lives in `_arguments` and
+in `mcp._tool`.
 """
 
 from __future__ import annotations
@@ -11,15 +13,16 @@ from typing import Any, Final
 from graphrt.errors import ToolArgumentsError, closest
 
 _MOST: Final = 8
-"""Findings that are told; more would not help a model."""
+"""Most findings in one message; a model does not profit from more."""
 _CLIP: Final = 60
+"""Most characters that are quoted of a value."""
 _OBJECTS: Final = {"model_type", "dataclass_type", "model_attributes_type", "dict_type", "mapping_type"}
-"""Kinds whose text names a class of the program, which no model knows."""
+"""Pydantic error types whose message names a Python class, which means nothing to a model."""
 _NONE: Final = "no arguments"
 
 
 def misfit(tool: str, findings: Sequence[str]) -> ToolArgumentsError:
-    """The error for 1..n findings; its `what` is the text for the model."""
+    """Return the error for 1..n findings; its `what` is the text that the model reads."""
     shown = [f"- {finding}" for finding in findings[:_MOST]]
     if len(findings) > _MOST:
         shown.append(f"- and {len(findings) - _MOST} more")
@@ -28,7 +31,7 @@ def misfit(tool: str, findings: Sequence[str]) -> ToolArgumentsError:
 
 
 def from_pydantic(errors: Iterable[Mapping[str, Any]], arguments: Any, known: Sequence[str]) -> list[str]:
-    """Findings from what pydantic lists, one for each place, in its order."""
+    """Turn pydantic's errors into findings: one text for each path, in pydantic's order."""
     places: dict[str, list[str]] = {}
     for error in errors:
         kind = error["type"]
@@ -47,25 +50,25 @@ def from_pydantic(errors: Iterable[Mapping[str, Any]], arguments: Any, known: Se
 
 
 def unknown(name: str, known: Sequence[str]) -> str:
-    """What is said of an argument that the tool does not have."""
+    """Return the finding for an argument that the tool does not have."""
     guess = closest(name, known)
     meant = f"did you mean {guess}? It" if guess else "it"
     return f"unknown argument; {meant} takes {', '.join(known) or _NONE}"
 
 
 def clip(value: Any) -> str:
-    """A value of the model's, as JSON, in few characters."""
+    """Return a value that the model sent as JSON, cut to `_CLIP` characters."""
     import pydantic_core
 
     try:
         text = pydantic_core.to_json(value, fallback=lambda other: f"<{type(other).__name__}>").decode()
-    except Exception:  # noqa: BLE001 - what cannot be shown is named by its type
+    except Exception:  # noqa: BLE001 - a value without a JSON form is shown as its type
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _CLIP else f"{text[: _CLIP - 3]}..."
 
 
 def path(parts: Iterable[str | int]) -> str:
-    """A place inside of the arguments: `filters[0].name`."""
+    """Return the path of a value inside the arguments, such as `filters[0].name`."""
     text = ""
     for part in parts:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -81,7 +84,11 @@ def _said(error: Mapping[str, Any]) -> str:
 
 
 def _place(loc: Sequence[str | int], arguments: Any, *, missing: bool) -> tuple[str, Any]:
-    """The path of a finding and what holds it; what is only a branch of a union in pydantic's eyes is left out."""
+    """Return the path of a finding, and the container that the value is in.
+
+    pydantic's `loc` also has labels of union branches, such as `str` or `list[int]`. They lead nowhere in the arguments
+    and are left out.
+    """
     parts: list[str | int] = []
     current: Any = arguments
     parent: Any = None

@@ -1,6 +1,7 @@
-"""The arguments of a function as a pydantic model: its JSON schema, and the check of what a model sent.
+"""Arguments of a tool as a pydantic model: their JSON schema, and the validation of what the language model sent.
 
-pydantic's work is done here, at the first tool that is made; no function is called and nothing is injected.
+Imported when the first tool is made, because building pydantic models takes time. No function is called and nothing is
+injected here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CONFIG: Final = ConfigDict(extra="forbid")
 
 
 class _Schema(GenerateJsonSchema):
-    """Without the titles that pydantic makes up of names: they tell a model nothing and cost tokens."""
+    """JSON schema generator that leaves out pydantic's generated titles: they cost tokens and say nothing new."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own attribute
 
@@ -34,25 +35,28 @@ class _Schema(GenerateJsonSchema):
 
 
 class Arguments:
-    """What a tool's arguments have to be.
+    """Schema and validator of one tool's arguments.
 
     Args:
-        parameters: 0..n, each of which a schema can be made of; see `unmakeable`.
+        parameters: 0..n parameters. Pydantic must be able to make a schema of each; see `unmakeable`.
     """
 
     def __init__(self, parameters: Iterable[Parameter]) -> None:
         self._parameters: Final = tuple(parameters)
         self._adapter: Final[TypeAdapter[BaseModel]] = TypeAdapter(_model(self._parameters))
         self.schema: Final = json_schema(self._adapter)
-        """JSON schema of the arguments: an object that forbids what it does not name."""
+        """JSON schema of the arguments: an object with `additionalProperties: false`."""
         self.names: Final = tuple(parameter.name for parameter in self._parameters)
 
     def check(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The values by name: those that were given, and those whose default only pydantic knows.
+        """Return the validated values by parameter name.
+
+        A parameter that the model left out is missing from the result, so that the function applies its own default.
+        The exception is a default that is a pydantic `Field`, which only pydantic can resolve.
 
         Raises:
-            ToolArgumentsError: They do not fit.
-            ToolError: A validator of the program failed by itself.
+            ToolArgumentsError: The arguments are invalid.
+            ToolError: One of the program's validators raised something other than a validation error.
         """
         found = validated(tool, self._adapter, arguments, self.names)
         checked: dict[str, Any] = {}
@@ -64,12 +68,12 @@ class Arguments:
 
 
 def unmakeable(parameters: Iterable[Parameter]) -> list[str]:
-    """One text for each parameter of which no schema can be made."""
+    """Return one text for each parameter that pydantic cannot make a JSON schema of."""
     problems: list[str] = []
     for parameter in parameters:
         try:
             Arguments([parameter])
-        except Exception as error:  # noqa: BLE001 - types of the program may raise anything here
+        except Exception as error:  # noqa: BLE001 - the program's own types may raise anything
             shown = _shown(parameter.annotation)
             why = (str(error).splitlines() or [type(error).__name__])[0].split(". ", 1)[0].strip(" .")
             problems.append(
@@ -85,10 +89,10 @@ def _shown(annotation: Any) -> str:
 
 
 def json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """The schema of *adapter* with an object at its root where there is one, without made-up titles."""
+    """Return the JSON schema of *adapter*, without generated titles and without a `$ref` at its root."""
     schema = adapter.json_schema(schema_generator=_Schema)
     reference = schema.get("$ref", "")
-    if reference.startswith("#/$defs/"):  # a recursive model: providers want the object itself at the root
+    if reference.startswith("#/$defs/"):  # a recursive model; providers reject a `$ref` at the root
         schema = {**schema["$defs"][reference.removeprefix("#/$defs/")], "$defs": schema["$defs"]}
     schema.pop("title", None)
     if schema.get("type") == "object":
@@ -97,11 +101,19 @@ def json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def validated(tool: str, adapter: TypeAdapter[T], arguments: Mapping[str, Any], known: tuple[str, ...]) -> T:
-    """*arguments* as what *adapter* makes of them, read as JSON, in pydantic's lax mode.
+    """Validate *arguments* with *adapter*, in pydantic's lax mode.
+
+    They are validated as JSON text and not as Python objects, because JSON is what the model sent (ADR-0031).
+
+    Args:
+        tool: Name of the tool, for errors.
+        adapter: The type that the arguments are validated as.
+        arguments: What the model sent, by name.
+        known: Names of the tool's arguments, for the message about an unknown one.
 
     Raises:
-        ToolArgumentsError: They do not fit.
-        ToolError: A validator of the program failed by itself.
+        ToolArgumentsError: The arguments are invalid.
+        ToolError: One of the program's validators raised something other than a validation error.
     """
     try:
         text = pydantic_core.to_json(dict(arguments), inf_nan_mode="constants")
@@ -121,8 +133,8 @@ def validated(tool: str, adapter: TypeAdapter[T], arguments: Mapping[str, Any], 
 
 
 def _model(parameters: tuple[Parameter, ...]) -> type[BaseModel]:
-    # The fields have names of our own and the parameters' names as aliases: so any name will do, also `schema`,
-    # `copy`, `model_config` and `_x`, which pydantic keeps to itself.
+    # The fields are named p0, p1, ... and have the parameters' names as aliases. So a parameter may have any name,
+    # even `schema`, `copy`, `model_config` or `_x`, which pydantic reserves or refuses as field names.
     fields: dict[str, Any] = {}
     for n, parameter in enumerate(parameters):
         annotation = accepted(parameter.annotation)
@@ -133,8 +145,8 @@ def _model(parameters: tuple[Parameter, ...]) -> type[BaseModel]:
             fields[f"p{n}"] = Annotated[annotation, mine]
         else:
             if parameter.default is None and not _takes_none(annotation):
-                # `when: date = None`: the function takes None, whatever it says, and models send it.
-                annotation = Optional[annotation]  # noqa: UP045 - an annotation need not be a type, which `|` asks for
+                # `when: date = None` accepts None in spite of its annotation, and models do send null for it.
+                annotation = Optional[annotation]  # noqa: UP045 - `|` needs a type, and an annotation may be any object
             fields[f"p{n}"] = (Annotated[annotation, mine], parameter.default)
     made: type[BaseModel] = create_model("Arguments", __config__=_CONFIG, **fields)
     return made

@@ -1,6 +1,6 @@
-"""What a docstring tells a model: a description, and one for each parameter.
+"""Descriptions for the model, read from a docstring: one of the tool, and one of each parameter.
 
-The only file that touches griffe (extra `graphrt[tools]`); without it the first paragraph is all that is read.
+The only file that imports griffe (extra `graphrt[tools]`). Without it only the first paragraph is read.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ _QUIET: dict[str, dict[str, Any]] = {
     "numpy": {"warnings": False},
     "sphinx": {"warnings": False},
 }
-"""The types stand in the signature, so that their absence is nothing to warn of."""
+"""Parser options by style. griffe warns about parameters without a type, but the types are in the signature."""
 
 _PARAMETERS: Final = re.compile(
     r"^(?:(?:Args|Arguments|Params|Parameters|Other Parameters):?[ ]*$|:param\b)", re.MULTILINE
 )
-"""Where a description of parameters begins, in any of the styles."""
+"""Start of a section that describes parameters, in Google, numpy or Sphinx style."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What was read."""
+    """Descriptions that were found in a docstring."""
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
     unread: bool = False
-    """Whether it seems to describe parameters, and nothing is installed that could read it."""
+    """Whether the docstring seems to describe parameters, but griffe, which would read them, is not installed."""
 
 
 def read_docstring(text: str | None) -> Told:
-    """Read a docstring in Google's, numpy's or Sphinx's style."""
+    """Read the descriptions out of a docstring in Google, numpy or Sphinx style; None counts as an empty one."""
     clean = inspect.cleandoc(text or "")
     if not clean:
         return Told()

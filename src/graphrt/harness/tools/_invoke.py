@@ -1,6 +1,7 @@
-"""Call the function behind a tool: with what the program injects, off the event loop if it is sync.
+"""The call of the function behind a tool: injected values are looked up, and sync functions run in a worker thread.
 
-Nothing is checked here, and nothing that the function raises is changed.
+Nothing is validated here. What the function raises is passed on unchanged, except for SystemExit and StopIteration,
+which would end the program or cannot pass through a future.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from graphrt.harness.tools.protocol import ToolContext
 
 
 async def injected(tool: str, injections: Iterable[Injection], context: ToolContext) -> dict[str, Any]:
-    """The values that the program gives, by parameter.
+    """Return the values of the injected parameters, by parameter name.
+
+    Args:
+        tool: Name of the tool, for errors.
+        injections: The parameters that the program fills.
+        context: The call that the values are for.
 
     Raises:
-        ToolError: A value is not there, or what makes it raised.
+        ToolError: A value is missing from `deps`, or the function that makes it raised (`tool-injection`).
     """
     values: dict[str, Any] = {}
     for injection in injections:
@@ -35,7 +41,7 @@ async def injected(tool: str, injections: Iterable[Injection], context: ToolCont
             values[injection.name] = await value if inspect.isawaitable(value) else value
         except LookupError as error:
             if isinstance(injection.source.source, str) and injection.default is not EMPTY:
-                continue  # the function has its own idea of what to take then
+                continue  # the function applies its own default
             raise _missing(tool, injection, str(error)) from error
         except Exception as error:
             raise _missing(tool, injection, f"its source raised {type(error).__name__}") from error
@@ -53,11 +59,11 @@ def _missing(tool: str, injection: Injection, why: str) -> ToolError:
 
 
 async def invoke(fn: Callable[..., Any], positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """Call *fn*; a sync one runs in a worker thread that sees the caller's context variables.
+    """Call *fn*. A sync function runs in a worker thread, with a copy of the caller's context variables.
 
     Raises:
-        RuntimeError: It raised StopIteration, or tried to end the program.
-        BaseException: Whatever else it raises.
+        RuntimeError: The function raised StopIteration, or SystemExit.
+        BaseException: Anything else that the function raises.
     """
     try:
         if _is_async(fn):
@@ -69,10 +75,10 @@ async def invoke(fn: Callable[..., Any], positional: tuple[Any, ...], named: Map
 
 
 async def _in_a_thread(call: Callable[[], Any]) -> Any:
-    """Wait for *call* in a worker thread.
+    """Run *call* in a worker thread and await its result.
 
-    Not `asyncio.to_thread`: its threads are few, so that tools that hang would keep others from running, and
-    `asyncio.run` waits for them at its end, though everybody else has given the tool up.
+    `asyncio.to_thread` is not used, because its pool is small: tools that hang would keep other tools from running.
+    `asyncio.run` would also wait for them when it ends, long after the agent has timed out (ADR-0031).
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Any] = loop.create_future()
@@ -80,7 +86,7 @@ async def _in_a_thread(call: Callable[[], Any]) -> Any:
 
     def settle(result: Any, error: BaseException | None) -> None:
         if outcome.done():
-            return  # nobody waits any more
+            return  # the caller was cancelled or timed out
         if error is None:
             outcome.set_result(result)
         else:
@@ -91,12 +97,12 @@ async def _in_a_thread(call: Callable[[], Any]) -> Any:
         failure: BaseException | None = None
         try:
             result = context.run(call)
-        except StopIteration as error:  # no future can carry it
+        except StopIteration as error:  # a future refuses it with a TypeError
             failure = RuntimeError("the tool raised StopIteration")
             failure.__cause__ = error
-        except BaseException as error:  # noqa: BLE001 - raised where the call is awaited
+        except BaseException as error:  # noqa: BLE001 - raised again where the call is awaited
             failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the event loop is closed, and with it the caller is gone
             loop.call_soon_threadsafe(settle, result, failure)
 
     in_a_worker_thread(work)
@@ -104,7 +110,7 @@ async def _in_a_thread(call: Callable[[], Any]) -> Any:
 
 
 def yields(fn: Callable[..., Any]) -> bool:
-    """Whether *fn* is a generator, whose items no model can wait for."""
+    """Return whether *fn* is a generator function, which cannot be a tool: a model gets one result, not a stream."""
     inner = _called(fn)
     return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
@@ -114,5 +120,8 @@ def _is_async(fn: Callable[..., Any]) -> bool:
 
 
 def _called(fn: Any) -> Any:
-    """The function whose kind decides: of a callable object its `__call__`; partials unwrap by themselves."""
+    """Return the function that says whether *fn* is async or a generator: for a callable object, its `__call__`.
+
+    Partials, which have `func`, are returned as they are: `inspect` unwraps them itself.
+    """
     return fn if inspect.isroutine(fn) or hasattr(fn, "func") or isinstance(fn, type) else type(fn).__call__

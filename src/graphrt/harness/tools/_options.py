@@ -1,6 +1,6 @@
-"""What a maker of tools may be told beside the function: checked, and made a policy.
+"""Validation of the options that `@tool`, `tool_from_model` and `McpServer` share, and the `ToolPolicy` made of them.
 
-Only options live here; what they are for is told in `protocol`.
+Only the checks live here; `protocol.ToolPolicy` documents what the options do.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Approval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool
 OnError: TypeAlias = Literal["return", "raise"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Names that every provider takes."""
+"""Tool names that every provider accepts."""
 
 
 def check_name(name: object, *, where: str) -> str:
-    """The name itself, if every provider takes it.
+    """Return *name* if every provider accepts it as the name of a tool.
 
     Raises:
-        InputError: It is none.
+        InputError: It is not such a name (`bad-tool`).
     """
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
@@ -41,10 +41,10 @@ def make_policy(
     max_result_chars: int | None,
     where: str,
 ) -> ToolPolicy:
-    """The policy that the options of a tool make.
+    """Validate a tool's options and return them as a policy.
 
     Raises:
-        InputError: One of them is wrong.
+        InputError: An option is wrong (`bad-tool`).
     """
     _one_of("effect", effect, get_args(EffectClass), where)
     _one_of("on_error", on_error, get_args(OnError), where)
@@ -64,13 +64,21 @@ def make_policy(
 
 
 def check_description(description: object, *, where: str) -> None:
-    """See that a description is a text, if there is one."""
+    """Check that *description* is a string or None.
+
+    Raises:
+        InputError: It is neither (`bad-tool`).
+    """
     if description is not None and not isinstance(description, str):
         raise _bad("description", description, "a text", where)
 
 
 def check_timeout(name: str, value: object, *, where: str) -> None:
-    """See that a timeout is one, or None."""
+    """Check that *value*, the option *name*, is a positive number of seconds or None.
+
+    Raises:
+        InputError: It is neither (`bad-tool`).
+    """
     if value is not None and not _is_duration(value):
         raise _bad(name, value, "a number of seconds above 0, or None", where)
 

@@ -1,6 +1,6 @@
-"""What a function asks of its caller: which parameters the model fills, which the program does.
+"""Reading of a tool function's signature: which parameters the model fills, and which the program injects.
 
-Only the signature is read here, with everything wrong with it at once. No schema is made and nothing is called.
+All problems of a signature are collected and reported together. No schema is made and nothing is called here.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FOREIGN: Final = (
     "RunnableConfig",
     "ToolRuntime",
 )
-"""What LangGraph and LangChain mark a parameter with that the program gives."""
+"""Classes that mark an injected parameter in LangGraph and LangChain. They are refused with a hint to `Injected`."""
 EMPTY: Final[Any] = inspect.Parameter.empty
-"""No default, no annotation."""
+"""Marks a missing default or annotation, as in `inspect`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One that the model fills."""
+    """A parameter that the model fills."""
 
     name: str
     annotation: Any
@@ -45,26 +45,34 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """One that the program fills."""
+    """A parameter that the program fills."""
 
     name: str
     source: Injected | None
-    """None: it gets the ToolContext."""
+    """Where the value comes from. None: the parameter receives the `ToolContext`."""
     default: Any = EMPTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """The parameters of a function, in its order."""
+    """The parameters of a function, in the order of its signature."""
 
     parameters: tuple[Parameter, ...]
     injections: tuple[Injection, ...]
     problems: tuple[str, ...]
-    """What is wrong: one text for each parameter that cannot be used."""
+    """One text for each parameter that cannot be used, and for a return type of `Command`."""
 
 
 def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signature:
-    """Read the parameters of *fn*; *scope* has the names that its annotations may use beside its module's."""
+    """Read the parameters of *fn*.
+
+    Args:
+        fn: The function of the tool.
+        scope: Names that the annotations may use in addition to those of the function's module.
+
+    Returns:
+        The parameters, and 0..n problems: the function cannot be a tool if there are any.
+    """
     try:
         found = _signature(fn)
     except (TypeError, ValueError) as error:
@@ -79,7 +87,7 @@ def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signatur
             continue
         try:
             annotation = _evaluate(parameter.annotation, fn, scope)
-        except Exception as error:  # noqa: BLE001 - an annotation is code, and may raise anything
+        except Exception as error:  # noqa: BLE001 - evaluating an annotation runs code, which may raise anything
             problems.append(_unreadable(parameter, error))
             continue
         try:
@@ -100,7 +108,14 @@ def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signatur
 
 
 def refuse(what: str, problems: Iterable[str], *, where: str, tool: str) -> InputError:
-    """The error that tells everything wrong with a function at once."""
+    """Return the error that lists all *problems* of a function.
+
+    Args:
+        what: First line of the message.
+        problems: 1..n texts.
+        where: Where the function was defined.
+        tool: Name of the tool.
+    """
     found = tuple(problems)
     lines = [what, *(f"  {n}. {problem}" for n, problem in enumerate(found, 1))]
     return InputError(
@@ -114,7 +129,7 @@ def refuse(what: str, problems: Iterable[str], *, where: str, tool: str) -> Inpu
 
 
 def origin(fn: Callable[..., Any]) -> str:
-    """Where *fn* was written: `file:line`, or its module and name."""
+    """Return where *fn* was defined: `file:line`, or its module and name if it has no Python code."""
     inner = _plain(fn)
     code = getattr(inner, "__code__", None)
     if code is not None:
@@ -123,14 +138,14 @@ def origin(fn: Callable[..., Any]) -> str:
 
 
 def docstring(fn: Callable[..., Any]) -> str | None:
-    """What is written about *fn*; a partial has only what its function has."""
+    """Return the docstring of *fn*. For a partial it is that of its function, not the one of `functools.partial`."""
     if inspect.isroutine(fn):
         return fn.__doc__
     return _plain(fn).__doc__ or (None if isinstance(fn, partial) else type(fn).__doc__)
 
 
 def _plain(given: Any) -> Any:
-    """The function that runs in the end: of a partial, a bound method, a callable object, a wrapped function."""
+    """Return the function that is called in the end, below partials, bound methods, callable objects and wrappers."""
     fn: Any = given
     while not inspect.isfunction(given):
         inner: Any = None
@@ -150,6 +165,7 @@ def _plain(given: Any) -> Any:
 
 def _signature(fn: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
+        # PEP 649: annotations are evaluated lazily. FORWARDREF keeps names that are not defined yet from raising here.
         from annotationlib import Format
 
         return inspect.signature(fn, annotation_format=Format.FORWARDREF)
@@ -172,6 +188,8 @@ def _refused(parameter: inspect.Parameter) -> str:
 
 
 def _evaluate(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any]) -> Any:
+    # get_type_hints() evaluates strings only as annotations of something, and all or none of them. With one holder for
+    # each annotation a bad parameter does not hide the others.
     def holder() -> None: ...
 
     holder.__annotations__ = {"value": annotation}
@@ -184,7 +202,7 @@ def _gives_command(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, 
         return False
     try:
         given = _evaluate(annotation, fn, scope)
-    except Exception:  # noqa: BLE001 - what a function returns need not be readable
+    except Exception:  # noqa: BLE001 - the return annotation is only looked at, and need not be valid
         return False
     kinds = get_args(given) if get_origin(given) in {Union, types.UnionType} else (given,)
     return any((get_origin(kind) or kind) is Command or _is_foreign(kind, ("Command",)) for kind in kinds)

@@ -1,6 +1,7 @@
-"""Worker threads that nobody has to wait for: daemons, as many as there is work, a few kept for what comes next.
+"""Daemon worker threads for sync tools: one for each call in flight, and up to eight idle ones kept for the next calls.
 
-Threads only; what they do and who waits for it is told elsewhere.
+There is no upper bound, and the interpreter does not wait for daemons when it exits. So a tool that hangs blocks neither
+other tools nor the end of the program. How a result gets back to the event loop is the business of `_invoke`.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ from queue import SimpleQueue
 from typing import Final
 
 _MOST_IDLE: Final = 8
+"""Idle threads that are kept. The check takes no lock, so a few more may stay."""
 _idle: Final[list[tuple[int, SimpleQueue[Callable[[], None]]]]] = []
-"""Where threads that have nothing to do are waiting, with the process that they belong to."""
+"""Inboxes of the idle threads, each with the pid of its process. `append` and `pop` of a list are atomic in CPython."""
 
 
 def in_a_worker_thread(work: Callable[[], None]) -> None:
-    """Let *work*, which raises nothing, be done by a thread that is idle, or by a new one."""
+    """Run *work*, which must not raise, in an idle worker thread or in a new one."""
     while True:
         try:
             process, inbox = _idle.pop()
         except IndexError:
             break
-        if process == os.getpid():  # threads do not survive a fork
+        if process == os.getpid():  # threads do not survive a fork, and an inbox without a thread would never be read
             inbox.put(work)
             return
     fresh: SimpleQueue[Callable[[], None]] = SimpleQueue()

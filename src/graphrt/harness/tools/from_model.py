@@ -1,6 +1,6 @@
-"""A tool whose arguments are one pydantic model, or dataclass: the function gets the instance.
+"""Tools whose arguments are described by one pydantic model or dataclass; the function receives the instance.
 
-How a function's own parameters become a schema is told in `function`.
+Tools whose schema comes from a function's own parameters live in `function`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ M = TypeVar("M")
 
 
 class _Checked(dict[str, Any]):
-    """Checked arguments by name, which know the instance that they were checked into."""
+    """Validated arguments by name, together with the instance of the model that they were validated into."""
 
     instance: Any = None
+    """Kept so that `call` does not validate a second time."""
 
 
 class ModelTool(Generic[M]):
-    """A tool whose arguments are an instance of a class; made by `tool_from_model`."""
+    """A tool whose arguments are validated into an instance of a class; made by `tool_from_model`."""
 
     def __init__(
         self,
@@ -53,14 +54,14 @@ class ModelTool(Generic[M]):
                 code="bad-tool",
             )
         self.origin: Final = origin(fn)
-        """Where the function was written: `file:line`."""
+        """Where the function was defined: `file:line`."""
         self._name: Final = check_name(_snake(model.__name__) if name is None else name, where=self.origin)
         check_description(description, where=self.origin)
         self._policy: Final = policy or ToolPolicy()
         self.model: Final = model
-        """The class of the arguments."""
+        """The class that the arguments are validated into."""
         self.fn: Final = fn
-        """The function that gets the instance."""
+        """The function that receives the instance."""
         try:
             self._adapter: TypeAdapter[M] = TypeAdapter(model)
             schema = json_schema(self._adapter)
@@ -83,20 +84,20 @@ class ModelTool(Generic[M]):
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
+        """Name, description and JSON schema that are sent to the model."""
         return self._spec
 
     @property
     def policy(self) -> ToolPolicy:
-        """How it may be used."""
+        """How an agent may use the tool."""
         return self._policy
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """The fields by name, out of a checked instance; those that were left out are not among them.
+        """Validate *arguments* and return them by field name, without the fields that the model left out.
 
         Raises:
-            ToolArgumentsError: They do not fit; `what` is written for the model.
-            ToolError: A validator of the program failed by itself.
+            ToolArgumentsError: The arguments are invalid; `what` is written for the model.
+            ToolError: One of the program's validators raised something other than a validation error.
         """
         return self._checked(arguments)
 
@@ -113,12 +114,16 @@ class ModelTool(Generic[M]):
         return checked
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
-        """Call the function with the instance and with what is injected.
+        """Call the function with the instance and the injected values.
+
+        Args:
+            arguments: The result of `check`. Any other mapping is validated first.
+            context: The call.
 
         Raises:
-            ToolArgumentsError: *arguments* did not go through `check`, and do not fit.
+            ToolArgumentsError: *arguments* did not go through `check`, and are invalid.
             ToolError: As for a `FunctionTool`.
-            BaseException: What the function raises.
+            BaseException: Anything that the function raises.
         """
         from graphrt.harness.tools._invoke import injected, invoke
         from graphrt.harness.tools.results import to_result
@@ -160,11 +165,16 @@ def tool_from_model(
     approval: Approval = False,
     max_result_chars: int | None = None,
 ) -> ModelTool[M]:
-    """Make a tool whose arguments are checked into an instance of *model*, which *fn* gets.
+    """Make a tool whose arguments are validated into an instance of *model* and passed to *fn*.
+
+    The options from *effect* on are those of `ToolPolicy`.
 
     Args:
-        model: A pydantic model or a dataclass. Its name, in snake case, and its docstring are the tool's.
-        fn: Sync or async; gets the instance first, and nothing else but what is injected.
+        model: A pydantic model or a dataclass. Its name, in snake case, and its docstring become the tool's.
+        fn: Sync or async. It receives the instance as its first argument; its other parameters must be injected or
+            have a default.
+        name: The name that the model sees. Default: the class name in snake case.
+        description: The description that the model sees. Default: the docstring of the class, else that of *fn*.
 
     Raises:
         InputError: An option is wrong (`bad-tool`), or no schema can be made (`tool-schema`).
@@ -177,12 +187,14 @@ def tool_from_model(
         max_result_chars=max_result_chars,
         where=origin(fn),
     )
+    # Annotations of *fn* are strings under `from __future__ import annotations`, and may name local variables of the
+    # function that makes the tool.
     scope = sys._getframe(1).f_locals
     return ModelTool(model, fn, name=name, description=description, policy=policy, scope=scope)
 
 
 def _is_class(model: object) -> bool:
-    return isinstance(model, type)  # callers without a type checker get here too
+    return isinstance(model, type)  # callers without a type checker may pass anything
 
 
 def _snake(name: str) -> str:
@@ -190,23 +202,23 @@ def _snake(name: str) -> str:
 
 
 def _closes(model: type[Any]) -> bool:
-    """Whether unknown arguments are refused here: a class that says what becomes of them is taken at its word."""
+    """Return whether the tool refuses unknown arguments itself: not if the class configures `extra=`."""
     configs: list[Any] = [getattr(model, name, None) for name in ("model_config", "__pydantic_config__")]
     return all(not config or config.get("extra") is None for config in configs)
 
 
 def _is_made_up(model: type[Any], description: str) -> bool:
-    """Whether nobody wrote that docstring: dataclasses get their signature as one."""
+    """Return whether the docstring is missing or generated: a dataclass without one gets its signature."""
     return not description or description.startswith(f"{model.__name__}(")
 
 
 def _after_first(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Something with the signature of *fn* without its first parameter."""
+    """Return a stand-in for *fn* whose signature lacks the first parameter."""
 
     def rest() -> None: ...
 
     found = inspect.signature(fn)
     given = list(found.parameters.values())[1:]
-    vars(rest)["__signature__"] = found.replace(parameters=given)  # where inspect looks
-    vars(rest)["__wrapped__"] = fn  # whose module has the names of the annotations
+    vars(rest)["__signature__"] = found.replace(parameters=given)  # what inspect.signature() reads
+    vars(rest)["__wrapped__"] = fn  # leads to the module globals that the annotations need
     return rest

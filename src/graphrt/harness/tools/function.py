@@ -1,6 +1,6 @@
-"""A plain typed function as a tool: `@tool`, and what it makes of the function.
+"""`@tool`, which makes a tool of a plain typed function, and `FunctionTool`, the result.
 
-The signature is read in `_signature`, the schema made in `_arguments`, the docstring read in `_docstring`.
+`_signature` reads the signature, `_arguments` makes the schema, and `_docstring` reads the descriptions.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ R = TypeVar("R")
 
 
 class FunctionTool(Generic[P, R]):
-    """A function that is also a tool; made by `@tool`. Called directly it is the function that it was.
+    """A function that is also a tool; made by `@tool`. It can still be called like the function.
 
     Args:
-        fn: Sync or async, every parameter annotated. Sync ones run in worker threads, several at once if the agent
-            makes several calls at once.
-        name: As the model knows it. Default: the function's name.
-        description: Default: the docstring's, without the sections on arguments and the like.
-        policy: How an agent may use it.
-        scope: Names that the annotations may use, beside those of the function's module.
+        fn: Sync or async, with every parameter annotated. A sync function runs in a worker thread, and several calls
+            run at once if the agent makes several at once.
+        name: The name that the model sees. Default: the function's name.
+        description: The description that the model sees. Default: the docstring without its sections on arguments,
+            return values and the like.
+        policy: How an agent may use the tool.
+        scope: Names that the annotations may use in addition to those of the function's module.
 
     Raises:
-        InputError: No schema can be made of the signature (`tool-schema`, with all that is wrong), or an argument
-            is not what it has to be (`bad-tool`).
+        InputError: No schema can be made of the signature (`tool-schema`; the error lists every problem), or an
+            argument is wrong (`bad-tool`).
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class FunctionTool(Generic[P, R]):
                 f"A tool is made of a function, not of {fn!r}.", fix="give the function", code="bad-tool", value=fn
             )
         self.origin: Final = origin(fn)
-        """Where the function was written: `file:line`."""
+        """Where the function was defined: `file:line`."""
         self._name: Final = check_name(_name_of(fn) if name is None else name, where=self.origin)
         check_description(description, where=self.origin)
         self._description: Final = description
@@ -66,7 +67,7 @@ class FunctionTool(Generic[P, R]):
         problems = [*signature.problems, *(["it is a generator; return a list"] if yields(fn) else [])]
         try:
             arguments = None if problems else Arguments(signature.parameters)
-        except Exception:  # noqa: BLE001 - what it was is found out below, parameter by parameter
+        except Exception:  # noqa: BLE001 - `unmakeable` finds the parameter below
             arguments = None
         if arguments is None:
             raise refuse(
@@ -90,37 +91,39 @@ class FunctionTool(Generic[P, R]):
         functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, with its own arguments."""
+        """Call the function, without validation or injection."""
         return self.fn(*args, **kwargs)
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
-        if self._spec is None:  # read at first use: importing griffe takes a moment
+        """Name, description and JSON schema that are sent to the model."""
+        if self._spec is None:  # the docstring is read at first use, because importing griffe takes time
             self._spec = _spec(self._name, self._description, docstring(self.fn), self._arguments.schema)
         return self._spec
 
     @property
     def policy(self) -> ToolPolicy:
-        """How it may be used."""
+        """How an agent may use the tool."""
         return self._policy
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """The arguments as the function wants them; those that are left out keep the function's own defaults.
+        """Validate *arguments* and return them as the function's keyword arguments.
+
+        Arguments that the model left out are not in the result, so the function's own defaults apply.
 
         Raises:
-            ToolArgumentsError: They do not fit; `what` is written for the model.
-            ToolError: A validator of the program failed by itself.
+            ToolArgumentsError: The arguments are invalid; `what` is written for the model.
+            ToolError: One of the program's validators raised something other than a validation error.
         """
         return self._arguments.check(self._name, arguments)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
-        """Call the function with what `check` returned and what is injected.
+        """Call the function with *arguments*, the result of `check`, and the injected values.
 
         Raises:
-            ToolError: Something to inject is not there (`tool-injection`), or what the function returned cannot
-                become JSON (`tool-result`).
-            BaseException: What the function raises.
+            ToolError: A value to inject is missing (`tool-injection`), or the return value has no JSON form
+                (`tool-result`).
+            BaseException: Anything that the function raises.
         """
         from graphrt.harness.tools._invoke import injected, invoke
         from graphrt.harness.tools.results import to_result
@@ -160,11 +163,18 @@ def tool(
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function: `@tool`, or `@tool(effect="once", timeout_s=30)`.
 
-    The options beside *name* and *description* are those of `ToolPolicy`.
+    The options from *effect* on are those of `ToolPolicy`.
+
+    Args:
+        fn: The function, if the decorator is used without parentheses.
+        name: The name that the model sees. Default: the function's name.
+        description: The description that the model sees. Default: the docstring.
 
     Raises:
         InputError: An option is wrong (`bad-tool`), or no schema can be made of the signature (`tool-schema`).
     """
+    # Annotations are strings under `from __future__ import annotations`, and may name local variables of the function
+    # that the tool is defined in.
     scope = sys._getframe(1).f_locals
     if fn is not None and not callable(fn):
         raise InputError(
