@@ -40,7 +40,7 @@ class Above(NamedTuple):
     emit: Callable[[str, Any], None] | None
     """Takes (node name, item) for the agent's stream; None without a listener."""
     took: list[Any]
-    """Collects the usage of each graph run when it ends, whether it completed or not."""
+    """Collects the usage of each graph run at its end, completed or not."""
 
 
 PARENT_AGENT: Final[ContextVar[Above | None]] = ContextVar("graphrt_above", default=None)

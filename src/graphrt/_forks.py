@@ -4,8 +4,8 @@ After `fork()` the child has only the thread that forked. A lock that another th
 and data that another thread was changing stays half changed. Objects with such locks or data register with
 `watch_forks`, and are called before and after each fork for as long as they live.
 
-No other module calls `os.register_at_fork` for runs and stores: handlers cannot be unregistered, and this module keeps
-only weak references. The one exception is `_drivers.thread_starter`, whose state belongs to the process.
+`os.register_at_fork` cannot be undone and would keep every object alive, so this module calls it once and holds the
+objects weakly. `_drivers.thread_starter` calls it by itself: its state belongs to the process and lives for ever.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class FreshLock:
         self._lock.release()
 
     def before_fork(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: the child gets a reset object."""
 
     def after_fork_in_parent(self) -> None:
-        """Nothing was begun."""
+        """Do nothing."""
 
     def after_fork_in_child(self) -> None:
         """Replace the lock by a new one, which is free."""
@@ -101,10 +101,10 @@ class Emptied:
         watch_forks(self)
 
     def before_fork(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: the child gets a reset object."""
 
     def after_fork_in_parent(self) -> None:
-        """Nothing was begun."""
+        """Do nothing."""
 
     def after_fork_in_child(self) -> None:
         """Empty the container."""
@@ -133,7 +133,8 @@ def _load() -> None:
     """Import every module that runs may import on first use.
 
     CPython locks a module while it is imported. If another thread is importing one during the fork, the child would
-    wait for ever at its first use.
+    wait for ever at its first use. Each module is imported by name: CPython's deadlock detection lets two threads that
+    import each other's modules go on without waiting.
     """
     left_out = () if "asyncio" in sys.modules else _WITH_ASYNCIO
     if left_out in _loaded:

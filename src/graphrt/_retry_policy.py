@@ -1,4 +1,8 @@
-"""Whether a failed attempt is worth another one, and after how long. Pure: the jitter is a hash, not a number drawn."""
+"""Retry policy: which errors are transient, and the backoff before the next attempt.
+
+Used for the attempts of nodes and for the model calls of agents. All functions are pure: the jitter is a hash of task
+and attempt, so a replay waits the same (rule R13). Counting attempts and waiting do not belong here.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +35,16 @@ _PERMANENT: Final = (
     NotADirectoryError,
     PermissionError,
 )
-"""Errors of the program or its surroundings: the next attempt meets them again."""
+"""Errors of the program or its environment, which the next attempt would meet again (decision 0012)."""
 _PASSING_STATUS: Final = frozenset({408, 409, 423, 425, 429})
+"""HTTP statuses below 500 that are transient: timeout, conflict, locked, too early, too many requests."""
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that *error* carries, as clients of the field spell it; None if it has none."""
+    """Return the HTTP status that *error* or its `response` carries, or None.
+
+    HTTP clients name the attribute `status_code`, `status` or `code`; only whole numbers from 100 to 599 count.
+    """
     for holder in (error, getattr(error, "response", None)):
         for name in ("status_code", "status", "code"):
             value = getattr(holder, name, None)
@@ -46,10 +54,11 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_transient(error: BaseException) -> bool:
-    """What a policy without `retry_on` retries: everything but what cannot pass.
+    """Return whether *error* is transient, which is what a policy without `retry_on` retries.
 
-    An answer of a server is judged by its status: 408, 409, 423, 425, 429 and 5xx may pass, other 4xx may not.
-    A group of errors is worth it if all of them are.
+    An error with an HTTP status is judged by it: 408, 409, 423, 425, 429 and 5xx are transient, others are not.
+    Of graphrt's own errors, rate limits, transient model errors and harness errors with such a status are transient.
+    An exception group is transient if all its members are. Any other exception is, unless it is in `_PERMANENT`.
     """
     inside: tuple[BaseException, ...] | None = getattr(error, "exceptions", None)
     if inside is not None and isinstance(error, BaseExceptionGroup):
@@ -71,7 +80,11 @@ def _may_pass(status: int) -> bool:
 
 
 def wants_retry(policy: RetryPolicy, error: BaseException) -> bool:
-    """Whether *policy* retries *error*, attempts left aside. A predicate that raises counts as no."""
+    """Return whether *policy* retries *error*; the number of attempts is not looked at.
+
+    Raises:
+        Exception: The predicate `retry_on` raised.
+    """
     on: Any = policy.retry_on
     if on is None:
         return is_transient(error)
@@ -81,7 +94,11 @@ def wants_retry(policy: RetryPolicy, error: BaseException) -> bool:
 
 
 def hinted_wait(error: BaseException) -> float | None:
-    """Seconds that the error asks to wait: its `retry_after_s` or `retry_after`, or a Retry-After header."""
+    """Return the seconds that *error* asks to wait, or None.
+
+    Read from its `retry_after_s` or `retry_after`, else from a Retry-After header of the error or its `response`.
+    Values that are negative or not a number of seconds are ignored.
+    """
     for name in ("retry_after_s", "retry_after"):
         seconds = _seconds(getattr(error, name, None))
         if seconds is not None:
@@ -105,17 +122,17 @@ def _seconds(value: Any) -> float | None:
     except OverflowError:
         seconds = inf if value > 0 else -inf
     except (TypeError, ValueError):
-        return None  # a date needs a clock, which a pure function has not
-    return seconds if seconds >= 0 else None  # NaN is not
+        return None  # RFC 9110 also allows a date, but a pure function has no clock to compare it with
+    return seconds if seconds >= 0 else None  # false for NaN as well
 
 
 def longest_hint(policy: RetryPolicy) -> float:
-    """Seconds that *policy* waits at most because an error asks for it."""
+    """Return the longest wait in seconds that *policy* accepts from an error (decision 0048)."""
     return HINT_MAX_S if policy.wait_max_s is None else policy.wait_max_s
 
 
 def delay(policy: RetryPolicy, task: str, attempt: int, hint_s: float | None = None) -> float | None:
-    """Seconds to wait after attempt number *attempt* (1 or more) of *task* failed, or None to give up.
+    """Return the seconds to wait before the next attempt of *task*, or None to give up.
 
     Pure: the jitter is a hash of *task* and *attempt*, so a replay waits the same.
 
@@ -123,11 +140,11 @@ def delay(policy: RetryPolicy, task: str, attempt: int, hint_s: float | None = N
         policy: Bounds and growth.
         task: Only identifies the jitter.
         attempt: Attempts already made, 1 or more.
-        hint_s: Seconds that the error asks to wait; see `hinted_wait`.
+        hint_s: Seconds that the error asks to wait, which the result is never below; see `hinted_wait`.
 
     Returns:
-        Between *hint_s* and the policy's bound. None if *hint_s* is longer than the policy waits: an attempt before
-        that time would be refused as well, and count against the caller.
+        Seconds, at least *hint_s* and at most the policy's bound. None if *hint_s* is longer than the policy waits:
+        the server would refuse an earlier attempt too, and count it against the caller.
 
     Source:
         Exponential backoff with full jitter, decision 0012; the bound of hints, decision 0048.
@@ -138,13 +155,14 @@ def delay(policy: RetryPolicy, task: str, attempt: int, hint_s: float | None = N
     try:
         bound = builtins.min(most, policy.wait_initial_s * policy.growth ** (attempt - 1))
     except OverflowError:
-        bound = most
+        bound = most  # the power of a float overflows after some 1,000 attempts at a growth of 2
+    # surrogatepass: a task id contains the node's name, which may hold lone surrogates.
     share = crc32(f"{task}#{attempt}".encode("utf-8", "surrogatepass")) / 0xFFFF_FFFF if policy.jitter else 1.0
     return builtins.max(bound * share, hint_s or 0.0)
 
 
 def asks_too_long(policy: RetryPolicy, error: BaseException) -> str | None:
-    """In words, for messages: *error* asks for a longer wait than *policy* allows. None if it does not."""
+    """Return a clause for error messages if *error* asks for a longer wait than *policy* accepts, else None."""
     hint_s = hinted_wait(error)
     if hint_s is None or hint_s <= longest_hint(policy):
         return None

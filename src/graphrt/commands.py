@@ -1,7 +1,7 @@
-"""What a node may say, and the two ends of every graph.
+"""Values that nodes and routers return, and the two ends of every graph.
 
-START, END, Command, Send, Interrupt, and the markers of an update (DELETE, Overwrite, UNSET) live here.
-Nothing that decides or performs anything does.
+START, END, Command, Send, Interrupt and the markers of an update (DELETE, Overwrite, UNSET) live here, with the checks
+of their arguments. Code that decides or performs what they ask for does not.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ __all__ = [
 
 T = TypeVar("T")
 U_co = te.TypeVar("U_co", covariant=True, default=Any)
-"""Covariant: a Command that updates less is usable where one that may update more is expected."""
+"""Type of a Command's update. Covariant: a Command with a narrower update type fits where a wider one is expected."""
 
 
 _NONE: Any = object()
+"""Default of `Command(resume=, graph=)`, options of langgraph that are refused with an explanation."""
 
 
 @final
 class StartType(Enum):
-    """The type of START: a class of its own, so that type checkers refuse an edge to START."""
+    """The type of START, an enum with one member, so that type checkers refuse an edge to START."""
 
     START = "__start__"
 
@@ -48,7 +49,7 @@ class StartType(Enum):
 
 @final
 class EndType(Enum):
-    """The type of END: a class of its own, so that type checkers refuse an edge from END."""
+    """The type of END, an enum with one member, so that type checkers refuse an edge from END."""
 
     END = "__end__"
 
@@ -57,32 +58,36 @@ class EndType(Enum):
 
 
 START: Final = StartType.START
-"""The virtual first node: where the input comes in. Never runs, is never visited."""
+"""The virtual first node, where the input enters the graph. It never runs and is never visited."""
 END: Final = EndType.END
-"""The virtual last node: ends a branch. Never runs, is never visited."""
+"""The virtual last node, which ends a branch. It never runs and is never visited."""
 
 RESERVED_NAMES: Final = frozenset({"START", "END", "__start__", "__end__"})
+"""Names that `compile()` refuses for a node (`reserved-name`)."""
 
 
 class HasNodeName(Protocol):
-    """What stands for a node besides its name: what `@g.node` returns."""
+    """An object that can be passed where a node is named: the handle that `@g.node` returns."""
 
     @property
     def __graphrt_node__(self) -> str: ...
 
 
 NodeRef: TypeAlias = str | HasNodeName
-"""Wherever a node is named: its name, or the handle that `@g.node` returned."""
+"""Reference to a node: its name, or the handle that `@g.node` returned."""
 
 
 def node_name(ref: object) -> object:
-    """The name that *ref* stands for; anything that is no reference is returned as it is."""
+    """Return the name of the node that *ref* refers to; any other value is returned unchanged."""
     return ref if isinstance(ref, str) else getattr(ref, "__graphrt_node__", ref)
 
 
 @final
 class Sentinel:
-    """A value that is only itself. No Enum: pydantic would take the member's value for a number or a string."""
+    """A marker that is compared by identity.
+
+    Not an Enum: pydantic would accept the member's value for a field of type `int` or `str`.
+    """
 
     __slots__ = ("_name",)
 
@@ -96,23 +101,27 @@ class Sentinel:
         return False
 
     def __reduce__(self) -> str:
-        return self._name  # copied and unpickled as the one in this module
+        return self._name  # copy and pickle look up this name in the module, and so keep the identity
 
 
 UNSET: Any = Sentinel("UNSET")
-"""Default of every field of a dataclass used as `Update`: the field is not written."""
+"""Default of the fields of a dataclass used as `Update`: a field with this value is not written."""
 DELETE: Any = Sentinel("DELETE")
-"""In an update: remove the value (back to the field's default, or absent in a TypedDict)."""
+"""In an update: reset the field to its default, or remove the key of a TypedDict.
+
+A field that has no default and may not be absent cannot be deleted: the update is refused with an UpdateError.
+"""
 
 
 @final
 class Replacement:
-    """What `Overwrite(value)` makes; only `Overwrite` builds it."""
+    """The value that `Overwrite(value)` returns at run time. Only `Overwrite` builds it."""
 
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
         self.value: Any = value
+        """The new value of the field."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Replacement) and other.value == self.value
@@ -124,31 +133,42 @@ class Replacement:
 
 
 if TYPE_CHECKING:
+    # For type checkers the marker has the type of its value, so that it fits the field in a typed update.
 
     def Overwrite(value: T) -> T:  # noqa: N802 - reads as the marker that it makes
-        """In an update: set the field to *value*, past its reducer."""
+        """In an update: set the field to *value* without calling its reducer."""
         ...
 
 else:
 
     def Overwrite(value: Any) -> Replacement:  # noqa: N802 - reads as the marker that it makes
-        """In an update: set the field to *value*, past its reducer."""
+        """In an update: set the field to *value* without calling its reducer.
+
+        Conflicts with any other write of the field in the same superstep (`ConcurrentUpdateError`).
+        """
         return Replacement(value)
 
 
 @final
 class Send:
-    """Start one task of *node* whose `ctx.arg` is *arg*.
+    """A request to start one task of *node* whose `ctx.arg` is *arg*.
 
-    Sends never merge: each is a task of its own, in the order in which they were emitted.
+    Returned by a router, or as part of `Command.goto`. Sends never merge: each becomes a task of its own, in the order
+    in which they were emitted.
+
+    Args:
+        node: The node to start, by name or by handle.
+        arg: Any value; the task gets a copy of its own.
     """
 
     __slots__ = ("arg", "node")
 
     def __init__(self, node: NodeRef, arg: Any = None) -> None:
-        # Anything that is no reference stays what it is: the router that emits it is told.
+        # Any other value is kept, so that the error of the router that returned it can show it.
         self.node: str = node if node.__class__ is str else node_name(node)  # type: ignore[assignment]
+        """Name of the node."""
         self.arg: Any = arg
+        """Value of `ctx.arg` in the task."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Send) and (other.node, other.arg) == (self.node, self.arg)
@@ -160,16 +180,20 @@ class Send:
 
 
 Goto: TypeAlias = NodeRef | EndType | Send | Sequence["NodeRef | EndType | Send"]
+"""Targets of a Command: one, or a sequence of 0..n."""
 
 
 @final
 class Command(Generic[U_co]):
-    """What a node returns to update the state *and* choose where to go.
+    """A node's result that updates the state *and* chooses the next nodes.
 
     Attributes:
-        update: A partial update, or None.
-        goto: A node, END, a Send or a list of these; it *replaces* all outgoing edges of the node.
-            None leaves the edges in force, an empty list ends the branch.
+        update: A partial update, or None for no change.
+        goto: A node, END, a Send or a list of these. It *replaces* all outgoing edges of the node, joins included.
+            None leaves the edges in force; an empty list ends the branch.
+
+    Raises:
+        InputError: `resume=` or `graph=` was given, which belong to other libraries (`unknown-option`).
     """
 
     __slots__ = ("goto", "update")
@@ -200,10 +224,10 @@ class Command(Generic[U_co]):
 
 
 def check_expiry(expires_s: Any) -> float | None:
-    """*expires_s*, if a question may expire after so many seconds.
+    """Check the expiry of a question and return it unchanged.
 
     Raises:
-        InputError: It is no number of seconds above 0 (`bad-expiry`).
+        InputError: *expires_s* is neither None nor a finite number of seconds above 0 (`bad-expiry`).
     """
     number = not isinstance(expires_s, bool) and isinstance(expires_s, (int, float))
     if expires_s is None or (number and 0 < expires_s < float("inf")):
@@ -218,10 +242,10 @@ def check_expiry(expires_s: Any) -> float | None:
 
 
 def check_key(key: Any) -> str | None:
-    """*key*, if a question may be named so.
+    """Check the key of a question and return it unchanged.
 
     Raises:
-        InputError: It is no text (`bad-interrupt-key`).
+        InputError: *key* is neither None nor a string (`bad-interrupt-key`).
     """
     if key is None or isinstance(key, str):
         return key
@@ -235,23 +259,29 @@ def check_key(key: Any) -> str | None:
 
 @final
 class Interrupt:
-    """What a node returns to pause its task and ask the outside; the node runs again with `ctx.answer`."""
+    """A node's result that pauses its task and asks a question; once answered, the node runs again with `ctx.answer`."""
 
     __slots__ = ("answer_type", "expires_at", "expires_s", "payload")
 
     def __init__(self, payload: Any = None, *, answer_type: Any = None, expires_s: float | None = None) -> None:
-        """Ask *payload*.
+        """Make a question with *payload*.
 
         Args:
-            payload: What is asked.
-            answer_type: What the answer must be, for instance `bool` or a pydantic model; None takes anything.
+            payload: The question, as any value that can be stored.
+            answer_type: Type that the answer must have, for instance `bool` or a pydantic model; None takes any answer.
             expires_s: Seconds after which no answer is taken any more; None waits for ever.
+
+        Raises:
+            InputError: *expires_s* is not a finite number of seconds above 0 (`bad-expiry`).
         """
         self.payload: Any = payload
+        """The question."""
         self.answer_type: Any = answer_type
+        """Type that the answer must have; None takes any answer."""
         self.expires_s: float | None = check_expiry(expires_s)
+        """Seconds from asking to expiry; None if the question does not expire."""
         self.expires_at: float | None = None
-        """Seconds since the epoch; set when the question is asked."""
+        """Seconds since the epoch; None until the question is asked, and if it does not expire."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Interrupt) and other.payload == self.payload

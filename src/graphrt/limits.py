@@ -1,6 +1,7 @@
-"""Bounds of a run and of a node's retries: plain values, checked by whoever applies them.
+"""Limits of a run, and the retry policy of a node: plain values.
 
-Limits and RetryPolicy live here; the decision that a limit is reached is the engine's.
+Building one checks nothing: `problems()` describes invalid values, and `compile()` or the runtime raises the error.
+Whether a limit is reached is decided by the engine, whether an error is retried by `_retry_policy`.
 """
 
 from __future__ import annotations
@@ -23,24 +24,37 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "grace_s": 5.0,
 }
 _OPTIONAL: Final = frozenset({"max_visits", "max_concurrency", "timeout_s", "deadline_s"})
+"""Limits that None switches off."""
 _SECONDS: Final = frozenset({"timeout_s", "deadline_s", "grace_s"})
 _UNSET: Final[Any] = object()
 BACKOFF_MAX_S: Final = 30.0
-"""Seconds that a policy without `wait_max_s` backs off at most."""
+"""Longest backoff in seconds of a policy without `wait_max_s`."""
 HINT_MAX_S: Final = 120.0
-"""Seconds that it waits at most where the error asks for a wait: two minutes outlast most rate limits of a minute."""
+"""Longest wait in seconds that a policy without `wait_max_s` accepts from an error, for instance by a Retry-After.
+
+Two minutes outlast most rate limits of a minute (decision 0048).
+"""
 
 
 def limit_problem(
     name: str, value: Any, *, optional: bool, seconds: bool = False, factor: bool = False, least: float = 0
 ) -> str | None:
-    """Why *value* cannot be the limit *name*, or None; a whole number unless it is *seconds* or a *factor*."""
+    """Return a sentence that says why *value* is not valid for the limit *name*, or None if it is.
+
+    Args:
+        name: Name of the limit, for the sentence.
+        value: Value to check, of any type.
+        optional: None is allowed.
+        seconds: Fractions are allowed, and the sentence speaks of seconds.
+        factor: Fractions are allowed.
+        least: Smallest allowed value.
+    """
     if value is None:
         return None if optional else f"{name} must be a number, not None"
     kind = "a number of seconds" if seconds else "a number" if factor else "a whole number"
     if isinstance(value, bool) or not isinstance(value, (int, float) if seconds or factor else int):
         return f"{name} must be {kind}, not {value!r}"
-    if not value >= least:  # NaN is not
+    if not value >= least:  # written so that NaN is refused as well
         return f"{name} must be at least {least:g}, not {value!r}"
     if value == inf:
         return f"{name} must be finite, not {value!r}" + ("; None switches it off" if optional else "")
@@ -48,18 +62,20 @@ def limit_problem(
 
 
 class Limits:
-    """Bounds of one run. What is not given keeps the default, or the value of the limits underneath.
+    """Limits of one run. Immutable, and comparable by value.
+
+    A limit that is not given has its default, or the value from the limits below (see `over`).
 
     Args:
-        max_steps: Supersteps of one run; fails only if more work remains. Default 1,000.
-        max_visits: Supersteps in which one node may be active (node fatigue). Default 50, None is off.
+        max_steps: Supersteps of one run. The run fails only if more work remains after them. Default 1,000.
+        max_visits: Supersteps in which one node may be active (node fatigue). Default 50; None switches it off.
         max_tasks: Tasks of one superstep. Default 10,000.
-        max_concurrency: Tasks that run at the same time, those of nested graphs together with the others. A worker
-            thread that was abandoned after a timeout counts no more. Default None: no bound of its own.
+        max_concurrency: Tasks that run at the same time, nested graphs included. A worker thread that was abandoned
+            after a timeout no longer counts. Default None: unlimited.
         max_depth: Levels of nested graphs. Default 16.
-        timeout_s: Seconds for one attempt of any node that has no timeout of its own. Default None.
-        deadline_s: Seconds of driving time for the whole run. Default None.
-        grace_s: Seconds that a failed or cancelled run waits for started sync tasks. Default 5.
+        timeout_s: Seconds for one attempt of any node without a timeout of its own. Default None: unlimited.
+        deadline_s: Seconds of driving time for the whole run. Default None: unlimited.
+        grace_s: Seconds that a failed or cancelled run waits for sync tasks that have started. Default 5.
     """
 
     __slots__ = (
@@ -74,7 +90,9 @@ class Limits:
         "timeout_s",
     )
     fields: ClassVar[tuple[str, ...]] = tuple(_DEFAULTS)
+    """Names of all limits."""
     _given: dict[str, Any]
+    """Only the values that were passed, so that `over` can tell them from defaults."""
     max_steps: int
     max_visits: int | None
     max_tasks: int
@@ -109,7 +127,7 @@ class Limits:
         self._take({name: value for name, value in given.items() if value is not _UNSET})
 
     def _take(self, given: dict[str, Any]) -> None:
-        object.__setattr__(self, "_given", given)
+        object.__setattr__(self, "_given", given)  # __setattr__ of this class refuses
         for name, default in _DEFAULTS.items():
             object.__setattr__(self, name, given.get(name, default))
 
@@ -117,16 +135,16 @@ class Limits:
         raise AttributeError(f"Limits are immutable: cannot set {name!r}; make new ones, or use over()")
 
     def __reduce__(self) -> Any:
-        return _again, (self._given,)
+        return _again, (self._given,)  # unpickling an object with slots calls __setattr__, which refuses
 
     def over(self, base: Limits) -> Limits:
-        """These limits, and those of *base* where this one says nothing."""
+        """Return new limits with the values given here, and those of *base* for all others."""
         if not self._given:
             return base
         return Limits(**{**base._given, **self._given})
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the given values, one sentence each."""
+        """Yield a sentence for each given value that is not valid."""
         for name, value in self._given.items():
             seconds = name in _SECONDS
             found = limit_problem(name, value, optional=name in _OPTIONAL, seconds=seconds, least=0 if seconds else 1)
@@ -134,7 +152,7 @@ class Limits:
                 yield found
 
     def to_dict(self) -> dict[str, Any]:
-        """All limits by name, defaults included."""
+        """Return all limits by name, defaults included."""
         return {**_DEFAULTS, **self._given}
 
     def __eq__(self, other: object) -> bool:
@@ -153,22 +171,22 @@ def _again(given: dict[str, Any]) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a failed attempt of a node is repeated, and after how long.
+    """Retry policy of a node: which errors are retried, how often, and after which wait.
 
     The wait before attempt n + 1 is drawn between 0 and `min(wait_max_s, wait_initial_s * growth ** (n - 1))`.
     The draw is a hash of task id and attempt, so a replay waits the same. A `retry_after_s` on the exception, or a
     Retry-After header of its response, is honoured: the wait is never shorter. If it is longer than `wait_max_s`, the
-    node fails at once, and the error says for how long it was asked to wait.
+    node fails at once, and the error names the seconds that were asked for.
 
     Args:
         attempts: Attempts in all, the first one included; 1 or more.
-        wait_initial_s: Upper bound of the first wait, seconds.
-        wait_max_s: Upper bound of any wait, seconds. None, the default, is 30 for the backoff and 120 for what an
-            error asks for.
-        growth: Factor from one bound to the next, 1 or more.
-        jitter: False waits the whole bound each time.
-        retry_on: Exception types, or a predicate on the exception. By default what may pass is retried; what cannot
-            is not: programming errors, and answers of a server such as 400, 401 and 404.
+        wait_initial_s: Upper bound of the first wait, in seconds.
+        wait_max_s: Upper bound of any wait, in seconds. None, the default, means 30 for the backoff and 120 for a wait
+            that an error asks for.
+        growth: Factor from one upper bound to the next, 1 or more.
+        jitter: True draws each wait; False waits the whole upper bound.
+        retry_on: Exception types, or a predicate on the exception. None, the default, retries transient errors, and
+            not programming errors or HTTP statuses such as 400, 401 and 404.
 
     Source:
         Exponential backoff with full jitter, decision 0012; the bound of hints, decision 0048.
@@ -183,7 +201,7 @@ class RetryPolicy:
     retry_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None = None
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the values, one sentence each."""
+        """Yield a sentence for each value that is not valid."""
         found = (
             limit_problem("attempts", self.attempts, optional=False, least=1),
             limit_problem("wait_initial_s", self.wait_initial_s, optional=False, seconds=True),
@@ -199,11 +217,11 @@ class RetryPolicy:
         yield from _retry_on_problems(self.retry_on)
 
     def to_dict(self) -> dict[str, Any]:
-        """The policy as plain data; a predicate by its name."""
+        """Return the policy as plain data, which is part of the fingerprint; a predicate is given by its name."""
         return {
             "attempts": self.attempts,
             "wait_initial_s": self.wait_initial_s,
-            # The number that stood here before None meant it: fingerprints of older threads stay the same.
+            # The default was 30 before it became None: the fingerprints of older threads must not change (decision 0048).
             "wait_max_s": BACKOFF_MAX_S if self.wait_max_s is None else self.wait_max_s,
             "growth": self.growth,
             "jitter": self.jitter,
@@ -224,7 +242,7 @@ def _retry_on_problems(on: Any) -> Iterator[str]:
 
 
 def _names_of(on: Any) -> Any:
-    """Exception types and predicates by their names, never by an address."""
+    """Return the names of exception types and predicates; a `repr` would have an address, which changes."""
     if issubclass(type(on), tuple):
         return [_names_of(kind) for kind in on]
     return None if on is None else str(getattr(on, "__qualname__", None) or type(on).__qualname__)

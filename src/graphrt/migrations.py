@@ -1,4 +1,7 @@
-"""Declared migrations: how a thread of an older graph goes over to a changed one (rule R14). Values only."""
+"""Declared migrations: how a stored thread of an older graph continues on a changed one (rule R14).
+
+Values only. Choosing and applying a migration belongs to the journal.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,23 @@ __all__ = ["Migration"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """Lets threads of the graph with the fingerprint *source* go on with the present one.
+    """Allows threads of the graph with the fingerprint *source* to continue on the present graph.
 
     Added in 0.2. Source: decision 0022.
     """
 
     source: str
-    """`fingerprint` of the older graph; the first 8 or more of its digits will do."""
+    """`fingerprint` of the older graph, or a prefix of it with 8 or more digits."""
     values: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    """All values of the state from those that the thread has; None leaves them. Pure: it may be called again."""
+    """Takes the thread's values by field name and returns all values for the present graph; None keeps them.
+
+    Must be pure: it may be called more than once for a thread.
+    """
     nodes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Older name to present name of nodes that were renamed: what is pending goes to them."""
+    """Older name to present name of each renamed node; pending tasks of the older node move to the new one."""
     name: str = "migration"
-    """Shown in the journal."""
+    """Name of the migration in its journal entry, `ThreadMigrated`."""
 
     def matches(self, fingerprint: str) -> bool:
-        """Whether it is meant for threads of that graph."""
+        """Return whether *fingerprint* begins with `source`. A `source` of fewer than 8 digits matches nothing."""
         return len(self.source) >= 8 and fingerprint.startswith(self.source)

@@ -1,7 +1,8 @@
-"""How two values of one field become one: pure functions `(current, incoming) -> new`, and the markers of fields.
+"""Reducers: pure functions `(current, incoming) -> new` that combine a field's value with an update.
 
-Built-in reducers, `reduced()` and the markers `ephemeral` and `untracked` live here. Reading them off a state
-class does not: that is the plan's. None is no value yet: a reducer that finds it takes what comes in.
+The built-in reducers, `reduced()` and the markers `ephemeral` and `untracked` live here. Finding them on the fields of
+a state class belongs to `_plan`. For the built-in ones a *current* of None means that there is no value yet: they return
+the incoming value.
 """
 
 from __future__ import annotations
@@ -38,12 +39,15 @@ V = TypeVar("V")
 
 
 def overwrite(current: T, incoming: T) -> T:  # noqa: ARG001 - the signature of a reducer
-    """Take *incoming*: last value. Two writers in one superstep conflict."""
+    """Return *incoming*: the last value wins.
+
+    It does not aggregate: two tasks of one superstep that write the field raise a ConcurrentUpdateError.
+    """
     return incoming
 
 
 def append(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
-    """Add the items of *incoming* after those of *current*; a list, or a tuple where *current* is one."""
+    """Return the items of *current* followed by those of *incoming*: a list, or a tuple if *current* is a tuple."""
     if current is None:
         return list(incoming)
     held: Any = current  # a list, or a tuple where the field is one
@@ -53,16 +57,19 @@ def append(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
 
 
 def add(current: T | None, incoming: T) -> T:
-    """`current + incoming`: numbers, strings, lists, Decimals, timedeltas."""
+    """Return `current + incoming`, for numbers, strings, lists, Decimals and timedeltas."""
     if current is None:
         return incoming
-    held: Any = current  # it has +, else the update is refused
+    held: Any = current  # has an addition, else the update is refused
     total: T = held + incoming
     return total
 
 
 def union(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
-    """Each item of *current* and then of *incoming* once, in first-seen order; a set where *current* is one."""
+    """Return the distinct items of *current* and then *incoming*, in first-seen order.
+
+    The result has the type of *current*, for instance list or set. Items that cannot be hashed are compared one by one.
+    """
     held: Any = current  # a list, or whatever else the field holds
     if held is None:
         held = type(incoming)() if isinstance(incoming, (list, tuple, set, frozenset)) else []
@@ -72,7 +79,7 @@ def union(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
         return result
     try:
         merged: Iterable[T] = dict.fromkeys((*held, *incoming))
-    except TypeError:  # unhashable items: compare them one by one
+    except TypeError:  # items that cannot be hashed
         kept: list[T] = []
         for item in (*held, *incoming):
             if item not in kept:
@@ -83,22 +90,22 @@ def union(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
 
 
 def merge(current: dict[K, V] | None, incoming: Mapping[K, V]) -> dict[K, V]:
-    """*current* with the keys of *incoming* set."""
+    """Return a dict with the items of *current*, updated with those of *incoming*. Nested mappings are replaced."""
     return {**incoming} if current is None else {**current, **incoming}
 
 
 def min(current: T | None, incoming: T) -> T:
-    """The smaller of the two; *current* if they are equal."""
+    """Return the smaller value; *current* if they are equal."""
     return incoming if current is None else builtins.min(current, incoming)  # type: ignore[call-overload]  # T has <
 
 
 def max(current: T | None, incoming: T) -> T:
-    """The larger of the two; *current* if they are equal."""
+    """Return the larger value; *current* if they are equal."""
     return incoming if current is None else builtins.max(current, incoming)  # type: ignore[call-overload]  # T has <
 
 
 def first(current: T | None, incoming: T) -> T:
-    """The value that was there first."""
+    """Return *current*: the first value is kept, and later ones are dropped."""
     return incoming if current is None else current
 
 
@@ -108,9 +115,10 @@ def _id_of(message: Any) -> object:
 
 
 def messages(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
-    """Upsert by id: a message whose `id` is known takes the place of the old one, others are added at the end.
+    """Return *current* with *incoming* upserted by id: a known id replaces the old message, others are appended.
 
-    A message is a mapping with an "id" key or an object with an `id` attribute; without an id it is always added.
+    A message is a mapping with an "id" key or an object with an `id` attribute. One without an id, or with the id None,
+    is always appended.
     """
     result = [] if current is None else list(current)
     places = {key: n for n, message in enumerate(result) if (key := _id_of(message)) is not None}
@@ -128,7 +136,7 @@ def messages(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
 
 @final
 class Marker:
-    """What `ephemeral` and `untracked` are."""
+    """The type of `ephemeral` and `untracked`, which mark a field in `Annotated` or in `reduced()`."""
 
     __slots__ = ("name",)
 
@@ -140,14 +148,20 @@ class Marker:
 
 
 ephemeral: Final = Marker("ephemeral")
-"""The field lives one superstep: written in k, seen by the routers of k and the tasks of k + 1, then reset."""
+"""Marks a field that lives one superstep: written in k, seen by the routers of k and the tasks of k + 1, then reset.
+
+The reset, to the field's default, comes before the fold of k + 1 (rule R16).
+"""
 untracked: Final = Marker("untracked")
-"""The field is never stored; it needs a default, which it has again after a resume."""
+"""Marks a field that is never stored (rule R16). It needs a default, which it has again after a resume."""
 
 
 @final
 class ReducedBy:
-    """What `reduced()` leaves on the field: the reducer and the markers. Silent in a JSON schema."""
+    """Metadata that `reduced()` puts on a field: its reducer and markers.
+
+    Callable only because pydantic keeps it as `json_schema_extra`, which must be a mapping or a callable.
+    """
 
     __slots__ = ("markers", "reducer")
 
@@ -156,7 +170,7 @@ class ReducedBy:
         self.markers: tuple[Marker, ...] = markers
 
     def __call__(self, schema: dict[str, Any]) -> None:
-        """Change nothing: pydantic calls it when it writes the field's JSON schema."""
+        """Leave *schema* unchanged; pydantic calls this when it builds the field's JSON schema."""
 
 
 @overload
@@ -169,12 +183,22 @@ def reduced(
     default: Any = dataclasses.MISSING,
     default_factory: Any = dataclasses.MISSING,
 ) -> Any:
-    """The default of a field that *reducer* folds; type checkers verify that it fits the field.
+    """Return the default of a field that is folded by *reducer*; type checkers verify that both fit the field.
 
     For pydantic models and dataclasses: `notes: list[str] = reduced(append, default_factory=list)`.
+
+    Args:
+        reducer: Function `(current, incoming) -> new` of the field.
+        markers: `ephemeral`, `untracked`, or both.
+        default: Default value of the field.
+        default_factory: Function that makes the default value.
+
+    Raises:
+        ValueError: Both *default* and *default_factory* were given.
     """
     mark = ReducedBy(reducer, markers)
-    metadata = {"graphrt": mark, "json_schema_extra": mark}  # pydantic keeps the second key only
+    # Of a dataclass field's metadata pydantic keeps the second key only; plain dataclasses are read by the first.
+    metadata = {"graphrt": mark, "json_schema_extra": mark}
     if default is not dataclasses.MISSING and default_factory is not dataclasses.MISSING:
         raise ValueError("reduced() takes default or default_factory, not both")
     if default_factory is not dataclasses.MISSING:
@@ -184,12 +208,16 @@ def reduced(
 
 _operators: Any = operator
 NO_IDENTITY: Final = object()
+"""Result of a lookup in `IDENTITIES` for a reducer that is not in it."""
 TOKEN_BUDGET: Final = "token_budget"  # noqa: S105 - no secret
-"""An integer field of this name is a budget of tokens for model calls, and is lowered as they are spent."""
+"""Name of the integer field that is a token budget for model calls: their tokens are subtracted from it."""
 
 
 def spend(current: int | None, incoming: int | None) -> int | None:
-    """What is left of a budget: below 0 is what was spent, anything else is the new budget."""
+    """Return what is left of a token budget: a negative *incoming* was spent, any other value is the new budget.
+
+    The reducer of the field `token_budget` (decision 0030). The result is never below 0; None means no budget.
+    """
     if incoming is None or incoming >= 0 or current is None:
         return incoming if incoming is None or incoming >= 0 else current
     return builtins.max(0, current + incoming)
@@ -205,4 +233,7 @@ IDENTITIES: Final[Mapping[Any, Any]] = {
     _operators.concat: None,
     _operators.or_: None,
 }
-"""Reducers that have an identity, and its type; None: the zero of the field's own type."""
+"""Reducers with an identity, so that an input may leave their field out, and the type that makes the identity.
+
+None means the field's own type, if calling it without arguments makes a zero.
+"""

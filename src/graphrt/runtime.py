@@ -1,17 +1,18 @@
-"""The Runtime: drives one graph, keeps its threads, and shows what happens. The verbs a user calls; nothing else."""
+"""`Runtime`, the facade that drives one compiled graph and keeps its threads in a store.
+
+Only the public verbs live here. Opening, driving and closing runs, and reading and editing threads, is in `_runs`.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, final
 
 from graphrt._drivers.message_item import MessageItem
+from graphrt._drivers.shared_threads import SharedThreads
 from graphrt._engine.steps import Diff, Step
-from graphrt._flows.effects import Control
 from graphrt._flows.live import Live
-from graphrt._forks import Emptied, FreshLock
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.durability import Durability
 from graphrt._runs import open_run, reopen_run, run_once
@@ -36,9 +37,9 @@ from graphrt._runs.arguments import (
     opened_store,
 )
 from graphrt._runs.async_streaming import AsyncWatchVerbs
-from graphrt._runs.check_state_option import checks_state
 from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
+from graphrt._runs.run_config import ActiveRuns, RunConfig
 from graphrt._runs.streaming import WatchVerbs
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt._runs.thread_api import ThreadVerbs
@@ -50,10 +51,7 @@ from graphrt.migrations import Migration
 from graphrt.stores import Store
 
 if TYPE_CHECKING:
-    from graphrt._drivers.loop_thread import LoopThread
-    from graphrt._drivers.thread_pool import ThreadPool
     from graphrt.graph import CompiledGraph
-    from graphrt.harness.agent._model_overrides import NamedModels
     from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
 
@@ -78,39 +76,40 @@ __all__ = [
 ]
 
 S = TypeVar("S")
-_making = FreshLock()
-"""Guards what runtimes make at first need: rare and short, so that all of them share it."""
 
 
 @final
 class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
-    """Drives a compiled graph. May be used from several asyncio tasks and worker threads at once.
+    """Drives a compiled graph and keeps its threads. Safe to use from several asyncio tasks and worker threads at once.
 
     Args:
-        graph: What to drive.
-        store: Where threads are kept: a store, or a URL such as "memory:", "sqlite:///runs.db" or "postgresql://...";
-            None keeps none. A store that is passed is not closed.
-        durability: "sync" stores each commit before anyone may see it; "async" may lose the last 256 entries when the
-            process dies, "exit" everything since the start or the last interrupt.
-        chain: Chain the journal of new threads by hash; by default where the store is durable.
-        lease_s: Seconds after which a thread is free whose owner is neither heard of nor known to be dead.
-        migrations: For threads that were started with an older graph.
-        harness: What nodes reach as `ctx.harness`.
-        deps: What nodes reach as `ctx.deps`.
-        limits: Override those of the graph, field by field.
-        budget: How much the model calls of a run may use; a resume goes on with what is left.
-        sinks: Called with each journal entry, after it was kept.
-        clock: Seconds since the epoch; by default the system's.
-        sleep: Called with seconds in the place of each wait, sync or async; by default waits take real time.
-        ids: Makes the ids of runs and unnamed threads; by default random UUIDs.
-        seed: Makes `ctx.random` the same in every run; by default each run draws its own.
-        models: Models by the names of agents: in a run each agent of such a name uses that model in the place of its own.
-        worker_threads: At most so many worker threads run sync nodes under `arun` and its kin, for all runs together.
-        check_state: Compare the state before and after each superstep, to find every change in place; None does so
-            under pytest, with a MockHarness, and where the environment has `GRAPHRT_CHECK_STATE=1`.
+        graph: The graph to drive.
+        store: Where threads are kept: a store, or a URL such as "memory:", "sqlite:///runs.db" or "postgresql://...".
+            None keeps no threads. `close` closes a store that was opened from a URL, and no other.
+        durability: When a commit is stored. "sync" stores it before anyone can see its results. If the process dies,
+            "async" may lose the last 256 entries, and "exit" everything since the start or the last interrupt.
+        chain: Whether the journals of new threads are hash-chained. None chains them if the store is durable.
+        lease_s: Seconds without a renewal after which an owner loses its thread. An owner that is known to be dead
+            loses it at once.
+        migrations: Migrations for threads that were started with an older graph.
+        harness: The harness that nodes reach as `ctx.harness`.
+        deps: Any object; nodes reach it as `ctx.deps`.
+        limits: Override the limits of the graph, field by field.
+        budget: How much the model calls of a run may use. A resume continues with what is left.
+        sinks: Functions that are called with each journal entry, after its commit.
+        clock: Returns seconds since the epoch; by default the system clock.
+        sleep: A function of seconds, sync or async, that makes the waits before a retry of a node or a model call.
+            By default they take real time.
+        ids: Makes the ids of runs and of unnamed threads; by default random UUIDs.
+        seed: Seeds `ctx.random`, so that it is the same in every run. By default each run draws its own seed.
+        models: Models by agent name. In a run, each agent of such a name uses that model instead of its own.
+        worker_threads: How many worker threads may run sync nodes under `arun` and the other async verbs, for all
+            runs together.
+        check_state: Compare the state before and after each superstep, to find every change in place. None does so
+            under pytest, with a `MockHarness`, or if the environment has `GRAPHRT_CHECK_STATE=1`.
 
     Raises:
-        InputError: A limit, the store, a sink, a model or the sleep is not what it must be.
+        InputError: *graph* is not compiled, or another argument has a wrong type or value.
     """
 
     @_foreign.told
@@ -142,35 +141,29 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
                 code="not-compiled",
                 fix="Call compile() first: Runtime(builder.compile()).",
             )
-        self.graph = graph
-        self.limits: Limits = graph.limits
-        if limits is not None:
-            self.limits = checked(limits).over(graph.limits)
-        self.durability: Durability = checked_durability(durability)
-        self.chain: bool | None = chain
-        self.lease_s: float = checked_lease(lease_s)
-        self.migrations: tuple[Migration, ...] = checked_migrations(migrations)
+        overrides = checked_models(models)
+        self._config = RunConfig(
+            graph=graph,
+            limits=graph.limits if limits is None else checked(limits).over(graph.limits),
+            durability=checked_durability(durability),
+            chain=chain,
+            lease_s=checked_lease(lease_s),
+            migrations=checked_migrations(migrations),
+            store=opened_store(store),
+            harness=checked_harness(harness),
+            budget=checked_budget(budget),
+            deps=deps,
+            sinks=checked_sinks(sinks),
+            clock=checked_clock(clock) if clock is not None else system_clock,
+            sleep=checked_sleep(sleep),
+            ids=ids if ids is not None else new_id,
+            seed=seed,
+            models=overrides,
+            threads=SharedThreads(checked_workers(worker_threads)),
+            check_state=check_state,
+            active=ActiveRuns(),
+        )
         self._owns_store = isinstance(store, str)
-        self.store: Store | None = opened_store(store)
-        self.harness: Any = checked_harness(harness)
-        self.budget: Budget | None = checked_budget(budget)
-        self.deps = deps
-        self.sinks: tuple[Callable[[Entry], Any], ...] = checked_sinks(sinks)
-        self.clock: Callable[[], float] = checked_clock(clock) if clock is not None else system_clock
-        self.sleep: Callable[[float], Any] | None = checked_sleep(sleep)
-        self.ids: Callable[[], str] = ids if ids is not None else new_id
-        self.seed = seed
-        self._replacing: NamedModels | None = checked_models(models)
-        self.models: Mapping[str, ChatModel] = {} if self._replacing is None else self._replacing.models
-        self.worker_threads: int = checked_workers(worker_threads)
-        self._check_state = check_state
-        self._active: dict[str, Control] = {}
-        self._forks = None if self.store is None else Emptied(self._active)  # the child of a fork drives none of them
-        self._loop: LoopThread | None = None
-        self._pool: ThreadPool | None = None
-        self._keeps_pool = False
-        self._lock: FreshLock | None = None
-        self._loop_source: Callable[[], LoopThread] | None = None
 
     # -- one run -------------------------------------------------------------------------------------------------
 
@@ -183,29 +176,30 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         only_if_new: bool = False,
         **words: Never,
     ) -> RunResult[S]:
-        """Run the graph to its end, in the caller.
+        """Run the graph until it completes, pauses or is cancelled; block until then.
 
         Args:
-            input: On a new thread the initial state; on a finished one an update.
-            thread: The thread to run on; needs a store. With a store and no name, one is made.
-            abandon: Give up what the thread left undone: the open superstep, its questions and outcomes. The journal
-                tells of them (`SuperstepAbandoned`); the input folds as an update, and START begins.
-            only_if_new: On a thread that exists run nothing and return its present result, so that a request that
-                comes twice runs once; *input* is not looked at then. Where its last run has no result, since it
-                failed or its owner died, an InputError names the verb that goes on.
+            input: The initial state on a new thread; an update on a finished one.
+            thread: Id of the thread to run on; needs a store. If there is a store and no id is given, an id is made.
+            abandon: Give up what the thread left undone: the open superstep with its questions and outcomes. The
+                journal records it as `SuperstepAbandoned`. Then the input folds as an update, and START begins.
+            only_if_new: If the thread exists, run nothing and return its present result, so that a request that
+                arrives twice runs once. *input* is not checked then. If the last run has no result, because it
+                failed or its owner died, an InputError names the verb to use.
 
         Returns:
-            The result; its status is completed, interrupted or cancelled.
+            The result. Its status is "completed", "interrupted" or "cancelled".
 
         Raises:
-            GraphrtError: The run failed. On a thread it can be retried.
+            GraphrtError: The run failed. On a thread, `retry` continues it.
+            InputError: The input does not fit, there is no store for *thread*, or the thread needs another verb.
             ConflictError: A living owner drives the thread.
         """
         if config or words:
             _foreign.refuse(self, "run", config, words)
         if only_if_new:
-            return run_once.run(self, input, thread, abandon=abandon)
-        return drive(open_run.begin(self, input, thread, listen=False, watch=None, abandon=abandon))
+            return run_once.run(self._config, input, thread, abandon=abandon)
+        return drive(open_run.begin(self._config, input, thread, listen=False, watch=None, abandon=abandon))
 
     async def arun(
         self,
@@ -216,68 +210,164 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         only_if_new: bool = False,
         **words: Never,
     ) -> RunResult[S]:
-        """Run the graph to its end on the running loop; see `run`."""
+        """Run the graph on the running event loop; see `run`."""
         if config or words:
             _foreign.refuse(self, "arun", config, words)
         if only_if_new:
-            return await run_once.arun(self, input, thread, abandon=abandon)
-        if self.store is None:
-            return await adrive(open_run.begin(self, input, thread, listen=False, watch=None))
+            return await run_once.arun(self._config, input, thread, abandon=abandon)
+        if self._config.store is None:
+            return await adrive(open_run.begin(self._config, input, thread, listen=False, watch=None))
         return await adrive(
             await opened(
-                self.store,
-                lambda: open_run.begin(self, input, thread, listen=False, watch=None, abandon=abandon),
+                self._config.store,
+                lambda: open_run.begin(self._config, input, thread, listen=False, watch=None, abandon=abandon),
             )
         )
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
-        """Answer the interrupts of a paused thread and drive it on.
+        """Answer the interrupts of a paused thread and continue it.
 
-        On a thread that failed in a task that had been answered, the answer replaces the one that was given, unless the
-        task recorded an effect after it.
+        If the thread failed in a task that had been answered, the new answer replaces the earlier one. It is refused
+        if the task recorded an effect after the earlier answer.
 
         Args:
-            thread: The paused or failed thread, or one whose owner died while it ran: that takes no answers.
-            answers: A mapping is always one of interrupt id to answer; anything else answers the only open interrupt.
-            answer: The answer to the only open interrupt, whatever it is.
+            thread: A paused or failed thread, or one whose owner died while it ran. The last kind needs no answers.
+            answers: A mapping is always read as interrupt ids to answers. Any other value answers the only open
+                interrupt.
+            answer: The answer to the only open interrupt, of any type; a mapping too.
 
         Raises:
-            InputError: An id that is not open (the open ones are listed), no answer, one of a wrong type or too late,
-                an effect rests on the answer that would be replaced, or another verb is right. Nothing was changed.
+            GraphrtError: The run failed. `retry` continues it.
+            InputError: An id is not open (the message lists the open ones), an answer is missing, late or of a wrong
+                type, an effect depends on the answer to replace, or the thread needs another verb. Nothing was changed.
             ConflictError: Another run has the thread.
         """
-        return drive(reopen_run.resumed(self, thread, answers, answer))
+        return drive(reopen_run.resumed(self._config, thread, answers, answer))
 
     async def aresume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
-        """Answer the interrupts of a paused thread and drive it on; see `resume`."""
-        return await adrive(await opened(self.store, lambda: reopen_run.resumed(self, thread, answers, answer)))
+        """Answer the interrupts of a paused thread and continue it on the running event loop; see `resume`."""
+        return await adrive(
+            await opened(self._config.store, lambda: reopen_run.resumed(self._config, thread, answers, answer))
+        )
 
     def retry(self, thread: str) -> RunResult[S]:
-        """Drive a failed or cancelled thread on, or one whose owner died: what finished does not run again.
+        """Continue a failed or cancelled thread, or one whose owner died. Finished tasks do not run again.
 
-        An interrupted thread can be retried where a question is stale, since the state was edited, or has expired: its
-        node runs again and asks anew. So do the nodes of a cancelled thread that was paused.
+        An interrupted thread can be retried if a question has expired, or is stale because the state was edited. The
+        node that asked runs again and asks anew. So do the nodes of a cancelled thread that was paused.
+
+        Raises:
+            GraphrtError: The run failed.
+            InputError: There is no such thread, or it needs another verb.
+            ConflictError: Another run has the thread.
         """
-        return drive(reopen_run.retried(self, thread))
+        return drive(reopen_run.retried(self._config, thread))
 
     async def aretry(self, thread: str) -> RunResult[S]:
-        """Drive a failed or cancelled thread on; see `retry`."""
-        return await adrive(await opened(self.store, lambda: reopen_run.retried(self, thread)))
+        """Continue a failed or cancelled thread on the running event loop; see `retry`."""
+        return await adrive(await opened(self._config.store, lambda: reopen_run.retried(self._config, thread)))
+
+    # -- what it was made of -------------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> CompiledGraph[S, Any]:
+        """The graph that the runtime drives."""
+        return self._config.graph
+
+    @property
+    def store(self) -> Store | None:
+        """The store that keeps threads; None without a store."""
+        return self._config.store
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of a run: those of the graph, overridden by those of the runtime."""
+        return self._config.limits
+
+    @property
+    def durability(self) -> Durability:
+        """When a commit is stored: "sync", "async" or "exit"."""
+        return self._config.durability
+
+    @property
+    def harness(self) -> Any:
+        """The harness that nodes reach as `ctx.harness`; None without a harness."""
+        return self._config.harness
+
+    @property
+    def budget(self) -> Budget | None:
+        """How much the model calls of a run may use; None is no limit."""
+        return self._config.budget
+
+    @property
+    def deps(self) -> Any:
+        """The object that nodes reach as `ctx.deps`."""
+        return self._config.deps
+
+    @property
+    def chain(self) -> bool | None:
+        """Whether the journals of new threads are hash-chained; None chains them if the store is durable."""
+        return self._config.chain
+
+    @property
+    def lease_s(self) -> float:
+        """Seconds without a renewal after which an owner loses its thread."""
+        return self._config.lease_s
+
+    @property
+    def migrations(self) -> tuple[Migration, ...]:
+        """Migrations for threads that were started with an older graph."""
+        return self._config.migrations
+
+    @property
+    def sinks(self) -> tuple[Callable[[Entry], Any], ...]:
+        """Functions that are called with each journal entry, after its commit."""
+        return self._config.sinks
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The function that returns the time, in seconds since the epoch."""
+        return self._config.clock
+
+    @property
+    def sleep(self) -> Callable[[float], Any] | None:
+        """The function of seconds that makes the waits before a retry; None if they take real time."""
+        return self._config.sleep
+
+    @property
+    def ids(self) -> Callable[[], str]:
+        """The function that makes the ids of runs and of unnamed threads."""
+        return self._config.ids
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of `ctx.random` in every run; None if each run draws its own."""
+        return self._config.seed
+
+    @property
+    def worker_threads(self) -> int:
+        """How many worker threads may run sync nodes under `arun` and the other async verbs."""
+        return self._config.threads.most
+
+    @property
+    def models(self) -> Mapping[str, ChatModel]:
+        """The models that replace those of agents, by agent name; empty if there are none."""
+        return {} if self._config.models is None else self._config.models.models
 
     @property
     def check_state(self) -> bool:
         """Whether a run that begins now compares the state before and after each superstep."""
-        return checks_state(given=self._check_state, harness=self.harness)
+        return self._config.checks_state
 
     # -- the runtime itself --------------------------------------------------------------------------------------
 
-    if not TYPE_CHECKING:  # checkers know that there is none
+    if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
             _foreign.no_such(self, name, _foreign.RUNTIME)
 
     def __enter__(self) -> Runtime[S]:
-        self._share_loop()
+        self._config.threads.keep()
         return self
 
     def __exit__(
@@ -286,7 +376,7 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         self.close()
 
     async def __aenter__(self) -> Runtime[S]:
-        self._share_loop()
+        self._config.threads.keep()
         return self
 
     async def __aexit__(
@@ -294,40 +384,13 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
     ) -> None:
         self.close()
 
-    def _share_loop(self) -> None:
-        """From now on runs share one private loop thread, and worker threads are kept, until `close`."""
-        self._lock = FreshLock()
-        if not self._keeps_pool:
-            self._the_pool().hold()
-            self._keeps_pool = True
-        self._loop_source = self._the_loop
-
-    def _the_loop(self) -> LoopThread:
-        assert self._lock is not None  # noqa: S101 - set before this method is handed out
-        with self._lock:
-            if self._loop is None or self._loop.pid != os.getpid():
-                from graphrt._drivers.loop_thread import LoopThread
-
-                self._loop = LoopThread()
-            return self._loop
-
-    def _the_pool(self) -> ThreadPool:
-        with _making:
-            if self._pool is None:
-                from graphrt._drivers.thread_pool import ThreadPool
-
-                self._pool = ThreadPool(self.worker_threads)
-            return self._pool
-
     def close(self) -> None:
-        """Cancel what still runs, and free what the runtime opened."""
-        for control in list(self._active.values()):
-            control.cancel("the runtime was closed")
-        if self._keeps_pool:
-            self._keeps_pool = False
-            self._the_pool().release()
-        loop, self._loop = self._loop, None
-        if loop is not None and loop.pid == os.getpid():
-            loop.close()
-        if self._owns_store and self.store is not None and not self._active:
-            self.store.close()
+        """Cancel the runs that are still active, and free what the runtime opened.
+
+        A store that the runtime opened stays open while runs are active: they still store that they were cancelled.
+        """
+        config = self._config
+        config.active.cancel_all("the runtime was closed")
+        config.threads.close()
+        if self._owns_store and config.store is not None and not config.active:
+            config.store.close()

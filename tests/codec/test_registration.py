@@ -305,6 +305,9 @@ class Mapped(dict):
         (Deep, {"tag": ""}, "bad-registration"),
         (Deep, {"tag": "tuple"}, "duplicate-tag"),
         (Deep, {"tag": "blob"}, "duplicate-tag"),
+        (Deep, {"tag": "start"}, "duplicate-tag"),
+        (Deep, {"tag": "end"}, "duplicate-tag"),
+        (Deep, {"tag": "problem"}, "duplicate-tag"),
     ],
 )
 def test_wrong_registration_is_refused(cls: Any, options: dict[str, Any], code: str) -> None:

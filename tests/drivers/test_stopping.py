@@ -90,3 +90,33 @@ def test_a_cancel_just_before_the_wait_is_not_missed(monkeypatch: pytest.MonkeyP
     assert cancelled == [True]
     assert result.status == "cancelled"
     assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60])
+def test_no_attempt_begins_after_another_task_failed_for_good(face: str, timeout_s: float | None) -> None:
+    """A backoff that ends while the run waits for a task that is still busy (rule R9)."""
+    attempts: list[int] = []
+    tried, failed = threading.Event(), threading.Event()
+
+    def again(state: Any, ctx: Any) -> Any:
+        attempts.append(ctx.attempt)
+        tried.set()
+        raise ConnectionError
+
+    def bad(state: Any) -> Any:
+        tried.wait()
+        time.sleep(0.1)  # the backoff has begun
+        failed.set()
+        raise ValueError
+
+    def busy(state: Any) -> Any:
+        failed.wait()
+        time.sleep(0.6)  # the backoff has ended
+
+    policy = {"timeout_s": timeout_s}
+    retry = {"retry": RetryPolicy(3, wait_initial_s=0.3, jitter=False), **policy}
+    graph = parallel(("again", again), ("bad", bad), ("busy", busy), again=retry, bad=policy, busy=policy)
+
+    with pytest.raises(NodeError, match="bad"):
+        Beside(lambda: call(face, graph, "run", {})).result()
+    assert attempts == [1]

@@ -189,7 +189,7 @@ def test_a_node_that_waits_for_a_worker_thread_is_not_started_when_its_run_is_ca
     async def main() -> None:
         async with runtime:
             second: Any = Runtime(never, store=runtime.store)
-            second._pool = runtime._the_pool()
+            second._config.threads._pool = runtime._config.threads.pool()
             first = asyncio.create_task(runtime.arun({}, thread="a"))
             await held.begun()
             waiting = asyncio.create_task(second.arun({}, thread="b"))
@@ -218,7 +218,7 @@ def test_a_timeout_begins_when_a_worker_thread_takes_the_node() -> None:
     async def main() -> Any:
         async with Runtime(slow, worker_threads=1) as runtime:
             blocker: Any = Runtime(sequence(("held", held)))
-            blocker._pool = runtime._the_pool()
+            blocker._config.threads._pool = runtime._config.threads.pool()
             first = asyncio.create_task(blocker.arun({}))
             await held.begun()
             second = asyncio.create_task(runtime.arun({"x": 0}))
@@ -235,7 +235,7 @@ def test_a_deadline_ends_a_run_that_waits_for_a_worker_thread() -> None:
     async def main() -> None:
         async with Runtime(sequence(("held", held)), worker_threads=1) as runtime:
             second: Any = Runtime(sequence(("other", other)), limits=Limits(deadline_s=0.02))
-            second._pool = runtime._the_pool()
+            second._config.threads._pool = runtime._config.threads.pool()
             first = asyncio.create_task(runtime.arun({}))
             await held.begun()
             with pytest.raises(DeadlineError):
@@ -298,7 +298,7 @@ def test_a_forked_process_starts_worker_threads_of_its_own() -> None:
             async with Runtime(graph, worker_threads=2) as runtime:
                 assert (await runtime.arun({})).state["n"] == 2
                 holding = Runtime(graph.with_nodes({"a": hold}))
-                holding._pool = runtime._the_pool()
+                holding._config.threads._pool = runtime._config.threads.pool()
                 held = asyncio.create_task(holding.arun({}))
                 while not running.is_set():
                     await asyncio.sleep(0.001)

@@ -89,7 +89,7 @@ class FaultyStore:
 
 
 def worker_threads() -> set[threading.Thread]:
-    """Those that a run may have started. The keeper of leases ends by itself, when nothing was claimed for a while."""
+    """Those that a run may have started. The renewer of leases ends by itself, when nothing was claimed for a while."""
     mine = ("graphrt-", "asyncio_")
     return {one for one in threading.enumerate() if one.name.startswith(mine) and one.name != "graphrt-leases"}
 

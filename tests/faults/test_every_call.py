@@ -43,7 +43,7 @@ def check_failed(store, caller, error):
         snapshot = caller.call("state", THREAD)
         assert snapshot.seq == store.stored[THREAD]
         caller.runtime.replay(THREAD)
-    assert caller.runtime._active == {}
+    assert not caller.runtime._config.active
 
 
 def one_fault(make, expected, *, at, code, after, lasting, **options):

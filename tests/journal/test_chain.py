@@ -12,7 +12,8 @@ from typing_extensions import TypedDict
 
 from graphrt import START, GraphBuilder, events
 from graphrt._journal.batch import Batch
-from graphrt._journal.batch_format import Body, encode
+from graphrt._journal.batch_format import encode
+from graphrt._journal.body import Body
 from graphrt._journal.chain import HEADER, LEAF, SALT_BYTES, Chain
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader

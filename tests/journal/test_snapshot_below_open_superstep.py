@@ -99,7 +99,7 @@ def test_fold_from_the_snapshot_is_the_fold_from_the_first_entry(path: Path, ans
         assert store is not None
         found = store.load("t")
         whole = found._replace(snapshot=None, records=list(store.records("t")))
-        short, long = (standing(loading.folded(runtime, one)) for one in (found, whole))
+        short, long = (standing(loading.folded(runtime._config, one)) for one in (found, whole))
 
         assert found.snapshot is not None
         assert len(found.records) < len(whole.records)

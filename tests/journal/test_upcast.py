@@ -12,7 +12,7 @@ from tests.journal.event_forms import CODEC
 
 from graphrt import events
 from graphrt._journal import upcast as module
-from graphrt._journal.batch_format import VERSION, Body
+from graphrt._journal.body import VERSION, Body
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
 from graphrt._journal.upcast import UPCASTERS, upcast

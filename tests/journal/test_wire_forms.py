@@ -16,7 +16,8 @@ from tests.journal.event_forms import CODEC, FIELDS, HANDLED, JOIN, PATH, USAGE,
 from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._journal.batch import Batch
-from graphrt._journal.batch_format import VERSION, Body, encode, encode_state
+from graphrt._journal.batch_format import encode, encode_state
+from graphrt._journal.body import VERSION, Body
 from graphrt._journal.event_schema import CODES, FORMS, WITH_NODE
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader

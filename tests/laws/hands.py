@@ -45,7 +45,7 @@ class End:
     """How a run ended."""
 
     graph: Graph
-    run: open_run.Run | None
+    run: open_run.ActiveRun | None
     """None if not even the first tasks were found."""
     journal: list[dict[str, Any]]
     error: GraphrtError | None = None
@@ -88,10 +88,10 @@ class Post:
             assert not self.engine.report(task, execution, outcome)
 
 
-def begin(graph: Graph, salt: int, journal: list[dict[str, Any]]) -> open_run.Run:
+def begin(graph: Graph, salt: int, journal: list[dict[str, Any]]) -> open_run.ActiveRun:
     """A run that is ready to be driven."""
     runtime = observe.runtime(build(graph, Flaky(graph, salt), retry=AT_ONCE), journal, clock=lambda: 0.0)
-    return open_run.begin(runtime, observe.given(graph), None, listen=False, watch=None)
+    return open_run.begin(runtime._config, observe.given(graph), None, listen=False, watch=None)
 
 
 def by_flow(graph: Graph, salt: int) -> End:
@@ -122,7 +122,7 @@ def by_hand(graph: Graph, salt: int, chance: random.Random) -> End:
     return End(graph, run, journal, None, delivered)
 
 
-def deliver_all(run: open_run.Run, post: Post) -> str:
+def deliver_all(run: open_run.ActiveRun, post: Post) -> str:
     """Drive and deliver until the run ends."""
     engine, chance = run.engine, post.chance
     while True:

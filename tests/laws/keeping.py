@@ -99,12 +99,12 @@ def check_fold(voyage: Voyage, kept: Kept) -> None:
     for at in range(1, whole.head.seq + 1):
         upto = [record for record in records if record.seq - record.count < at]
         start = whole._replace(snapshot=None, records=upto, staged=())
-        plain = loading.folded(runtime, start, upto=at)
+        plain = loading.folded(runtime._config, start, upto=at)
         expected = standing(plain)
         for snapshot in snapshots:
             if snapshot.seq <= at:
                 rest = [record for record in upto if record.seq > snapshot.seq]
-                again = loading.folded(runtime, start._replace(snapshot=snapshot, records=rest), upto=at)
+                again = loading.folded(runtime._config, start._replace(snapshot=snapshot, records=rest), upto=at)
                 same(standing(again), expected, f"standing after entry {at}, from the snapshot of {snapshot.seq}")
         shown = runtime.state(THREAD, at=at)
         assert shown.seq == at

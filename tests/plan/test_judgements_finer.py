@@ -321,6 +321,16 @@ def of_a_list() -> Any:
     return graph(a=text, b=text).add_conditional_edges(START, choose_some, ["a", "b"])
 
 
+def of_a_join_that_fires_at_once() -> Any:
+    """`start` goes to `a` by an edge, and fires the join before `b` by itself."""
+    g = GraphBuilder(State)
+    g.add_node("start", work).add_node("other", work).add_node("a", text).add_node("b", text)
+    g.add_edge(START, "start").add_edge(START, "other")
+    g.add_edge("start", "a")
+    g.add_join(["start", "other"], "b", when="any")
+    return g
+
+
 def of_two_routers() -> Any:
     g = graph("c", "d", a=text, b=text).add_conditional_edges(START, choose, {"x": "a", "y": "c"})
     return g.add_conditional_edges(START, lambda state: "b", ["b", "d"])
@@ -335,6 +345,7 @@ def of_two_routers() -> Any:
         (after_a_join_that_others_outlast, "'join' and 's'"),
         (of_a_list, "'a' and 'b'"),
         (of_two_routers, "'a' and 'b'"),
+        (of_a_join_that_fires_at_once, "'a' and 'b'"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -356,43 +367,3 @@ def test_several_writers_are_one_problem() -> None:
         "Some of the nodes 'a', 'b' and 'c' can run in one superstep, and all of them write 'text', which has no "
         "aggregating reducer."
     )
-
-
-def test_a_loop_is_shown_as_it_runs() -> None:
-    g = graph("c", "a", "b", "d").add_sequence([START, "a", "b", "c", "a"]).add_edge("c", "d")
-
-    (problem,) = findings(g)
-
-    assert problem.code == "endless-loop"
-    assert "The loop 'c' -> 'a' -> 'b' -> 'c' has no conditional way out" in problem.message
-
-
-def test_a_loop_through_a_join_is_found() -> None:
-    g = fork(graph("plan", "a", "b", "join"), START, "plan")
-    fork(g, "plan", "a", "b").add_join(["a", "b"], "join").add_edge("join", "plan")
-
-    assert "endless-loop" in codes(g)
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [{"goto": ["work"]}, {"on_error": "repair"}, {"on_fatigue": "repair"}],
-    ids=["goto", "on_error", "on_fatigue"],
-)
-@pytest.mark.parametrize("way", ["edge", "join", "sink"])
-def test_a_loop_ends_with_the_edges_of_a_node_that_goes_round_only_instead_of_them(policy: Any, way: str) -> None:
-    g = graph("done").add_node("work", work, **policy).add_node("repair", work)
-    g.add_edge(START, "work").add_edge(START, "repair").add_edge("repair", "work")
-    if way == "edge":
-        g.add_edge("work", "done")
-    elif way == "join":
-        g.add_join(["work"], "done")
-
-    assert codes(g, allow=["unreachable-node"]) == []
-
-
-def test_a_goto_that_stays_is_no_way_out_where_an_edge_stays_too() -> None:
-    g = graph("done", "again").add_node("work", work, goto=["work"])
-    g.add_edge(START, "work").add_edge("work", "done").add_edge("work", "again").add_edge("again", "work")
-
-    assert codes(g) == ["endless-loop"]

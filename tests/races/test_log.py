@@ -105,7 +105,7 @@ def test_nothing_is_lost_and_every_copy_is_guarded(tmp_path, told):
     assert integrity == [("ok",)]
     assert report.ok, report.findings
     assert not lost
-    assert len(stored) > 100
+    assert len(stored) > 4 * SLOTS  # as many as a slow machine makes, too
     assert set(slots) - {"child"} == {f"slot{slot}" for slot in range(SLOTS)}
     assert others["copied"] > 0
     assert others["unguarded"] == 0

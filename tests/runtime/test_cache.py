@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from graphrt import Command, Runtime, UpdateError
+from graphrt import START, Command, GraphBuilder, Runtime, Send, UpdateError
 
 from .support import Face, get, sequence, state_class
 
@@ -114,3 +115,38 @@ def test_values_of_different_types_are_different_inputs(face: Face, made: Any) -
         assert get(face.run(graph, {"x": x}).state, "notes") == [x]
 
     assert len(ran) == 9
+
+
+@pytest.mark.parametrize("of", ["the state", "key=", "a Send"])
+def test_inputs_without_a_hash_are_refused_where_they_come_from(face: Face, made: Any, of: str) -> None:
+    def node(state: Any, ctx: Any) -> Any:
+        return {"notes": ["ran"]}
+
+    loop: list[Any] = []
+    loop.append(loop)
+    policy: dict[str, Any] = {"cache": True}
+    if of == "key=":
+        policy["key"] = lambda s: [1]
+    elif of == "a Send":
+        policy["key"] = lambda s: 1
+    builder = GraphBuilder(state_class("pydantic", x=(Any, None), notes=(list[Any], [])))
+    builder.add_node("plan", lambda state: None)
+    builder.add_node("node", made(node), **policy)
+    builder.add_edge(START, "plan")
+    builder.add_conditional_edges("plan", lambda s: [Send("node", object() if of == "a Send" else 1)], ["node"])
+
+    with pytest.raises(UpdateError) as caught:
+        face.run(builder.compile(), {"x": loop if of == "the state" else 1})
+    assert (caught.value.code, caught.value.node) == ("cache-key", "node")
+
+
+def test_extra_values_of_a_state_count(face: Face, made: Any) -> None:
+    class Open(BaseModel, extra="allow"):
+        x: Any = 0
+
+    def node(state: Any) -> Any:
+        return {"x": state.tenant}
+
+    graph = sequence(("node", made(node)), node={"cache": True}, state=Open)
+
+    assert [face.run(graph, {"tenant": who}).state.x for who in ("a", "b", "a")] == ["a", "b", "a"]

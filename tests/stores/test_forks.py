@@ -161,7 +161,7 @@ def test_fork_while_another_thread_commits(url):
         "graphrt._drivers.run_services:_lock",
         "graphrt._journal.leases:_lock",
         "graphrt.stores.encrypted:EncryptedStore._lock",
-        "graphrt.runtime:Runtime._lock",
+        "graphrt._drivers.shared_threads:_making",
         "graphrt.harness:TokenTracker._lock",
     ],
 )
@@ -181,7 +181,7 @@ def test_fork_while_another_thread_holds_a_lock_of_ours(tmp_path, lock):
         module, name = sys.argv[3].split(":")
         if "." in name:
             name = name.split(".")[1]
-            owner = {{"graphrt.runtime": runtime, "graphrt.harness": tracker}}.get(module, store)
+            owner = {{"graphrt.harness": tracker}}.get(module, store)
         else:
             owner = import_module(module)
 
@@ -227,7 +227,7 @@ def test_fork_while_a_module_is_loaded_that_runs_load_when_they_need_it(url):
     class Slow:
         @staticmethod
         def find_spec(name, path, target=None):
-            if name == "graphrt._codec.codec":
+            if name == "graphrt._drivers.loop_thread":
                 sys.meta_path.remove(Slow)
                 held()
 

@@ -54,6 +54,18 @@ def test_commit_is_told_from_another_ones_that_came_since(lands, tmp_path, monke
         assert bodies(store) == [b"1", *([b"mine"] if lands else []), b"of the other"]
 
 
+@pytest.mark.parametrize("lands", [True, False])
+def test_outcome_of_a_commit_without_records_is_not_known_once_another_one_came(lands, tmp_path, monkeypatch):
+    path = tmp_path / "runs.db"
+    plan = Taken(path, lands=lands)
+    plan.install(monkeypatch)
+    with SqliteStore(path) as store:
+        claim = claimed(store)
+        plan.of = "COMMIT"
+        with pytest.raises(StoreError, match="whether this write on thread 't' was stored is not known"):
+            store.commit(claim, Commit(1, AT, stage=[("k", b"v")], release=True))
+
+
 def test_rollback_that_fails_takes_the_connection_along(tmp_path, monkeypatch):
     """Without its connection a transaction is gone, whatever SQLite thinks of the ROLLBACK."""
     plan = Plan(EIO)

@@ -1,7 +1,7 @@
-"""Python values as bytes and back, exactly or not at all: the codec of everything that is stored.
+"""The codec of stored values (floor 0): a Python value becomes JSON bytes and comes back exactly, or it is refused.
 
-Only names of the files beside this one are given out here. The codec itself is loaded when a value is first stored: most
-runs keep none.
+This module only exports names. `Codec`, `RecordedError` and `register` are imported at first use, because most runs
+store nothing.
 """
 
 from __future__ import annotations

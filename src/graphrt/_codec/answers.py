@@ -1,13 +1,14 @@
-"""Answer types as plain data: a small closed grammar, written by `describe` and read by `adapter`.
+"""Answer types of questions as plain JSON data: a small closed grammar, written by `describe`, read by `adapter`.
 
-    "int"                                       a name from the list below, "none" or "any"
+    "int"                                       a key of `_NAMES`
     {"list": T} {"set": T} {"frozenset": T}     collections
     {"dict": [K, V]} {"tuple": [T, ...]} {"tuple...": T}
     {"union": [T, ...]}                         Optional as well
     {"literal": [value, ...]}                   text, integers, booleans, null; {"enum": [tag, name]}
     {"class": tag}                              a class that the codec knows
 
-Only the grammar lives here; which classes have tags is the tables' business. Data chooses from lists, and never names code.
+An answer may come after a restart, so its type is stored with the question. Stored data selects from these lists and
+from the tags of `Tables`; it never names code to import.
 """
 
 from __future__ import annotations
@@ -60,10 +61,15 @@ _LITERALS: Final = frozenset({Literal, te.Literal})
 
 
 def describe(annotation: Any, tables: Tables, depth: int = 0) -> Any:
-    """*annotation* in the grammar.
+    """Return *annotation* as data of the grammar.
+
+    Args:
+        annotation: A type.
+        tables: The classes that have tags.
+        depth: Levels of types around this one.
 
     Raises:
-        NotStorable: It is outside the grammar.
+        NotStorable: The type is outside the grammar, or nested too deeply.
     """
     if depth > MAX_DEPTH:
         raise NotStorable(f"is nested more than {MAX_DEPTH} levels deep")
@@ -101,14 +107,14 @@ def _describe_collection(annotation: Any, origin: Any, args: Any, tables: Tables
 
 
 def _plain(annotation: Any) -> Any:
-    """*annotation* without aliases and NewTypes around it."""
+    """Return *annotation* without the aliases and NewTypes around it."""
     for _ in range(MAX_DEPTH):
         if isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
         elif isinstance(annotation, ALIASES):
             try:
                 annotation = annotation.__value__
-            except NameError as error:  # PEP 695: computed when asked for
+            except NameError as error:  # PEP 695: the value is evaluated lazily, and a name in it is undefined
                 raise NotStorable(f"is the alias {annotation}, in which {error}") from None
         else:
             break
@@ -148,11 +154,11 @@ def _describe_literal(value: Any, tables: Tables) -> Any:
 
 
 def adapter(plain: Any, tables: Tables) -> TypeAdapter[Any]:
-    """The adapter for a type in the grammar.
+    """Return a pydantic adapter that validates answers of the type *plain*, which is data of the grammar.
 
     Raises:
-        DamagedError: It is not in the grammar.
-        UnknownTagError: It names a class that is not known.
+        DamagedError: *plain* is not in the grammar.
+        UnknownTagError: *plain* has the tag of a class that the codec does not know.
     """
     return TypeAdapter(_annotation(plain, tables, 0))
 
@@ -202,7 +208,7 @@ def _collection(kind: Any, inner: Any, tables: Tables, depth: int) -> Any:
 
 
 def _exact(literal: Any) -> Any:
-    """*literal*, of which True is not 1: pydantic takes the one for the other, since they are equal."""
+    """Return *literal* with a validator that tells True from 1: they are equal, so pydantic takes one for the other."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         found = handler(value)
@@ -242,6 +248,7 @@ def _class(tag: Any, classes: Mapping[str, Any]) -> Any:
     entry = classes.get(tag) if type(tag) is str else None
     if entry is None:
         raise UnknownTagError(tag)
+    # pydantic need not know how to validate a class that has encode= and decode= of the user's.
     return _INSTANCE_OF[entry.cls] if entry.own else entry.cls
 
 

@@ -1,6 +1,6 @@
-"""The codec: a Python value as one line of JSON and back, exactly or not at all.
+"""The codec: writes a Python value as one line of JSON and reads it back, exactly or not at all.
 
-The public face of the package to the rooms above; how each type is written is in the files next to this one.
+`Codec` is what the rest of graphrt uses of this package. How each type is written is in the other modules.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ __all__ = ["Codec"]
 _TAG_BYTES: Final = to_json(TAG)
 _NO_STACK: Final = "is nested too deeply for what is left of Python's stack"
 _ESCAPE: Final = rb"\u"
+"""A JSON escape, which may hide the tag key: `\\u0024t` is `$t`."""
 _FLAT: Final = frozenset({int, bool, type(None)})
-"""Types of values with nothing in them that could be refused: but for large numbers."""
+"""Types whose values contain no other value and cannot be refused, except for very large integers."""
 _SMALL: Final = 2**63
+"""Integers of a smaller magnitude are encoded without looking at MAX_INT."""
 
 
 class Codec:
-    """Writes and reads the values of one graph.
+    """Encoder and decoder of the values of one graph.
 
     Args:
-        types: Annotations, for instance the class of the state; every class they lead to is known.
+        types: Annotations, for instance the class of the state. The codec knows every class that they lead to, and
+            every class that was registered by hand, now or later.
 
     Raises:
-        InputError: Two classes would be stored under one tag (`duplicate-tag`).
+        InputError: Two classes would be stored under the same tag (`duplicate-tag`).
     """
 
     __slots__ = ("_tables", "_types")
@@ -47,6 +50,7 @@ class Codec:
         self._tables = Tables(self._types, registry.registered_classes())
 
     def _current(self) -> Tables:
+        """Return the tables, made anew if a class was registered since they were made."""
         tables = self._tables
         registered = registry.registered_classes()
         if tables.registered is not registered:
@@ -56,13 +60,14 @@ class Codec:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def dump(self, value: Any, path: str = "") -> bytes:
-        """*value* as UTF-8 JSON without a line break; the same value always gives the same bytes.
+        """Return *value* as UTF-8 JSON without a line break. The same value always gives the same bytes.
 
         Args:
-            path: Where the value stands; the path in a refusal begins with it.
+            value: Any Python value.
+            path: Where the value belongs, for instance the name of a field; the path in a refusal begins with it.
 
         Raises:
-            NotStorable: Some part of it would not come back exactly.
+            NotStorable: Some part of the value would not come back exactly, or the value is too large or too deep.
         """
         kind: Any = value.__class__
         if kind in _FLAT and (kind is not int or -_SMALL < value < _SMALL):
@@ -75,12 +80,14 @@ class Codec:
             tables = self._current()
         encoders = tables.encoders
         try:
+            # The common walk looks for nothing that is rare and slow to find. Only if it fails, a second walk finds out
+            # which part of the value to name.
             try:
                 data = to_json(encoders[type(value)](Writer(encoders), value, depth))
-            except PydanticSerializationError:  # a lone surrogate: look where
+            except PydanticSerializationError:  # a lone surrogate in some text
                 encoders[type(value)](Writer(encoders, strict=True), value, depth)
                 raise
-            except TooDeepError:  # perhaps because it contains itself: look where
+            except TooDeepError:  # the value may contain itself
                 watching = Watching(encoders)
                 watching[type(value)](Writer(watching), value, depth)
                 raise
@@ -94,13 +101,15 @@ class Codec:
         return data
 
     def load(self, data: bytes, fetch: Callable[[str], bytes] | None = None) -> Any:
-        """The value that `dump` wrote.
+        """Return the value that `dump` wrote.
 
         Args:
-            fetch: Returns the bytes of a large value, by their SHA-256; raises KeyError if there are none.
+            data: Bytes that `dump` returned.
+            fetch: Returns the bytes of a large value (a blob) by their SHA-256 in hex; raises KeyError if the blob is
+                missing. Any other error of *fetch* is raised as it is. None if *data* cannot refer to blobs.
 
         Raises:
-            StoreError: *data* is damaged (`damaged-value`) or holds a class that is not known (`unknown-type`).
+            StoreError: *data* is damaged (`damaged-value`) or has the tag of an unknown class (`unknown-type`).
         """
         try:
             node = from_json(data, allow_inf_nan=False)
@@ -111,7 +120,7 @@ class Codec:
             raise self._unknown(unknown.tag) from None
         except FetchError as failed:
             raise failed.error from None
-        except (StoreError, InputError):
+        except (StoreError, InputError):  # a codec of its own refused, or the tables have a duplicate tag
             raise
         except Exception as error:
             raise _damaged(error, data) from error
@@ -119,22 +128,22 @@ class Codec:
     # -- types -----------------------------------------------------------------------------------------------------
 
     def knows(self, cls: type) -> bool:
-        """Whether instances of exactly *cls* can be written."""
+        """Return True if the codec has an encoder for instances of exactly *cls*."""
         return cls in self._current().encoders or own_by_class(cls) is not None
 
     def describe(self, annotation: Any) -> Any:
-        """An answer type as plain JSON data, for `adapter`.
+        """Return an answer type as plain JSON data, for `adapter`.
 
         Raises:
-            NotStorable: The type is outside the small grammar that can be written.
+            NotStorable: The type is outside the grammar of `answers`.
         """
         return answers.describe(annotation, self._current())
 
     def adapter(self, plain: Any) -> TypeAdapter[Any]:
-        """What validates an answer against the type that `describe` wrote.
+        """Return a pydantic adapter that validates answers of the type that `describe` wrote as *plain*.
 
         Raises:
-            StoreError: *plain* is damaged (`damaged-value`) or names a class that is not known (`unknown-type`).
+            StoreError: *plain* is damaged (`damaged-value`) or has the tag of an unknown class (`unknown-type`).
         """
         try:
             return answers.adapter(plain, self._current())
@@ -146,11 +155,15 @@ class Codec:
     # -- errors ----------------------------------------------------------------------------------------------------
 
     def dump_error(self, error: BaseException) -> bytes:
-        """An exception, which always can be written: exactly if it is Python's or graphrt's, else as a RecordedError."""
+        """Return *error* as bytes. Any exception can be written.
+
+        Python's and graphrt's own exceptions come back as they were, without cause, traceback and notes. Any other
+        exception, or one with an argument that cannot be stored, becomes a RecordedError.
+        """
         return failures.dump_error(self, error)
 
     def load_error(self, data: bytes) -> BaseException:
-        """The exception that `dump_error` wrote.
+        """Return the exception that `dump_error` wrote.
 
         Raises:
             StoreError: *data* is damaged.
@@ -172,12 +185,15 @@ class Codec:
 
 
 def is_plain(data: bytes, *, deep: bool = True) -> bool:
-    """Whether *data* is JSON that stands for itself: it has no tag, not even in disguise, and cannot be too deep.
+    """Return True if *data* is JSON that needs no `Reader`: it has no tag, not even an escaped one, and is flat enough.
+
+    The number of brackets bounds the depth. False only means that a Reader has to look.
 
     Args:
-        deep: Whether it could be; else that is not looked at.
+        data: Encoded JSON.
+        deep: False to skip the bound of the depth.
     """
-    # One byte is found many times faster than two.
+    # The search for one byte is many times faster than that for two, so it goes first.
     return (
         (b"$" not in data or _TAG_BYTES not in data)
         and (b"\\" not in data or _ESCAPE not in data)

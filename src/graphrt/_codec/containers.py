@@ -1,6 +1,6 @@
-"""Tagged values that hold others and belong to Python or to graphrt: tuples, sets, deques, and what an update may say.
+"""Encoders and decoders of built-in containers (tuple, set, deque, ...) and of the markers of an update.
 
-No type that a user defines.
+Types that a user defines are in `entries` and `models`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _set(tag: str, make: Callable[[list[Any]], Any]) -> tuple[Encoder, Decoder]:
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, 20 + len(value))
         members = writer.members(value, depth + 1)
-        # By their bytes: the order of a set follows the hash seed, and its members need not compare.
+        # Sorted by their bytes: a set's own order depends on PYTHONHASHSEED, and its members need not be comparable.
         return {TAG: tag, "v": sorted(members, key=to_json) if len(members) > 1 else members}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
@@ -69,7 +69,7 @@ def _decode_deque(reader: Reader, node: dict[str, Any], depth: int) -> deque[Any
     return deque(items, most)
 
 
-# -- what an update may say --------------------------------------------------------------------------------------
+# -- markers of an update, and Send ------------------------------------------------------------------------------
 
 _MARKERS: Final[dict[str, Any]] = {"DELETE": DELETE, "UNSET": UNSET}
 

@@ -1,6 +1,7 @@
-"""Which classes an annotation leads to: through unions, containers, aliases, and the fields of classes.
+"""Discovery of the classes that an annotation leads to, through unions, containers, aliases and fields of classes.
 
-Annotations are resolved, never run values; what cannot be resolved leads nowhere, and its instances are refused later.
+Values are never looked at. An annotation that cannot be resolved is skipped, so instances of its classes are refused
+when they are written.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ _LITERALS: Final = frozenset({Literal, te.Literal})
 
 
 def classes_in(annotations: Iterable[Any]) -> list[Any]:
-    """Every class with structure that *annotations* lead to, each once, in the order in which they are met."""
+    """Return the classes that *annotations* lead to and that `has_structure` accepts.
+
+    Returns:
+        Each class once, in the order of a depth-first walk, which the annotations alone determine.
+    """
     found: dict[Any, None] = {}
-    seen: dict[int, Any] = {}  # by identity, and kept alive: annotations need not be hashable
+    # By id, as annotations need not be hashable. The values keep them alive, so that no id is used twice.
+    seen: dict[int, Any] = {}
     work = list(annotations)[::-1]
     while work:
         hint = work.pop()
@@ -44,7 +50,7 @@ def classes_in(annotations: Iterable[Any]) -> list[Any]:
 
 
 def has_structure(cls: Any) -> bool:
-    """Whether *cls* says by itself how its instances are taken apart."""
+    """Return True if the codec can derive an encoder from *cls*: an enum, model, dataclass or named tuple."""
     if cls is Enum or cls is BaseModel:
         return False
     return issubclass(cls, (Enum, BaseModel)) or hasattr(cls, "__dataclass_fields__") or _is_named_tuple(cls)
@@ -59,7 +65,7 @@ def _is_walked(cls: Any) -> bool:
 
 
 def _parts(hint: Any) -> Iterator[Any]:
-    """What *hint* is made of."""
+    """Yield the annotations that *hint* consists of: type arguments, bounds, the value of an alias."""
     if isinstance(hint, (list, tuple)):  # the parameters of a Callable
         yield from typing.cast("Iterable[Any]", hint)
         return
@@ -77,7 +83,7 @@ def _parts(hint: Any) -> Iterator[Any]:
         return
     base: Any = hint if origin is None else origin
     if isinstance(base, ALIASES):
-        with contextlib.suppress(NameError):  # PEP 695: computed when asked for
+        with contextlib.suppress(NameError):  # PEP 695: the value is evaluated lazily, and a name in it is undefined
             yield base.__value__
     elif origin is not None:
         yield origin
@@ -85,11 +91,11 @@ def _parts(hint: Any) -> Iterator[Any]:
 
 
 def _fields_of(cls: Any, seen: Iterable[Any]) -> Iterator[Any]:
-    """The annotations of the fields of *cls* and its bases; those that cannot be resolved are left out."""
+    """Yield the annotations of the fields of *cls* and its bases; None for one that cannot be resolved."""
     if issubclass(cls, Enum):
         return
     if issubclass(cls, BaseModel):
-        for field in cls.model_fields.values():  # resolved by pydantic, type variables of generics put in
+        for field in cls.model_fields.values():  # resolved by pydantic, with the arguments of a generic model filled in
             yield field.annotation
             yield from (data for data in field.metadata if isinstance(data, type))
     near = {other.__name__: other for other in seen if isinstance(other, type)}
@@ -102,23 +108,28 @@ def _fields_of(cls: Any, seen: Iterable[Any]) -> Iterator[Any]:
 
 
 def _raw(cls: Any) -> dict[str, Any]:
+    """Return the annotations in the body of *cls* itself, with unknown names as ForwardRefs (PEP 649)."""
     try:
         return dict(te.get_annotations(cls, format=te.Format.FORWARDREF))
-    except Exception:  # noqa: BLE001 - annotations of users may do anything
+    except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything
         return {}
 
 
 def _resolved(cls: Any, name: str, hint: Any, near: dict[str, Any]) -> Any:
+    """Return the annotation *hint* of field *name* with its names resolved; None if one is unknown.
+
+    *near* has the classes met so far by name: it finds classes that are defined inside a function.
+    """
     if not _has_reference(hint):
         return hint
     holder = types.SimpleNamespace(__annotations__={name: hint})
     module = vars(sys.modules.get(cls.__module__, holder))
     near = near | {cls.__name__: cls}
     scopes: tuple[dict[str, Any], ...] = ({}, near, near | {**cls.__dict__})
-    for scope in scopes:  # the module's own names win, as they do for Python
+    for scope in scopes:  # names of the module alone come first, as in Python
         try:
             return te.get_type_hints(holder, module, scope, include_extras=True)[name]
-        except Exception:  # noqa: BLE001, S112 - any failure means the same: not with these names
+        except Exception:  # noqa: BLE001, S112 - evaluating an annotation may raise anything: try the next names
             continue
     return None
 

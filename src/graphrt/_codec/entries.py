@@ -1,7 +1,8 @@
-"""A class that the codec knows: its tag, and how its instances are taken apart and put together again.
+"""Entries of the classes that the codec knows: a tag, an encoder and a decoder for each.
 
-Dataclasses, named tuples, enums, and classes with functions of their own; pydantic's models are next door.
-Instances are put together without running any code of the class: what was stored was valid once, and comes back as it was.
+Covers dataclasses, named tuples, enums, and classes registered with `encode=` and `decode=`; pydantic models are in
+`models`. Instances are rebuilt without `__init__` and validators of their class: a stored value was valid when it was
+written, and comes back as it was (ADR-0024).
 """
 
 from __future__ import annotations
@@ -20,25 +21,28 @@ from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
 __all__ = ["NONE", "Entry", "builtin_base", "custom_entry", "entry_of", "strangers"]
 
 NONE: Final = object()
-"""There is no value, and no default."""
+"""In place of a default: the field has no default."""
 _TUPLE: Final[Any] = tuple
 _HEAP_TYPE: Final = 1 << 9
-"""CPython's flag of classes that were made by a class statement."""
+"""CPython's Py_TPFLAGS_HEAPTYPE, set in `__flags__` of classes that a class statement made."""
 
 
 class Entry(NamedTuple):
-    """How the instances of one class are written and read."""
+    """Tag, encoder and decoder of one class."""
 
     cls: Any
     tag: str
     encode: Encoder
     decode: Decoder
     own: bool = False
-    """Whether the two functions were given by the user."""
+    """True if the user registered the class with `encode=` and `decode=`."""
 
 
 def entry_of(cls: Any, tag: str) -> Entry | None:
-    """The entry of a class whose structure says how; None if it says nothing."""
+    """Return the entry of an enum, model, named tuple or dataclass; None for any other class.
+
+    A subclass of a built-in type is not a dataclass in this sense: its content is not in its attributes.
+    """
     if issubclass(cls, Enum):
         return _enum_entry(cls, tag)
     if issubclass(cls, BaseModel):
@@ -53,7 +57,10 @@ def entry_of(cls: Any, tag: str) -> Entry | None:
 
 
 def builtin_base(cls: Any) -> Any:
-    """The class of the interpreter, other than object, that *cls* is a kind of: its content is not in its attributes."""
+    """Return the class of the interpreter that *cls* derives from, for instance list, or None if it is only object.
+
+    The content of such a value is not in its attributes.
+    """
     bases: tuple[Any, ...] = cls.__mro__
     return next((base for base in bases if base is not object and not base.__flags__ & _HEAP_TYPE), None)
 
@@ -62,7 +69,10 @@ def builtin_base(cls: Any) -> Any:
 
 
 def strangers(cls: Any, attributes: Iterable[str]) -> str:
-    """What a refusal says about attributes that are no fields; empty if all are cached properties, which compute again."""
+    """Return the reason to refuse a value with extra *attributes*, as a clause; empty if all are cached properties.
+
+    Values of cached properties are not stored; they are computed again.
+    """
     found = [name for name in attributes if not isinstance(_class_attribute(cls, name), functools.cached_property)]
     if not found:
         return ""
@@ -77,12 +87,13 @@ def _class_attribute(cls: Any, name: str) -> Any:
 
 
 def _own_attributes(cls: Any) -> Iterator[Mapping[str, Any]]:
-    """What each class in the order of resolution says itself."""
+    """Yield the attributes in the body of *cls* and of each base, in method resolution order."""
     for base in cls.__mro__:
         yield base.__dict__
 
 
 def _slots_beside(cls: Any, fields: Iterable[str]) -> list[str]:
+    """Return the slots of *cls* and its bases that are not fields."""
     slots: list[str] = []
     for own in _own_attributes(cls):
         declared = own.get("__slots__", ())
@@ -91,6 +102,7 @@ def _slots_beside(cls: Any, fields: Iterable[str]) -> list[str]:
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return a fresh default of the field, or NONE."""
     if field.default is not dataclasses.MISSING:
         return field.default
     if field.default_factory is not dataclasses.MISSING:
@@ -111,6 +123,7 @@ def _dataclass_entry(cls: Any, tag: str) -> Entry:
             try:
                 values[name] = getattr(value, name)
             except AttributeError:
+                # Only a field with init=False and no default may be unset: reading the value would fill in a default.
                 if field.init or _default_of(field) is not NONE:
                     raise NotStorable(f"is a {cls.__qualname__} without a value for its field {name!r}") from None
         attributes = getattr(value, "__dict__", {})
@@ -138,10 +151,17 @@ def complete(
     default: Callable[[str], Any],
     optional: Callable[[str], bool],
 ) -> None:
-    """Give *values* the defaults of the fields that were added to *cls* after they were stored.
+    """Add to *values*, in place, the defaults of fields that were added to *cls* after the values were stored.
+
+    Args:
+        cls: The class, for messages.
+        values: Stored values by field.
+        names: All fields of the class.
+        default: Returns the default of a field, or NONE.
+        optional: Returns True if a field may have no value.
 
     Raises:
-        DamagedError: A value is no field, or a field without a default has no value.
+        DamagedError: A name in *values* is not a field, or a field has neither a value nor a default.
     """
     unknown = [name for name in values if name not in names]
     if unknown:
@@ -193,7 +213,7 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
         name = value._name_
         if name is not None and members.get(name) is value:
             return {TAG: tag, "v": name}
-        number = value._value_  # several flags at once
+        number = value._value_  # not a single member: a combination of flags has no name to store
         if number.__class__ is not int or cls(number) is not value:
             raise NotStorable(f"is {value!r}, which is not among the members of {cls.__qualname__}")
         return {TAG: tag, "v": writer.at("", number, depth)}
@@ -214,7 +234,7 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
 
 
 def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Entry:
-    """The entry of a class with two functions of its own: to something that can be stored, and back."""
+    """Return the entry of a class registered with two functions: to something storable, and back."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, 20)

@@ -1,7 +1,7 @@
-"""Exceptions as records: what a node raised, so that it can be looked at after a restart.
+"""Storage of exceptions: what a node raised is kept as a record, and is an exception again after a restart.
 
-The one lossy form: of classes that are neither Python's nor graphrt's, only the name and the text are kept.
-Causes, tracebacks and notes are never kept.
+This is the codec's only lossy form. An exception whose class is neither Python's nor graphrt's comes back as a
+`RecordedError` with the name of its class and its text. Causes, tracebacks and notes are never kept.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["RecordedError", "dump_error", "from_record"]
 
 _MOST_TEXT: Final = 1_000_000
-"""Characters of a message that are kept."""
+"""Characters after which a message is cut."""
 _MOST_LEVELS: Final = 30
-"""Levels of exception groups that are kept as groups."""
+"""Levels of nested exception groups that are kept; a deeper group becomes a RecordedError."""
 
 
 class RecordedError(Exception):
-    """What is left of an exception of a user's class after a restart: its name and its text."""
+    """An exception read from a store whose class cannot be restored: only its name and text are known."""
 
     def __init__(self, type_name: str, message: str) -> None:
         super().__init__(type_name, message)
         self.type_name = type_name
-        """The class, as `__qualname__`."""
+        """`__qualname__` of the exception's class."""
         self.message = message
-        """What `str()` gave."""
+        """`str()` of the exception."""
 
     def __str__(self) -> str:
         return f"{self.type_name}: {self.message}" if self.message else self.type_name
@@ -51,20 +51,21 @@ _BUILT_IN: Final[dict[str, Any]] = {
 _GRAPHRT: Final[dict[str, Any]] = _exceptions(errors, errors.__all__)
 _NAMES_OF: Final[dict[type, str]] = {cls: name for name, cls in (_BUILT_IN | _GRAPHRT).items()}
 _NOT_KEPT: Final = frozenset({"__notes__", "declared_at"})
-"""Attributes that are not kept. The place in a source file is another one on each machine: journals would differ."""
+"""Attributes that are not kept. `declared_at` is a path, with which journals of two machines would differ (R13)."""
 _KEPT_STATE: Final = ("name", "path")
-"""Attributes of built-in exceptions that are no arguments: of ImportError, NameError and AttributeError."""
+"""Attributes of ImportError, NameError and AttributeError that are kept, although they are not in `args`."""
 
 
 def dump_error(codec: Codec, error: BaseException) -> bytes:
-    """*error* as bytes; see `Codec.dump_error`."""
+    """Return *error* as bytes; see `Codec.dump_error`."""
     try:
         return codec.dump(_record(codec, error, 0))
-    except NotStorable:  # too large or too deep as a whole
+    except NotStorable:  # each part can be stored, but the whole is too large or too deep
         return codec.dump(_recorded(error))
 
 
 def _record(codec: Codec, error: BaseException, level: int) -> dict[str, Any]:
+    """Return the record of *error*, as exact as it can be stored; *level* counts the groups around it."""
     cls = type(error)
     if cls in (ExceptionGroup, BaseExceptionGroup) and level < _MOST_LEVELS:
         group: Any = error
@@ -78,6 +79,7 @@ def _record(codec: Codec, error: BaseException, level: int) -> dict[str, Any]:
     if name in _GRAPHRT:
         args, state = error.args, vars(error)
     else:
+        # `__reduce__` has the arguments of the constructor: OSError drops the file name from `args`.
         reduced: Any = error.__reduce__()
         args = reduced[1]
         state = {key: getattr(error, key) for key in _KEPT_STATE if type(getattr(error, key, None)) is str}
@@ -97,27 +99,28 @@ def _is_storable(codec: Codec, value: Any) -> bool:
 
 
 def _recorded(error: BaseException) -> dict[str, Any]:
+    """Return the record of a RecordedError: the name and the text of *error*."""
     if type(error) is RecordedError:
         name, message = error.type_name, error.message
     else:
         name = type(error).__qualname__
         try:
             message = str(error)
-        except Exception as broken:  # noqa: BLE001 - the text of a user's exception may do anything
+        except Exception as broken:  # noqa: BLE001 - __str__ of a user's exception may raise anything
             message = f"<its text cannot be had: {type(broken).__name__}>"
     return {"kind": "recorded", "name": _clean(name), "message": _clean(message)}
 
 
 def _clean(text: str) -> str:
-    """*text* without lone surrogates, as an exact str of bounded length."""
+    """Return *text* as an exact str of at most _MOST_TEXT characters, with lone surrogates escaped."""
     return str(text)[:_MOST_TEXT].encode(errors="backslashreplace").decode()
 
 
 def from_record(record: Any) -> BaseException:
-    """The exception that a record stands for.
+    """Return the exception that *record* describes.
 
     Raises:
-        DamagedError: It is no record. Constructors may raise other things, which mean the same.
+        DamagedError: *record* is not a record. A constructor may raise any other error, which means the same.
     """
     kind = record["kind"]
     if kind == "recorded":
@@ -130,14 +133,14 @@ def from_record(record: Any) -> BaseException:
     if cls is None or type(args) is not tuple or type(state) is not dict:
         raise DamagedError("it is not a record of an exception")
     if kind == "graphrt":
-        error = cls.__new__(cls, *args)
+        error = cls.__new__(cls, *args)  # the attributes come from `state`, so __init__ need not run
         error.__dict__.update(state)
         return error  # type: ignore[no-any-return]  # of the closed table
     error = cls(*args)
     for key in _KEPT_STATE:
         if key in state:
             setattr(error, key, _text(state[key]))
-    if type(error) is not cls:
+    if type(error) is not cls:  # OSError(2, "...") makes a FileNotFoundError
         raise DamagedError(f"{record['name']} with these arguments is a {type(error).__name__}")
     return error  # type: ignore[no-any-return]  # of the closed table
 

@@ -1,6 +1,6 @@
-"""Tagged values that hold no others: times, numbers, bytes, paths, addresses. Each has its encoder beside its decoder.
+"""Encoders and decoders of built-in types without inner values: times, numbers, bytes, paths, network addresses.
 
-No state, and no type that a user defines.
+Types that a user defines are in `entries` and `models`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _MICRO: Final = dt.timedelta(microseconds=1)
 
 
 def _pair(tag: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> tuple[Encoder, Decoder]:
-    """The two directions of a type that is written as one text."""
+    """Return the encoder and decoder of a type that is stored as text."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, 24)
         text = write(value)
+        # Through the walk, which counts the bytes and finds lone surrogates.
         return {TAG: tag, "v": writer.at("", text, depth)}
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
@@ -58,6 +59,7 @@ def _binary(tag: str, make: Callable[[bytes], Any]) -> tuple[Encoder, Decoder]:
 # -- numbers -----------------------------------------------------------------------------------------------------
 
 
+# The parts are stored as text, which has forms for NaN and infinity; JSON numbers do not.
 def _encode_complex(writer: Writer, value: complex, depth: int) -> dict[str, Any]:
     writer.enter(depth, 24)
     return {TAG: "complex", "v": [repr(value.real), repr(value.imag)]}
@@ -71,7 +73,7 @@ def _decode_complex(_reader: Reader, node: dict[str, Any], _depth: int) -> compl
 def _decode_float(_reader: Reader, node: dict[str, Any], _depth: int) -> float:
     number = float(text_of(only(node)))
     if math.isfinite(number):
-        raise DamagedError("a finite number is written as it is")
+        raise DamagedError("a finite number is written as it is")  # one value has one form
     return number
 
 
@@ -103,7 +105,10 @@ def _decode_range(_reader: Reader, node: dict[str, Any], _depth: int) -> range:
 
 
 def _zone_to_data(zone: Any) -> dict[str, Any]:
-    """The keys that describe *zone*: none, "zone" (a name of the tz database), or "offset" in microseconds and "name"."""
+    """Return the keys that describe a time zone: {} for None; "zone", a name of the tz database; or "offset".
+
+    The offset is in microseconds. "name" goes with it if the zone has another name than its offset gives.
+    """
     if zone is None:
         return {}
     if zone.__class__ is dt.timezone:
@@ -113,11 +118,11 @@ def _zone_to_data(zone: Any) -> dict[str, Any]:
         if name != dt.timezone(offset).tzname(None):
             data["name"] = name
         return data
-    from zoneinfo import ZoneInfo  # only a time that has one pays for it
+    from zoneinfo import ZoneInfo  # imported here: few values have a time zone of the tz database
 
     if zone.__class__ is ZoneInfo:
         key: str | None = zone.key
-        if key is None or _zone(key) is None:
+        if key is None or _zone(key) is None:  # made by ZoneInfo.from_file()
             raise NotStorable("has a time zone that was read from a file: it has no name by which it is found again")
         return {"zone": key}
     raise NotStorable(f"has a time zone of the class {type(zone).__name__}: use datetime.timezone or zoneinfo.ZoneInfo")
@@ -144,7 +149,10 @@ def _zone_names() -> frozenset[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _zone(key: str) -> dt.tzinfo | None:
-    """The zone named *key*; None if it is not one of the installed ones, which alone may be looked for."""
+    """Return the time zone named *key*; None if it is not installed.
+
+    Only installed names are given to ZoneInfo: it makes a path of its key, and stored data must not name files.
+    """
     if key not in _zone_names():
         return None
     from zoneinfo import ZoneInfo
@@ -156,7 +164,7 @@ _TIME_KEYS: Final = frozenset({TAG, "v", "fold", "zone", "offset", "name"})
 
 
 def _clock(tag: str, cls: Any) -> tuple[Encoder, Decoder]:
-    """The two directions of what has microseconds, a fold and perhaps a zone: datetime and time."""
+    """Return the encoder and decoder of datetime or time: an ISO 8601 text; fold and zone have keys of their own."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, 24)
@@ -188,6 +196,8 @@ def _decode_timedelta(_reader: Reader, node: dict[str, Any], _depth: int) -> dt.
 
 
 def _path(cls: Any) -> tuple[Encoder, Decoder]:
+    """Return the encoder and decoder of a path class; a path that its own text does not give back is refused."""
+
     def write(value: Any) -> str:
         text = str(value)
         again = cls(text)
@@ -201,6 +211,7 @@ def _path(cls: Any) -> tuple[Encoder, Decoder]:
 def _encode_uuid(writer: Writer, value: uuid.UUID, depth: int) -> dict[str, Any]:
     writer.enter(depth, 40)
     data: dict[str, Any] = {TAG: "uuid", "v": value.hex}
+    # `is_safe` is part of a UUID's state, but not of its text.
     if value.is_safe is not uuid.SafeUUID.unknown:
         data["safe"] = value.is_safe is uuid.SafeUUID.safe
     return data
@@ -214,6 +225,7 @@ def _decode_uuid(_reader: Reader, node: dict[str, Any], _depth: int) -> uuid.UUI
 
 
 _THIS_PATH: Final[Any] = type(pathlib.Path())
+"""PosixPath or WindowsPath: the other one cannot be instantiated on this system."""
 _TABLE: Final[dict[Any, tuple[str, tuple[Encoder, Decoder]]]] = {
     bytes: ("bytes", _binary("bytes", bytes)),
     bytearray: ("bytearray", _binary("bytearray", bytearray)),

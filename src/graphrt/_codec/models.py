@@ -1,6 +1,8 @@
-"""Instances of pydantic models: fields, the set of fields that were given, extras and private attributes.
+"""Encoder and decoder of pydantic models: fields, the set of fields that were given, extras and private attributes.
 
-No validator runs, neither here nor when a model comes back: what was stored was valid once.
+A model is rebuilt without its validators and without `__init__`: it was valid when it was stored, and comes back as it
+was (ADR-0024). In the stored form, "v" has the fields, "set" the given ones if these are not all, "extra" and "private"
+the rest.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ _KEYS: Final = frozenset({TAG, "v", "set", "extra", "private"})
 
 
 def model_entry(cls: Any, tag: str) -> Entry:
-    """The entry of a pydantic model."""
+    """Return the entry of the pydantic model *cls*."""
     shape = _Shape(cls, tag)
     return Entry(cls, tag, shape.encode, shape.decode)
 
 
 class _Shape:
-    """How one model is written and read. Its fields are looked up late: a model may be completed after the codec is made."""
+    """Encoder and decoder of one model. Fields are looked up late: a model may be completed after the codec is made."""
 
     __slots__ = ("_fields", "cls", "is_root", "tag")
 
@@ -34,11 +36,11 @@ class _Shape:
         self.cls = cls
         self.tag = tag
         self.is_root = issubclass(cls, RootModel)
-        """pydantic gives root models no place for extras."""
+        """True for a RootModel, whose instances have no extras."""
         self._fields: dict[str, Any] | None = None
 
     def fields(self) -> dict[str, Any]:
-        """The declared fields by name; kept from when the model is complete, as pydantic is slow to tell."""
+        """Return the declared fields by name. They are kept once the model is complete, as `model_fields` is slow."""
         fields = self._fields
         if fields is None:
             fields = self.cls.model_fields
@@ -47,7 +49,7 @@ class _Shape:
         return fields
 
     def encode(self, writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        """The four parts of a model; those that say nothing are left out."""
+        """Return the stored form of a model; parts that say nothing are left out."""
         writer.enter(depth, 20)
         fields = self.fields()
         data: dict[str, Any] = {TAG: self.tag, "v": writer.named(self._state(value.__dict__, fields), depth + 1)}
@@ -64,6 +66,7 @@ class _Shape:
         return data
 
     def _state(self, state: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of the fields; refuse a model that lacks one or has other attributes."""
         if state.keys() == fields.keys():
             return state
         for name in fields:
@@ -79,6 +82,7 @@ class _Shape:
             raise NotStorable(
                 f"is a {self.cls.__qualname__} in which {min(strange)!r} was set, which is not a field of it"
             )
+        # In the order of the fields: a set's own order depends on PYTHONHASHSEED.
         return writer.items([name for name in known if name in given], depth)
 
     def _check_private(self, private: dict[str, Any]) -> None:
@@ -90,12 +94,12 @@ class _Shape:
                 )
 
     def decode(self, reader: Reader, node: dict[str, Any], depth: int) -> Any:
-        """The model, put together as `model_copy` does, without a validator."""
+        """Return the model, rebuilt as `model_copy` does it: its attributes are set without a validator."""
         if not node.keys() <= _KEYS:
             raise DamagedError(f"{sorted(node)!r} are not the keys of a model")
         fields = self.fields()
         values = reader.named(node["v"], depth)
-        given = set(values)
+        given = set(values)  # before the defaults of fields that were added later
         complete(self.cls, values, fields, lambda name: _default(fields[name], values), lambda _: False)
         extra = self._extra(reader, node, depth)
         if "set" in node:
@@ -104,7 +108,7 @@ class _Shape:
                 raise DamagedError(f"fields of {self.cls.__qualname__} were set that it does not have")
         private = self._private(reader.named(node["private"], depth) if "private" in node else {})
         made = object.__new__(self.cls)
-        put = object.__setattr__
+        put = object.__setattr__  # past a frozen model, and past `validate_assignment`
         put(made, "__dict__", {name: values[name] for name in fields})
         put(made, "__pydantic_fields_set__", given)
         if not self.is_root:

@@ -1,43 +1,43 @@
-"""Classes of graphrt's own that may stand in any value without being declared: what is said between agents and models.
+"""graphrt's own message classes, which can be stored in any field without being declared or registered (ADR-0035).
 
-A closed table of tags; a class is loaded when a value of it is met. Their tags are no name that a class of the user's
-can have, and where the state declares one of them it is stored under its own name, as any class is.
+The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met. The tags have a
+prefix that no class name can have. A class that the state declares, or that is registered, keeps its own name as tag.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Final
 
 from graphrt._codec.entries import Entry, entry_of
 
 __all__ = ["OWN_TAGS", "own_by_class", "own_by_tag"]
 
-_MESSAGES: Final = "graphrt.harness.messages"
-_PLACES: Final[dict[str, str]] = {
-    "SystemMessage": _MESSAGES,
-    "UserMessage": _MESSAGES,
-    "AssistantMessage": _MESSAGES,
-    "ToolMessage": _MESSAGES,
-    "ToolCall": _MESSAGES,
-    "ThinkingBlock": _MESSAGES,
-    "AgentReply": "graphrt.harness.protocol",
-    "Usage": "graphrt.events.usage",
-}
+_NAMES: Final = frozenset(
+    {
+        "SystemMessage",
+        "UserMessage",
+        "AssistantMessage",
+        "ToolMessage",
+        "ToolCall",
+        "ThinkingBlock",
+        "AgentReply",
+        "Usage",
+    }
+)
 _PREFIX: Final = "graphrt:"
-OWN_TAGS: Final = frozenset(_PREFIX + name for name in _PLACES)
+OWN_TAGS: Final = frozenset(_PREFIX + name for name in _NAMES)
 
 
 def own_by_class(cls: Any) -> Entry | None:
-    """How instances of *cls* are stored, if it is in the table."""
+    """Return the entry of *cls* if it is one of these classes, else None."""
     name: str = cls.__qualname__
-    if name not in _PLACES or not cls.__module__.startswith("graphrt.") or _class(name) is not cls:
+    if name not in _NAMES or not cls.__module__.startswith("graphrt.") or _class(name) is not cls:
         return None
     return entry_of(cls, _PREFIX + name)
 
 
 def own_by_tag(tag: str) -> Entry | None:
-    """How what is stored under *tag* is read, if it is in the table."""
+    """Return the entry of the class stored under *tag* if it is one of these classes, else None."""
     if tag not in OWN_TAGS:
         return None
     name = tag.removeprefix(_PREFIX)
@@ -45,5 +45,11 @@ def own_by_tag(tag: str) -> Entry | None:
 
 
 def _class(name: str) -> Any:
-    # Imported when a value needs it: the harness stands on a floor above this one, and most states hold no messages.
-    return getattr(import_module(_PLACES[name]), name)
+    # The harness stands on a floor above this one. It is imported when a value needs it: most states hold no messages.
+    if name == "Usage":
+        from graphrt.events.usage import Usage
+
+        return Usage
+    from graphrt.harness import messages, protocol
+
+    return protocol.AgentReply if name == "AgentReply" else getattr(messages, name)

@@ -1,6 +1,6 @@
-"""Why a value is not written, or what was written cannot be read; and the bounds of both.
+"""Exceptions for values that cannot be stored and for damaged data, and the size limits of the stored form.
 
-Two private exceptions and the numbers they quote. What is refused is decided where the kind of value is known.
+Which values are refused is decided in the modules that know their types.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ __all__ = [
 ]
 
 TAG: Final = "$t"
-"""The key that marks an object of the form as more than a dict."""
+"""Key of the type tag: a JSON object with this key is not a plain dict."""
 MAX_DEPTH: Final = 100
-"""Levels of containers. Each takes at most two levels of JSON, and the reader of JSON stops after 200."""
+"""Most levels of nested containers. Each is at most two levels of JSON, and pydantic_core's JSON parser accepts 200."""
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""Length of one encoded value."""
+"""Greatest length of one encoded value, in bytes."""
 TOO_LONG: Final = f"is longer than {MAX_BYTES // 1024**2} MiB when it is encoded"
 BLOB_BYTES: Final = 64 * 1024
-"""An encoded value of a field that is longer is kept apart, under its hash."""
+"""Length in bytes above which the encoded value of a field is stored as a blob, under its SHA-256."""
 MAX_INT: Final = 10**4300
-"""The first integer that Python itself refuses to read from text."""
+"""The smallest positive integer that Python refuses to read from text: by default `int()` takes 4,300 digits."""
 
 _SHOWN_KEY: Final = 40
 
 
-class NotStorable(ValueError):  # noqa: N818 - private control flow of floor 0, turned into a public error above
-    """The value cannot be written exactly, so it is not written at all."""
+class NotStorable(ValueError):  # noqa: N818 - private: callers turn it into a public error
+    """A value cannot be stored exactly, so it is not stored at all."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(why, path)
         self.why = why
-        """What is wrong with the value at `path`, a clause without a subject: "is a lock"."""
+        """The reason, as a clause about the value at `path` without its subject, for instance "is a lock"."""
         self._steps: list[str] = []
         self._prefix = path
 
     def inside(self, step: str) -> None:
-        """Note that the value stands inside another, at *step*; called from the innermost outwards."""
+        """Add *step* to the path: the value is at *step* of another one. Called from the innermost value outwards."""
         self._steps.append(step)
 
     def below(self, prefix: str) -> None:
-        """Note the path of the outermost value."""
+        """Set the path of the outermost value."""
         self._prefix = prefix
 
     @property
     def fix(self) -> str:
-        """What helps, a sentence without its full stop."""
+        """What to do, as a sentence without its full stop."""
         if self.why == TOO_LONG:
             return (
                 "Put it into a file or a store of its own and keep its path or reference, mark the field untracked, "
@@ -67,7 +67,7 @@ class NotStorable(ValueError):  # noqa: N818 - private control flow of floor 0, 
 
     @property
     def path(self) -> str:
-        """Where the value stands, as an expression: `notes[3].when`; empty for the outermost."""
+        """The place of the value, as an expression such as `notes[3].when`; empty for the outermost value."""
         text = self._prefix + "".join(reversed(self._steps))
         return text.removeprefix(".")
 
@@ -76,11 +76,11 @@ class NotStorable(ValueError):  # noqa: N818 - private control flow of floor 0, 
 
 
 class DamagedError(ValueError):
-    """What was read is not what the codec writes."""
+    """Stored data is not in the form that the codec writes."""
 
 
 def step_into(key: Any) -> str:
-    """The step of a path that leads to the value under *key* of a dict."""
+    """Return the step of a path that leads to the value under *key* of a dict: `.name` or `[key]`, shortened."""
     if key.__class__ is str and key.isidentifier():
         return f".{key}"
     text = ascii(key) if key.__class__ in (str, bytes, int, float, bool, type(None)) else type(key).__name__

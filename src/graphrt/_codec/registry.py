@@ -1,6 +1,7 @@
-"""The classes that the program registered by hand, for every codec of the process.
+"""The process-wide registry of classes that the program made storable with `graphrt.stores.register_type`.
 
-The one thing here that changes; it changes only when `register` is called. What codecs make of it is in `tables`.
+Its only mutable state is a dict that `register` replaces, so codecs notice a change by identity. `tables` combines the
+registry with the classes of one graph.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ C = TypeVar("C", bound=type[Any])
 
 BUILT_IN_ENCODERS: Final[dict[type, Encoder]] = PLAIN_ENCODERS | LEAF_ENCODERS | CONTAINER_ENCODERS
 BUILT_IN_DECODERS: Final[dict[str, Decoder]] = LEAF_DECODERS | CONTAINER_DECODERS
-RESERVED_TAGS: Final = frozenset({"blob", *BUILT_IN_DECODERS, *OWN_TAGS})
+RESERVED_TAGS: Final = frozenset({"blob", "problem", "start", "end", *BUILT_IN_DECODERS, *OWN_TAGS})
+"""Tags under which no class can be registered."""
 
 _registered: dict[type, Entry] = {}
 
@@ -57,22 +59,26 @@ def register(
     encode: Callable[[Any], Any] | None = None,
     decode: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Make instances of a class storable, in every codec of the process; usable as a decorator.
+    """Make instances of a class storable, in every store of the process. Also usable as a decorator.
 
-    Classes that the state declares need no registration. Registering the same class again replaces what was said before.
+    Classes that the annotations of the state lead to need no registration. Registering a class again replaces its
+    earlier registration.
 
     Args:
-        cls: A dataclass, pydantic model, named tuple or enum, which says by itself how it is stored; or any class,
-            together with *encode* and *decode*.
-        tag: The name under which instances are stored, by default `cls.__qualname__`. Stored data needs it for good.
-        encode: From an instance to something that can be stored.
-        decode: From that to an instance; it may be called with data of an older version of *encode*.
+        cls: A dataclass, pydantic model, named tuple or enum, whose fields are stored; or any other class, together
+            with *encode* and *decode*.
+        tag: The name under which instances are stored, by default `cls.__qualname__`. It must not change as long as
+            stored data has it.
+        encode: Converts an instance to a value that can be stored.
+        decode: Converts that value back to an instance. It may be called with data that an older *encode* wrote.
 
     Returns:
-        *cls*; without it, a decorator.
+        *cls*; without *cls*, a decorator.
 
     Raises:
-        InputError: *cls* is no class of the user's, says not how it is stored, or its tag is taken.
+        InputError: *cls* is not a class, is built in, or holds a secret; *tag* is not text; only one of *encode* and
+            *decode* was given, or *cls* needs both (`bad-registration`). Or the tag belongs to another type
+            (`duplicate-tag`).
     """
     if cls is None:
 
@@ -94,17 +100,17 @@ def register(
 
 
 def _replace(registered: dict[type, Entry]) -> None:
-    global _registered  # noqa: PLW0603 - a new dict is what codecs notice, and readers never see half a change
+    global _registered  # noqa: PLW0603 - codecs notice a new dict, and other worker threads never see half a change
     _registered = registered
 
 
 def registered_classes() -> dict[type, Entry]:
-    """By class, in the order of registration; another dict after every change."""
+    """Return the entries by class, in the order of registration. Every change makes a new dict."""
     return _registered
 
 
 def _is_older(old: type, new: type) -> bool:
-    """Whether *old* is what *new* was before its module, or the cell of a notebook, ran again."""
+    """Return True if *old* is an earlier definition of *new*: a module was reloaded, or a notebook cell ran again."""
     return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
 
 
@@ -113,8 +119,8 @@ def _is_class(cls: Any) -> bool:
 
 
 def is_secret(cls: Any) -> bool:
-    """Whether instances of *cls* hide what they hold from every output."""
-    from pydantic import Secret, SecretBytes, SecretStr  # pulls in hashlib; only asked before something is refused
+    """Return True if *cls* is one of pydantic's secret types, which are never stored."""
+    from pydantic import Secret, SecretBytes, SecretStr  # loads hashlib; needed only when a value or class is checked
 
     return issubclass(cls, (SecretStr, SecretBytes, Secret))
 
@@ -160,7 +166,7 @@ def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Call
 
 
 def duplicate(tag: str, cls: Any, other: Any | None) -> InputError:
-    """The error for two types of one tag; *other* is None if the tag is one of the codec's own."""
+    """Return the error for two types with the same tag; *other* is None if the tag is one of the codec's own."""
     holder = f"{other.__module__}.{other.__qualname__}" if other else "a built-in type"
     return InputError(
         f"{cls.__module__}.{cls.__qualname__} would be stored under the tag {tag!r}, which is that of {holder}.",

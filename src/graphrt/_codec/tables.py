@@ -1,6 +1,7 @@
-"""The tables of one codec: by class how to write, by tag how to read; and what is said of everything else.
+"""The tables of one codec: encoders by class, decoders by tag, and the reasons why other values are refused.
 
-Built from annotations and the registry; closed once built: data chooses among tags, and nothing else.
+Built from the annotations of a graph and from the registry, and closed from then on: stored data selects among the tags
+and nothing else (ADR-0024).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from graphrt.errors import Problem
 __all__ = ["FetchError", "Tables"]
 
 _OWN: Final[dict[Any, str]] = {Problem: "problem", StartType: "start", EndType: "end"}
-"""Classes of graphrt that may stand in a value, with tags like those of built-in types."""
+"""Classes of graphrt that any value may contain, with their tags, which look like those of built-in types."""
 _FUNCTIONS: Final = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -35,7 +36,7 @@ _RUNNING: Final = (types.GeneratorType, types.CoroutineType, types.AsyncGenerato
 
 
 class FetchError(Exception):
-    """Carries what `fetch` raised past the readers."""
+    """Carries an error of `fetch` through the readers, which would take any other exception for damaged data."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -43,14 +44,14 @@ class FetchError(Exception):
 
 
 class Tables:
-    """What a codec knows.
+    """Everything that one codec can write and read.
 
     Args:
-        annotations: Every class with structure that they lead to is known.
-        registered: The classes that were registered by hand; those they lead to are known, too.
+        annotations: Every enum, model, dataclass and named tuple that they lead to is added.
+        registered: The classes registered by hand. Classes that their annotations lead to are added as well.
 
     Raises:
-        InputError: Two classes have one tag (`duplicate-tag`).
+        InputError: Two classes have the same tag (`duplicate-tag`).
     """
 
     __slots__ = ("classes", "decoders", "encoders", "registered")
@@ -60,18 +61,19 @@ class Tables:
         self.encoders: dict[type, Encoder] = _Encoders(registry.BUILT_IN_ENCODERS)
         self.decoders: dict[str, Decoder] = _Decoders({**registry.BUILT_IN_DECODERS, "blob": _decode_blob})
         self.classes: dict[str, Entry] = {}
-        """By tag: the classes that are not built in."""
+        """By tag, the entries of all classes that are not built in."""
         for cls, tag in _OWN.items():
             self._add(entry_of(cls, tag))
         for entry in registered.values():
             self._add(entry)
+        # The fields of a class with encode= and decode= are not stored, so nothing need be found behind them.
         roots = [*annotations, *(cls for cls, entry in registered.items() if not entry.own)]
         for cls in classes_in(roots):
             if cls not in self.encoders:
                 self._add(entry_of(cls, cls.__qualname__))
 
     def _add(self, entry: Entry | None) -> None:
-        if entry is None:  # a dataclass of a built-in type: its instances are refused, with the reason
+        if entry is None:  # a dataclass that subclasses a built-in type: its instances are refused with the reason
             return
         if entry.tag in self.decoders:
             holder = self.classes.get(entry.tag)
@@ -82,6 +84,8 @@ class Tables:
 
 
 class _Encoders(dict[type, Encoder]):
+    """Encoders by exact type. An unknown type gets the encoder that refuses: a subclass is not taken for its base."""
+
     def __missing__(self, cls: type) -> Encoder:
         entry = own_by_class(cls)
         if entry is None:
@@ -91,6 +95,8 @@ class _Encoders(dict[type, Encoder]):
 
 
 class _Decoders(dict[str, Decoder]):
+    """Decoders by tag; an unknown tag raises UnknownTagError."""
+
     def __missing__(self, tag: str) -> Decoder:
         entry = own_by_tag(tag)
         if entry is None:
@@ -108,6 +114,7 @@ def _why_not(value: Any) -> str:
 
 
 def _why_none_of(cls: Any, value: Any) -> str:
+    """Return why a value of class *cls* cannot be stored and what to do instead, as a clause for NotStorable."""
     name: str = cls.__qualname__
     if registry.is_secret(cls):
         return (
@@ -135,7 +142,8 @@ def _why_none_of(cls: Any, value: Any) -> str:
 
 
 def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
-    from hashlib import sha256  # OpenSSL is loaded when there is a blob
+    """Return the value of a reference to a blob. A blob cannot refer to another blob."""
+    from hashlib import sha256  # loads OpenSSL, which is needed for blobs only
 
     name = text_of(only(node))
     if reader.fetch is None:

@@ -1,7 +1,10 @@
-"""The two walks: from a value to plain JSON data, and back. Built-in JSON types live here, and the dispatch by exact type.
+"""The walk from a value to JSON data and the walk back, with the encoders of JSON's own types.
 
-Other types register their own pair of functions with the tables; nothing here knows them.
-Plain data is returned as it is, not copied: only what holds something else is rebuilt.
+A Writer finds the encoder of a value by its exact type; a Reader finds the decoder of a tagged object by its tag. The
+functions for all other types come from the tables. Containers of plain data are passed on without a copy; only those
+that hold something else are rebuilt.
+
+A plain dict with other keys than text, or with the key `$t`, is tagged as well, so that data never looks like a tag.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ __all__ = [
 ]
 
 Encoder: TypeAlias = "Callable[[Writer, Any, int], Any]"
-"""(writer, value, depth) -> JSON data; the value itself if it is plain."""
+"""(writer, value, depth) -> JSON data; the value itself if it is plain. *depth* counts the containers around it."""
 Decoder: TypeAlias = "Callable[[Reader, dict[str, Any], int], Any]"
-"""(reader, the whole tagged object, depth) -> value; anything that it raises means damage."""
+"""(reader, the whole tagged object, depth) -> value; any exception means that the data is damaged."""
 
 _STR: Final = frozenset({str})
 _FREE: Final = frozenset({bool, type(None)})
+"""Types whose values need no look at all."""
 _TOO_DEEP: Final = f"is nested more than {MAX_DEPTH} levels deep"
 _SURROGATE: Final = (
     "is text with a lone surrogate, which is not a Unicode character: decode it with errors='replace' first"
@@ -39,11 +43,11 @@ _SURROGATE: Final = (
 
 
 class Writer:
-    """One walk from a value to JSON data.
+    """State of one walk from a value to JSON data: the encoders, and the bytes that are left.
 
     Args:
-        encoders: By exact type; its `__missing__` gives the one that refuses.
-        strict: Look at the characters of every text. Slow: only done to find the one that is known to be there.
+        encoders: Encoders by exact type; `__missing__` returns one that refuses the value.
+        strict: Check every text for lone surrogates. Slow, so it is used only to find one that is known to be there.
     """
 
     __slots__ = ("encoders", "room", "strict")
@@ -52,20 +56,25 @@ class Writer:
         self.encoders = encoders
         self.strict = strict
         self.room = MAX_BYTES
-        """Bytes that are left, by a lower estimate that costs nothing."""
+        """Bytes left below MAX_BYTES. What was written is underestimated, which is cheap: it ends huge values early."""
 
     def spend(self, size: int) -> None:
-        """Take *size* bytes of the room.
+        """Subtract *size* bytes from the room.
 
         Raises:
-            NotStorable: So much is not left.
+            NotStorable: Less than *size* bytes are left.
         """
         self.room -= size
         if self.room < 0:
             raise NotStorable(TOO_LONG)
 
     def enter(self, depth: int, size: int) -> None:
-        """Begin a container or a tagged value at *depth*, of at least *size* bytes."""
+        """Begin a container or tagged value of at least *size* bytes at *depth*.
+
+        Raises:
+            TooDeepError: *depth* reaches MAX_DEPTH.
+            NotStorable: Less than *size* bytes are left.
+        """
         if depth >= MAX_DEPTH:
             raise TooDeepError(_TOO_DEEP)
         self.room -= size + 2
@@ -73,7 +82,7 @@ class Writer:
             raise NotStorable(TOO_LONG)
 
     def at(self, step: str, value: Any, depth: int) -> Any:
-        """Encode *value*, which stands at *step* of the value that is being encoded."""
+        """Encode *value*, which is at *step* of the value that is being encoded; add the step to a refusal's path."""
         try:
             return self.encoders[type(value)](self, value, depth)
         except NotStorable as refusal:
@@ -86,25 +95,25 @@ class Writer:
         done: list[Any] = []
         try:
             for item in values:
-                done.append(encoders[type(item)](self, item, depth))  # noqa: PERF401 - its length is the index
+                done.append(encoders[type(item)](self, item, depth))  # noqa: PERF401 - a refusal needs its length
         except NotStorable as refusal:
             refusal.inside(f"[{len(done)}]")
             raise
         return done
 
     def members(self, values: Any, depth: int) -> list[Any]:
-        """Encode the members of a set, in their order."""
+        """Encode the members of a set, in the order of iteration."""
         return [self.at("{...}", item, depth) for item in values]
 
     def pairs(self, values: Any, depth: int) -> list[Any]:
-        """Encode a mapping with any keys as key, value, key, value, ...: flat, to save a level."""
+        """Encode a mapping with any keys as a flat list (key, value, key, value, ...): pairs would nest deeper."""
         done: list[Any] = []
         for key, item in values.items():
             done += (self.at("{key}", key, depth), self.at(step_into(key), item, depth))
         return done
 
     def named(self, values: dict[str, Any], depth: int) -> dict[str, Any]:
-        """Encode the values of *values*, whose keys are text; TAG may be among them."""
+        """Encode the values of *values*, whose keys are text. TAG may be a key: the object is inside a tagged one."""
         encoders = self.encoders
         done: dict[str, Any] = {}
         key = ""
@@ -121,16 +130,17 @@ class Writer:
 
 
 class TooDeepError(NotStorable):
-    """The value is nested too deeply; whether it contains itself is found out by walking again with `Watching`."""
+    """A value is nested too deeply. A second walk with `Watching` finds out whether it contains itself."""
 
 
 class Watching(dict[type, Encoder]):
-    """Encoders that refuse a value inside itself. Slow: only used once a value is known to be too deep."""
+    """Encoders that refuse a value that contains itself. Slow, so they are used only for a value that is too deep."""
 
     def __init__(self, encoders: Mapping[type, Encoder]) -> None:
         super().__init__()
         self._encoders = encoders
         self._trail: list[int] = []
+        """Ids of the values that are being encoded, outermost first."""
 
     def __missing__(self, cls: type) -> Encoder:
         encode = self._encoders[cls]
@@ -184,6 +194,7 @@ def _str(writer: Writer, value: str, _depth: int) -> str:
 
 def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
     writer.enter(depth, len(value))
+    # A list of texts, or of None and booleans, is checked as a whole, without a call for each item.
     if not writer.strict:
         kinds = frozenset(map(type, value))
         if kinds <= _FREE:
@@ -199,7 +210,7 @@ def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
         for at, item in enumerate(value):
             new = encoders[type(item)](writer, item, depth)
             if new is not item:
-                if done is value:
+                if done is value:  # copied once the first item is not plain
                     done = value[:]
                 done[at] = new
     except NotStorable as refusal:
@@ -252,11 +263,11 @@ PLAIN_ENCODERS: Final[dict[type, Encoder]] = {
 
 
 class Reader:
-    """One walk from JSON data to the value; the data is the reader's own and is changed in place.
+    """State of one walk from JSON data to a value. The data belongs to the reader and is changed in place.
 
     Args:
-        decoders: By tag; its `__missing__` gives the rest, or raises UnknownTagError.
-        fetch: Gives the encoded bytes that are kept apart under a hash; None if there are none.
+        decoders: Decoders by tag; `__missing__` adds graphrt's own classes, or raises UnknownTagError.
+        fetch: Returns the bytes of a blob by their SHA-256; None if the data cannot refer to blobs.
     """
 
     __slots__ = ("decoders", "fetch")
@@ -266,11 +277,11 @@ class Reader:
         self.fetch = fetch
 
     def value(self, node: Any, depth: int) -> Any:
-        """The value that *node* stands for.
+        """Return the value that the JSON data *node* encodes.
 
         Raises:
-            DamagedError: It is no form of the codec's. Decoders may raise other things, which mean the same.
-            UnknownTagError: Its tag is not known.
+            DamagedError: *node* is not in the codec's form. Decoders may raise any other error, which means the same.
+            UnknownTagError: *node* has a tag that the codec does not know.
         """
         kind = node.__class__
         if kind is not dict and kind is not list:
@@ -287,7 +298,7 @@ class Reader:
         return self.named(node, depth)
 
     def items(self, nodes: Any, depth: int) -> list[Any]:
-        """*nodes* with every item decoded, in place."""
+        """Decode every item of the list *nodes* in place, and return the list."""
         if nodes.__class__ is not list:
             raise DamagedError(f"a list was expected, not {nodes.__class__.__name__}")
         depth += 1
@@ -298,7 +309,7 @@ class Reader:
         return nodes
 
     def named(self, nodes: Any, depth: int) -> dict[str, Any]:
-        """*nodes* with the value of every key decoded, in place; TAG is a key like any other."""
+        """Decode the value of every key of *nodes* in place, and return the dict. TAG is a key like any other here."""
         if nodes.__class__ is not dict:
             raise DamagedError(f"an object was expected, not {nodes.__class__.__name__}")
         depth += 1
@@ -309,7 +320,7 @@ class Reader:
         return nodes
 
     def pairs(self, nodes: Any, depth: int) -> list[tuple[Any, Any]]:
-        """Key, value, key, value, ... as pairs."""
+        """Decode a flat list of key, value, key, value, ... and return it as pairs."""
         flat = self.items(nodes, depth)
         if len(flat) % 2:
             raise DamagedError("a key has no value")
@@ -317,7 +328,7 @@ class Reader:
 
 
 class UnknownTagError(DamagedError):
-    """The data names a type that the codec does not know."""
+    """Stored data has a tag that the codec does not know."""
 
     def __init__(self, tag: Any) -> None:
         super().__init__(tag)
@@ -325,14 +336,22 @@ class UnknownTagError(DamagedError):
 
 
 def only(node: dict[str, Any]) -> Any:
-    """What stands under "v" in a tagged object that has nothing else."""
+    """Return the value under "v" of a tagged object that has no other keys than the tag.
+
+    Raises:
+        DamagedError: It has other keys.
+    """
     if len(node) != 2:
         raise DamagedError(f"{sorted(node)!r} are not the keys of a tagged value")
     return node["v"]
 
 
 def text_of(node: Any) -> str:
-    """*node*, which has to be text."""
+    """Return *node* if it is text.
+
+    Raises:
+        DamagedError: It is not.
+    """
     if node.__class__ is not str:
         raise DamagedError(f"text was expected, not {node.__class__.__name__}")
     return node

@@ -1,4 +1,5 @@
-"""Floor 5: who performs effects. Drivers run nodes, wait, read clocks; they know no rule of the graph.
+"""Drivers: perform the effects that a flow yields, such as running a node, waiting, writing entries, reading a clock.
 
-`sync` drives in the caller with worker threads to help, `aio` on asyncio, `scripted` from a table without either.
+`sync` drives in the caller's thread, with worker threads to help. `aio` drives on the running event loop. `scripted`
+drives from a table, for tests. No rule of the graph is decided here.
 """

@@ -1,7 +1,9 @@
-"""The asyncio driver: performs a flow's effects on the running loop. Async nodes are tasks; nothing outlives the drive.
+"""The asyncio driver: performs the effects of a flow on the running event loop.
 
-A superstep with one async task is awaited in the caller's own task. Sync nodes run on worker threads of the runtime's
-pool, so that the loop goes on meanwhile, unless they are declared `inline` (rule R19).
+The only async node of a superstep is awaited in the caller's own asyncio task; several run as asyncio tasks of their
+own, in `async_parallel_tasks`. Sync nodes run on worker threads of the runtime's pool, so that they do not block the
+loop, unless they are declared `inline` (rule R19). Everything that is started has ended, or was abandoned past the
+grace time, before the drive returns.
 """
 
 from __future__ import annotations
@@ -28,7 +30,14 @@ from graphrt.limits import Limits
 
 @final
 class AioDriver:
-    """Drives one run on the running loop, its nested graphs included."""
+    """Drives one run on the running loop. Each nested graph gets a driver of its own (`_nested`).
+
+    Args:
+        services: Clock, store access, worker threads and the rest that the tasks of the run share.
+        limits: Limits of the graph that is driven.
+        watcher: Takes (mode, item) of published items; None in a nested graph, whose items go to `services.emit`.
+        limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
+    """
 
     __slots__ = ("_acrew", "_limit", "_limits", "services", "watcher")
 
@@ -49,7 +58,11 @@ class AioDriver:
         self._acrew: AsyncParallelTasks | None = None
 
     async def drive(self, flow: Flow) -> Any:
-        """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
+        """Perform the effects of *flow* until it ends; return its result.
+
+        Raises:
+            BaseException: What the flow raises.
+        """
         send = flow.send
         reply: Any = None
         error: BaseException | None = None
@@ -60,6 +73,8 @@ class AioDriver:
                 try:
                     if effect.__class__ is Task:
                         plain = effect.plain
+                        # Fast path (decision 0004): call the node here. A run that has a thread can be cancelled from
+                        # outside (`watched`): its async nodes go through `_halting`, which cancels them.
                         if plain == CALL_ASYNC and not self.services.control.watched:
                             reply = await effect.node.fn(effect.state)
                         elif plain == CALL_SYNC and effect.node.policy.inline:
@@ -74,6 +89,7 @@ class AioDriver:
                     else:
                         reply = failed(raised)
                 except asyncio.CancelledError as raised:
+                    # Only a cancellation of this asyncio task ends the run; a node may raise the error by itself.
                     if effect.__class__ is Task and not _being_cancelled():
                         reply = _odd_cancel(raised)
                     else:
@@ -86,7 +102,7 @@ class AioDriver:
             self._acrew = None  # breaks a reference cycle that would keep the run until a garbage collection
 
     async def perform(self, effect: Any) -> Any:
-        """Perform one effect and return its answer."""
+        """Perform one effect and return its answer, as the docstring of the effect defines it."""
         match effect:
             case Start():
                 self._the_acrew().start(effect.tasks)
@@ -96,9 +112,8 @@ class AioDriver:
             case Stop():
                 return await self._stop()
             case Publish():
-                show = (
-                    self.watcher if self.watcher is not None else self.services.emit
-                )  # in a nested graph: the stream's
+                # A nested graph has no watcher: its items go to the stream of the run.
+                show = self.watcher if self.watcher is not None else self.services.emit
                 if show is not None:
                     show(effect.mode, effect.item)
                 return None
@@ -128,7 +143,12 @@ class AioDriver:
                 return await self.run_one(effect)
 
     async def _hear_the_late(self) -> asyncio.CancelledError | None:
-        """Hear of what came too late, before the run is over; a cancellation meanwhile waits for the last record."""
+        """Give the loop one turn, so that late outcomes of abandoned tasks are recorded before the last record.
+
+        Returns:
+            The cancellation that arrived meanwhile, else None. It is raised after the last record: raised before it, the
+            record would be skipped and the thread would stay marked as running.
+        """
         if self._acrew is None:
             return None
         try:
@@ -138,7 +158,7 @@ class AioDriver:
         return None
 
     async def stored(self, effect: Record) -> Sequence[Entry]:
-        """Write entries, wherever the store wants it, and show them to the sinks here, on the loop."""
+        """Write entries, on a worker thread if the store may block, and show them to the sinks on the loop."""
         entries = await call_store(self.services, self.services.stored, effect)
         if entries:
             self.services.show(entries)
@@ -147,7 +167,7 @@ class AioDriver:
     # -- one task ------------------------------------------------------------------------------------------------
 
     async def run_one(self, task: Task) -> Any:
-        """Run one task and return its reply."""
+        """Run the only task of a superstep and return its reply."""
         node = task.node
         if node.is_async:
             return await self._halting(task)
@@ -162,7 +182,7 @@ class AioDriver:
             self._limit.give_back()
 
     async def _halting(self, task: Task) -> Any:
-        """Await an async node in the caller's own task; the run's halt cancels it."""
+        """Await an async node or nested graph in the caller's own asyncio task; a halt of the run cancels it."""
         control = self.services.control
         current = asyncio.current_task()
         loop = asyncio.get_running_loop()
@@ -170,7 +190,7 @@ class AioDriver:
 
         def cancel() -> None:
             nonlocal asked
-            if current is not None and not (asked or finished):  # once: what is cancelled may be waiting for its end
+            if current is not None and not (asked or finished):  # once: a second cancel would interrupt its cleanup
                 asked = True
                 current.cancel()
 
@@ -190,10 +210,13 @@ class AioDriver:
             finished = True
             control.on_halt.remove(halt)
         if asked and current is not None:
+            # The request was ours. Else `cancelling()` stays above 0 in the caller's task after the run, which
+            # asyncio.timeout() and TaskGroup read as a cancellation from outside.
             current.uncancel()
         return reply
 
     async def _nested(self, flow: Flow, task: Task) -> Any:
+        """Drive the flow of the nested graph of *task*, with a concurrency limit inside that of this graph."""
         return await AioDriver(self.services, self._limits, limit=inside(self._limit, task)).drive(flow)
 
     # -- several tasks -------------------------------------------------------------------------------------------
@@ -218,21 +241,23 @@ class AioDriver:
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
-    """Call *call* on the loop, from any worker thread; a loop that is closed has nobody left who waits."""
+    """Schedule *call* on the loop, from any thread. Does nothing if the loop is closed: its tasks are gone then."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *args)
 
 
 def _being_cancelled() -> bool:
+    """Return whether the current asyncio task has a request to cancel; a CancelledError alone does not prove it."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
 
 
 def _odd_cancel(error: BaseException) -> Failed:
+    """Return the reply for a node that raised CancelledError by itself: a failure, not a cancellation of the run."""
     odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
     odd.__cause__ = error
     return Failed(odd)
 
 
 def _nothing() -> None:
-    """Nobody waits for the place."""
+    """Callback for `ConcurrencyLimit.take` where no task waits for a free place."""

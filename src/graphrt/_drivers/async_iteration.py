@@ -1,7 +1,7 @@
-"""Driving a flow on the running loop from one item to the next, as the reader asks for them.
+"""Pull-driven async streams: the flow is driven on the running loop from one item to the next, as the reader asks.
 
-No asynchronous generator: what is left in the middle has nothing that the loop must finish later, and can be ended
-wherever it is dropped.
+`Pulled` is an object and not an asynchronous generator (decision 0050). A generator that is dropped in the middle must
+be finished later by its event loop, which may be closed by then. A `Pulled` can be ended where it is dropped, by `leave`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ from graphrt._engine.task import Task
 from graphrt._flows.effects import Flow, Now, Publish, Record, Stage, Stop, Time
 
 OVER: Final = object()
-"""There is nothing more; `Pulled.status` has the flow's result."""
+"""Returned by `Pulled.next` after the last item; `Pulled.status` then has the flow's result."""
 
 
 @final
 class Pulled:
-    """A flow that goes on when somebody asks for its next item."""
+    """A flow that is driven only while its next item is awaited.
+
+    Args:
+        driver: Performs the effects between two items.
+        flow: The run.
+        entries: True yields each entry that is written, as ("events", entry).
+    """
 
     __slots__ = ("_driver", "_entries", "_flow", "_shown", "over", "status")
 
@@ -31,12 +37,14 @@ class Pulled:
         self._flow = flow
         self._entries = entries
         self._shown: deque[Any] = deque()
-        """Entries of one commit that were not asked for yet."""
+        """Entries of the last commit that have not been returned yet."""
         self.status: Any = None
+        """Result of the flow; None until it has ended, and if it raised."""
         self.over: bool = False
+        """True after the flow has ended."""
 
     async def next(self) -> Any:
-        """The next Step, or (mode, item) of what else is published; OVER at the end.
+        """Return the next Step, the next (mode, item), or OVER at the end.
 
         Raises:
             BaseException: What the flow raises.
@@ -75,21 +83,24 @@ class Pulled:
             raise
 
     async def close(self) -> None:
-        """End the flow as cancelled, and perform what it still asks."""
+        """Cancel the run and drive the flow to its end, so that the cancellation is recorded; items are dropped."""
         self._driver.services.control.cancel("the stream was closed")
         self._shown.clear()
         while not self.over:
             await self.next()
 
     def leave(self) -> None:
-        """As `close`, at once and here: the reader is gone, and perhaps its loop. No task runs between two items."""
+        """Cancel the run and drive the flow to its end without awaiting, as the event loop may be closed already.
+
+        Works because no task runs between two items: what is left is one commit, which blocks.
+        """
         self._driver.services.control.cancel("the stream was left")
         reply: Any = None
         error: BaseException | None = None
         while not self.over:
             try:
                 effect = self._flow.send(reply) if error is None else self._flow.throw(error)
-            except BaseException:  # noqa: BLE001 - nobody is there to hear of it, and nothing more to be done
+            except BaseException:  # noqa: BLE001 - the reader is gone, and nothing more can be done
                 self.over = True
                 return
             reply = error = None
@@ -99,6 +110,7 @@ class Pulled:
                 error = raised
 
     def _perform(self, effect: Any) -> Any:
+        """Perform an effect of a flow that halts, without an event loop."""
         services = self._driver.services
         match effect:
             case Record():
@@ -114,4 +126,4 @@ class Pulled:
             case Time():
                 return services.clock()
             case _:
-                raise AssertionError(effect)  # a flow that halts asks nothing else
+                raise AssertionError(effect)  # a flow that halts yields no other effect

@@ -1,7 +1,9 @@
-"""Several tasks under asyncio: async ones are asyncio tasks, sync ones run on the worker threads of the runtime's pool.
+"""Several tasks of a superstep under asyncio: async nodes as asyncio tasks, sync nodes on the runtime's worker threads.
 
-Everything it starts has ended, or is abandoned past the grace time, before the drive goes on. It knows no rule of the
-graph: it starts, waits, stops and hands over replies. All of it happens on the loop, but for `_SyncJob.run`.
+A task passes through `_timers` (backoff), `_waiting` or `_for_workers` (queued), `_flying` and `_ended`, from which
+`collect` hands it to the flow. All of this state is changed on the loop. Only `_SyncJob.run` runs on a worker thread,
+and reports back by `call_soon_threadsafe`. Everything that was started has ended, or was abandoned past the grace time,
+before the drive goes on. No rule of the graph is decided here.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from graphrt._flows.effects import Flow
 from graphrt.limits import Limits
 
 ODD: Final = frozenset({Failed, TimedOut, Stopped, Escaped})
-"""Replies that the flow must see at once."""
+"""Types of replies that the flow must see at once: they end the superstep, or ask for another attempt."""
 
 
 @final
 class _SyncJob:
-    """A sync node on a worker thread. Context variables are copied in, and not back."""
+    """A sync node as a job of `ThreadPool`. It runs in a copy of the caller's context variables (rule R19)."""
 
     __slots__ = ("_context", "_parallel", "_pools", "abandoned", "done", "key", "reply")
 
@@ -53,7 +55,7 @@ class _SyncJob:
             self.reply = Escaped(error)
 
     def _invoke(self, task: Task) -> Any:
-        INSIDE.set(self._pools)
+        INSIDE.set(self._pools)  # a run that this node starts must not wait for this worker thread
         return invoke(self._parallel.services, task, _no_graph)
 
     def land(self) -> None:
@@ -97,21 +99,22 @@ class AsyncParallelTasks:
         self._bell: asyncio.Future[None] | None = None
         self._ended: deque[Ended] = deque()
         self._flying: dict[tuple[Task, int], asyncio.Task[Any] | _SyncJob] = {}
-        """Task and execution to the asyncio task or the job that runs it."""
+        """(task, execution number) to the asyncio task or the job that runs it."""
         self._on_workers = 0
-        """Jobs in flight: a run has at most as many as the pool has worker threads, so that others come between."""
+        """Jobs handed to the pool, at most `pool.most`, so that the runs of a server take turns (decision 0049)."""
         self._timers: dict[tuple[Task, int], asyncio.TimerHandle | asyncio.Task[None]] = {}
+        """Backoff before an attempt, or the timeout of a job."""
         self._waiting: deque[Task] = deque()
         self._for_workers: deque[Task] = deque()
         self._landed: deque[tuple[tuple[Task, int], Any]] = deque()
+        """Jobs that have ended, with their replies; appended by worker threads, taken by `_land` on the loop."""
         self._landing = False
+        """True while a call of `_land` is scheduled."""
         self._held = False
-        """Something odd has ended, or the drive stops: nothing more starts until the flow has seen it."""
-
-    # -- starting ------------------------------------------------------------------------------------------------
+        """True after a reply of a type in `ODD`, and while stopping: no task starts until the flow has seen it."""
 
     def start(self, tasks: Sequence[Task]) -> None:
-        """Start *tasks*, or let them wait until `max_concurrency` and the pool allow."""
+        """Start *tasks*, or queue them until their backoff is over and `max_concurrency` and the pool allow."""
         for task in tasks:
             if task.extra is None and task.node.is_async:  # the common case of a wide fan-out
                 self._waiting.append(task)
@@ -154,6 +157,7 @@ class AsyncParallelTasks:
             self._waiting.append(task)
 
     def _launch(self) -> None:
+        """Start queued tasks while the concurrency limit and the pool allow."""
         waiting, limit = self._waiting, self._limit
         while waiting and not self._held and (limit is None or limit.take(self._woken)):
             task = waiting.popleft()
@@ -174,22 +178,22 @@ class AsyncParallelTasks:
             self._flying[key] = job
             self._on_workers += 1
             if task.timeout_s is not None and task.engine.limits.deadline_s is not None:
-                # A deadline goes on while the job waits for a worker thread; a timeout of its own begins with it.
+                # A deadline runs on while the job waits for a worker thread. A node's own timeout begins in `begun`.
                 self._timers[key] = self._loop.call_later(task.timeout_s, self._expire, key)
 
     def _may_start(self) -> bool:
         return self._limit is None or self._limit.take(self._woken)
 
     def _woken(self) -> None:
-        self._loop.call_soon(self._launch)
+        self._loop.call_soon(self._launch)  # not called directly: tasks that end at once would recurse
 
     def _inline(self, key: tuple[Task, int]) -> None:
-        """Run a sync node on the loop, as its declaration asks for."""
+        """Run a sync node declared `inline` on the loop."""
         try:
             reply = inline(self.services, key[0])
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             reply = Escaped(error)
-        self._end(key, reply)  # what waits is launched by the caller: thousands may follow one another
+        self._end(key, reply)  # `_launch` goes on with the next: thousands of inline tasks must not recurse
         self.ring()
 
     async def _body(self, key: tuple[Task, int]) -> Any:
@@ -200,39 +204,35 @@ class AsyncParallelTasks:
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             return Escaped(error)
 
-    # -- what worker threads call --------------------------------------------------------------------------------
-
     def begun(self, key: tuple[Task, int]) -> None:
-        """A job with a timeout begins now: before, it may have waited for a worker thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        """Start the timeout of a job, from its worker thread: until now the job may have waited for one."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the run is over
             self._loop.call_soon_threadsafe(self._time, key)
 
     def landed(self, key: tuple[Task, int], reply: Any) -> None:
-        """A job has ended. Those that end together wake the loop once."""
+        """Report the end of a job, from its worker thread. Jobs that end together wake the loop once."""
         self._landed.append((key, reply))
         if not self._landing:
             self._landing = True
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._land)
 
-    # -- ending --------------------------------------------------------------------------------------------------
-
     def _time(self, key: tuple[Task, int]) -> None:
         if key in self._flying and key not in self._timers and not self._held:
             self._timers[key] = self._loop.call_later(key[0].timeout_s or 0.0, self._expire, key)
 
     def _land(self) -> None:
-        self._landing = False  # before looking: what lands from now on rings again
+        self._landing = False  # before the queue is read: a job that lands from now on schedules another call
         while self._landed:
             key, reply = self._landed.popleft()
             if key in self._flying:
                 self._on_workers -= 1
                 self._post(key, reply)
             else:
-                self.services.dropped(key[0])
+                self.services.dropped(key[0])  # it was abandoned: its outcome is too late
 
     def _expire(self, key: tuple[Task, int]) -> None:
-        """The attempt took too long: the run goes on, its worker thread is abandoned and counts no more."""
+        """Report a job as timed out, and abandon its worker thread, which no longer counts."""
         del self._timers[key]
         job = self._flying[key]
         if isinstance(job, _SyncJob):
@@ -241,12 +241,13 @@ class AsyncParallelTasks:
         self._post(key, TimedOut(key[0].timeout_s or 0.0))
 
     def _ran(self, key: tuple[Task, int], running: asyncio.Task[Any]) -> None:
-        """An async task has ended. One that was cancelled before its first step never ran its body."""
+        """Report the end of an asyncio task; one cancelled before its first step never ran `_body`."""
         self._post(key, STOPPED if running.cancelled() else running.result())
 
     def _post(self, key: tuple[Task, int], reply: Any) -> None:
+        """Move a task from `_flying` to `_ended`, once, and start queued ones in its place."""
         if self._flying.pop(key, self) is self:
-            return
+            return  # reported already, by a timeout for instance
         if self._timers:
             timer = self._timers.pop(key, None)
             if timer is not None:
@@ -265,7 +266,7 @@ class AsyncParallelTasks:
             self._limit.give_back()
 
     def ring(self) -> None:
-        """Wake up who waits, on the loop."""
+        """Wake `_wait`; call it on the loop only."""
         bell = self._bell
         if bell is not None and not bell.done():
             bell.set_result(None)
@@ -275,6 +276,7 @@ class AsyncParallelTasks:
             self._loop.call_soon_threadsafe(self.ring)
 
     async def _wait(self, timeout_s: float | None = None) -> None:
+        """Wait for `ring`, at most *timeout_s*."""
         self._bell = self._loop.create_future()
         try:
             if timeout_s is None:
@@ -285,9 +287,12 @@ class AsyncParallelTasks:
             self._bell = None
 
     async def collect(self, until: float | None = None) -> list[Ended]:
-        """Wait until all started tasks have ended, one failed, the run is to halt, or it is *until*.
+        """Wait until all tasks have ended, one failed, the run halts, or it is *until*; return those that have ended.
 
-        An eager run waits for the first that ends; others that ended meanwhile come along.
+        With `services.eager` it returns as soon as one has ended, so that its outcome is staged at once (rule R9).
+
+        Args:
+            until: Monotonic time in seconds; None waits without a limit.
         """
         control = self.services.control
         eager = self.services.eager
@@ -313,13 +318,13 @@ class AsyncParallelTasks:
         while self._ended:
             one = self._ended.popleft()
             if one[2].__class__ is Escaped:
-                self._ended.extendleft(reversed(batch))  # what finished keeps its outcome: the stop collects it
+                self._ended.extendleft(reversed(batch))  # finished tasks keep their outcomes: `stop` returns them
                 raise one[2].error
             batch.append(one)
         return batch
 
     async def alone(self, task: Task) -> Any:
-        """Run one sync task on a worker thread, and wait for it."""
+        """Run one sync task on a worker thread, and return its reply or STOPPED."""
         execution = task.execution
         self.start((task,))
         while self.services.control.halt is None:
@@ -332,7 +337,7 @@ class AsyncParallelTasks:
         return STOPPED
 
     async def stop(self) -> list[Ended]:
-        """Cancel async tasks and await them; await sync ones for the grace time; return what ended all the same."""
+        """Cancel async tasks and await them, await sync ones for `grace_s`, and return the replies of those that ended."""
         self._held = True
         self._waiting.clear()
         self._for_workers.clear()
@@ -345,16 +350,16 @@ class AsyncParallelTasks:
         for key, running in list(self._flying.items()):
             if isinstance(running, asyncio.Task):
                 running.cancel()
-            elif self.services.pool().withdraw(running):
+            elif self.services.pool().withdraw(running):  # still queued: it never starts (rule R9)
                 self._on_workers -= 1
                 self._post(key, STOPPED)
         until = monotonic() + self._limits.grace_s
         while self._flying:
             only_jobs = all(isinstance(running, _SyncJob) for running in self._flying.values())
             if only_jobs and monotonic() >= until:
-                self._abandon()  # their outcomes are dropped when they come
+                self._abandon()  # `_land` drops their outcomes when they arrive
                 break
-            await self._wait(max(0.0, until - monotonic()) if only_jobs else None)
+            await self._wait(max(0.0, until - monotonic()) if only_jobs else None)  # async ones: no limit
         batch = [one for one in self._ended if one[2].__class__ is not Escaped]
         self._ended.clear()
         if self._limit is not None:
@@ -368,19 +373,20 @@ class AsyncParallelTasks:
         self._flying.clear()
 
     def _leave(self, job: _SyncJob) -> None:
+        """Abandon *job*, or take it back if it has not begun."""
         pool = self.services.pool()
         if not pool.withdraw(job):
             pool.abandon(job)
 
 
 def runs_on_worker(task: Task) -> bool:
-    """Whether *task* is one of a sync node that the loop must not wait for (rule R19)."""
+    """Return whether *task* runs a sync node that must not block the loop (rule R19)."""
     node = task.node
     return not node.is_async and node.child is None and not node.policy.inline
 
 
 def inline(services: RunServices, task: Task) -> Any:
-    """Run a sync node here, on the loop. Nothing can stop it: whether it took too long is seen when it has ended."""
+    """Run a sync node on the loop. It cannot be interrupted: a timeout is noticed only when it has ended."""
     started = monotonic()
     reply = invoke(services, task, _no_graph)
     if task.timeout_s is not None and monotonic() - started > task.timeout_s:

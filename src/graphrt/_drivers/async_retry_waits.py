@@ -1,4 +1,4 @@
-"""Waits between attempts on an event loop. `retry_waits` does the same in worker threads, without importing asyncio."""
+"""Waits between two attempts, on an event loop. `retry_waits` is the counterpart for threads, without asyncio."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from graphrt.harness.agent._retry_waits import slept
 
 
 async def await_(services: RunServices, seconds: float) -> None:
-    """Wait on the running loop. A sync `sleep=` is called on a worker thread, so that it holds up nothing else."""
+    """Wait *seconds* on the running loop, or until the run halts.
+
+    With a `sleep=` of the runtime, that function makes the wait. A sync one is called on a worker thread, so that
+    `time.sleep` blocks no loop; a halt cannot end it, and the run goes on without it (decision 0040).
+    """
     control, loop = services.control, asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
 
@@ -21,12 +25,12 @@ async def await_(services: RunServices, seconds: float) -> None:
             woken.set_result(None)
 
     def halt() -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and the waiting task with it
             loop.call_soon_threadsafe(ring)
 
     control.on_halt.append(halt)
     try:
-        if control.halt is not None:
+        if control.halt is not None:  # it may have been set before `halt` was registered
             return
         if services.sleep is None:
             await asyncio.wait([woken], timeout=seconds)
@@ -39,13 +43,13 @@ async def await_(services: RunServices, seconds: float) -> None:
                 resting.cancel()
                 await asyncio.wait([resting])
         if not resting.cancelled():
-            resting.result()
+            resting.result()  # raises what `sleep=` raised: an error of the caller, not of a node
     finally:
         control.on_halt.remove(halt)
 
 
 async def rested(sleep: Callable[[float], Any], seconds: float) -> None:
-    """Wait by *sleep*. One that is cancelled by itself, and not by us, has waited long enough."""
+    """Wait by calling *sleep*. If it raises CancelledError without being cancelled, the wait counts as over."""
     try:
         await slept(sleep, seconds)
     except asyncio.CancelledError:

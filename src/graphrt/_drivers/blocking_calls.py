@@ -1,7 +1,7 @@
-"""Waiting for a store under asyncio: on a worker thread, and to the end.
+"""Calls of a store under asyncio: made on a worker thread, and always awaited to their end.
 
-A cancelled asyncio task does not leave a commit half heard of: what was asked of the store is waited for, and only then
-the cancellation goes on.
+If the asyncio task is cancelled during a commit, the call is still awaited, and the cancellation is raised afterwards.
+Otherwise the run would not know whether the commit happened.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ T = TypeVar("T")
 
 
 async def call_store(services: RunServices, call: Callable[..., T], *args: object) -> T:
-    """What *call* returns; made on a worker thread if the run's store may block."""
+    """Call *call* and return its result; if the run's store may block, on a worker thread."""
     if not services.blocking:
         return call(*args)
     return await in_executor(call, *args)
 
 
 async def in_executor(call: Callable[..., T], *args: object) -> T:
-    """Call *call* on a worker thread and wait for its end, also when this task is cancelled meanwhile."""
+    """Call *call* on a worker thread and wait for its end, even if this task is cancelled meanwhile.
+
+    Raises:
+        CancelledError: This task was cancelled; the call has ended, and its result is dropped.
+        BaseException: What *call* raised.
+    """
     loop = asyncio.get_running_loop()
+    # The loop's default executor, which nodes never use: slow nodes must not keep a commit waiting (decision 0049).
     running = loop.run_in_executor(None, call, *args)
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
@@ -33,6 +39,6 @@ async def in_executor(call: Callable[..., T], *args: object) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        running.exception()  # heard of, so that asyncio does not complain
+        running.exception()  # retrieved, else asyncio logs "exception was never retrieved"
         raise cancelled
     return running.result()

@@ -1,4 +1,9 @@
-"""A harness bound to one task: the same calls, remembered and counted for the task, and shown on the run's stream."""
+"""`ctx.harness`: a harness bound to one task, whose calls are recorded, counted and shown on the run's stream.
+
+Two kinds of harness are bound. An `Agent` knows graphs: it is driven with the task's services, and records each of its
+model and tool calls. Any other object with an async `run` is plain: its whole reply is recorded as one call.
+Recording and counting themselves belong to `task_services`.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +28,22 @@ __all__ = ["BoundHarness", "MessageItem"]
 T = TypeVar("T")
 Show = Callable[[Any], None]
 _FORGOTTEN: Final[set[tuple[str, str]]] = set()
-"""Agents and nodes of which it was told."""
+"""Pairs of agent and node that the log has a warning of; one per process."""
 
 
 @final
 class BoundHarness(Generic[OutputT_co]):
-    """What `ctx.harness` is: the run's harness, for one task; `ctx.bind(agent)` of an `Agent[Person]` is one of Person.
+    """The run's harness for one task, as `ctx.harness`; or another harness, as `ctx.bind(harness)`.
 
-    What a model said is remembered with the task: when the node runs again after a pause or a crash, the same call
-    gets the same reply and nothing is paid again; after an attempt that failed it is asked anew.
-    Anything else that the harness has is reached through it unchanged.
+    Replies of models are recorded with the task. If the node runs again after a pause or a crash, the same call gets
+    the same reply, and nothing is paid again. After an attempt that failed, models are called anew.
+    Other attributes of the harness are passed through unchanged. `ctx.bind()` of an `Agent[Person]` is a
+    `BoundHarness[Person]`.
 
     Args:
-        tools: Those that an agent may use here; None leaves it to the agent.
+        harness: The harness that is called.
+        host: Records and counts for the task.
+        tools: Tools that an agent may use in this node; None leaves the choice to the agent.
     """
 
     __slots__ = ("_harness", "_host", "_tools")
@@ -76,7 +84,14 @@ class BoundHarness(Generic[OutputT_co]):
         **options: Unpack[AllButOutput],
     ) -> AgentReply: ...
     async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
-        """Ask the harness; see `graphrt.harness.AgentHarness.run`."""
+        """Run the harness and return its reply; see `graphrt.harness.AgentHarness.run` for the arguments.
+
+        Raises:
+            InputError: The node has ended (`call-after-end`), or an agent's tool is not allowed in it
+                (`tool-not-allowed`).
+            BudgetExceededError: A budget does not allow the call.
+            BadResponseError: The reply has usage that cannot be counted.
+        """
         return await self._go(prompt, options, self._host.emit)
 
     @overload
@@ -110,18 +125,22 @@ class BoundHarness(Generic[OutputT_co]):
         **options: Unpack[AllButOutput],
     ) -> AgentReply: ...
     def run_sync(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
-        """Ask the harness from a sync node: `ctx.call(ctx.harness.run, prompt, ...)`.
+        """Run the harness from a sync node; short for `ctx.call(ctx.harness.run, prompt, ...)`.
 
         Raises:
             NodeError: Called in an async node, which awaits `run` instead (`call-in-async-node`).
+            GraphrtError: As `run`.
         """
         return self._host.call(self.run, prompt, **options)
 
     async def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
-        """Ask the harness and pass on the pieces of its reply; the last item is the whole reply.
+        """Run the harness and yield the pieces of its reply; the last item is the whole reply.
+
+        Each item is also shown on the run's stream, mode `messages`.
 
         Raises:
-            InputError: The harness cannot stream.
+            InputError: The harness has no `stream` (`no-stream`), or its stream has no final reply (`no-final-reply`).
+            GraphrtError: As `run`.
         """
         from graphrt.harness.agent._stream import shown
 
@@ -145,6 +164,7 @@ class BoundHarness(Generic[OutputT_co]):
                 yield item
 
     async def _go(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+        """Run the harness concurrently with other runs of the task, unless the attempt has ended."""
         host = self._host
         if host.over:
             raise InputError(
@@ -156,6 +176,7 @@ class BoundHarness(Generic[OutputT_co]):
         return await host.beside(partial(self._run, prompt, options, show))
 
     async def _run(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+        """Run an agent with the task's services, or a plain harness as one call."""
         drive = getattr(self._harness, "__graphrt_drive__", None)
         if drive is None:
             return await self._plain(prompt, options, show)
@@ -164,7 +185,7 @@ class BoundHarness(Generic[OutputT_co]):
         host = self._host.showing(show)
         if self._tools is not None:
             options["tools"] = self._allowed(options.get("tools"), self._tools)
-        token = HERE.set(host)
+        token = HERE.set(host)  # agents below this one find the task's services here
         try:
             reply: AgentReply = await drive(host, prompt, options)
         finally:
@@ -172,10 +193,10 @@ class BoundHarness(Generic[OutputT_co]):
         return reply
 
     def _allowed(self, wanted: Any, tools: Sequence[Any]) -> Sequence[Any]:
-        """Those of the *wanted* tools that the node may use: all or none of them.
+        """Return the tools that the agent may use: the *wanted* ones, or all *tools* of the node if that is None.
 
         Raises:
-            InputError: One of them is not for this node.
+            InputError: The node does not allow one of the wanted tools (`tool-not-allowed`).
         """
         from graphrt.harness.agent.agent import name_of
 
@@ -194,12 +215,14 @@ class BoundHarness(Generic[OutputT_co]):
         return list(wanted)
 
     async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-        """A harness that knows nothing of graphs: each of its replies is one call."""
+        """Run a harness that knows nothing of graphs: its reply is recorded as one model call."""
         from graphrt.harness._harness_checks import check_real
         from graphrt.harness.agent._digest import of_call
 
         host, harness = self._host, self._harness
         form = _form(options)
+        # The key is a digest of what is asked and how often it was asked before, so that the order of different calls
+        # does not matter when the node runs again (decision 0033).
         path = of_call(prompt, options)
         path = f"{path}.{host.number(path)}/"
         key = f"{path}1"
@@ -226,6 +249,8 @@ class BoundHarness(Generic[OutputT_co]):
             return await spend(host.ledger, request, _profile(harness), call, key=key, host=host)
 
         reply, known = await host.reply(key, within_budget)
+        # A recorded reply is counted by the ledgers of the run and the node already, but not by one that begins anew
+        # with this execution, as that of ctx.bind(budget=) does.
         if known and host.ledger is not None and host.ledger is not host.known_by:
             from graphrt.harness.budget._admission import recount
 
@@ -245,7 +270,13 @@ class BoundHarness(Generic[OutputT_co]):
 
 
 def _check_usage(harness: Any, reply: Any) -> None:
-    """Refuse what cannot be counted: a budget that believed it would grow, or never end."""
+    """Check that the usage of *reply* can be counted.
+
+    A negative count would let a budget grow, and with a NaN it would never be exceeded.
+
+    Raises:
+        BadResponseError: It cannot be counted.
+    """
     from graphrt.harness._harness_checks import usage_problem
 
     problem = usage_problem(getattr(reply, "usage", None))
@@ -257,9 +288,9 @@ def _check_usage(harness: Any, reply: Any) -> None:
 
 
 def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
-    """Tell that the node of *task* offers its agent none of its tools and does not say that it means so.
+    """Warn that the node of *task* allows its agent no tools, although the agent has some and `tools=[]` was not given.
 
-    Each run has it in its *warnings*, and the log has it once in a process.
+    The sentence is added to the *warnings* of each run, and logged once per process.
     """
     import logging
 
@@ -278,7 +309,7 @@ def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
 
 
 def _form(options: dict[str, Any]) -> OutputForm | None:
-    """The form of the answer, if one is wanted; in *options* then stands what any harness understands."""
+    """Return the output form that *options* ask for, or None; replace it by a spec that any harness understands."""
     if options.get("output") is None:
         return None
     from graphrt.harness._output.form import OutputForm
@@ -289,6 +320,7 @@ def _form(options: dict[str, Any]) -> OutputForm | None:
 
 
 def _profile(harness: Any) -> ModelProfile:
+    """Return the model profile of *harness*, or an empty one with the name of its class."""
     from graphrt.harness.protocol import ModelProfile
 
     profile: ModelProfile = getattr(harness, "profile", None) or ModelProfile(name=type(harness).__name__)
@@ -296,6 +328,11 @@ def _profile(harness: Any) -> ModelProfile:
 
 
 async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show) -> AgentReply:
+    """Stream a plain harness, show each item, and return the last one.
+
+    Raises:
+        InputError: The last item is not a reply (`no-final-reply`).
+    """
     last: Any = None
     async for item in harness.stream(prompt, **options):
         last = item

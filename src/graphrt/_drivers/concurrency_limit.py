@@ -1,7 +1,7 @@
-"""The bound `max_concurrency`: counts the tasks of a run that are in flight, nested graphs included.
+"""The limit `max_concurrency`: counts the tasks of a run that are in flight, nested graphs included.
 
-Whether a task may start is decided and counted in one step, under one lock for the whole run: N never means N + 1.
-Who waits for a place, and how, is the crews' affair.
+The count is checked and raised in one step, under one lock for the whole run, so that N never means N + 1 (rule R8).
+Queueing the tasks that wait for a place belongs to `parallel_tasks` and `async_parallel_tasks`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @final
 class ConcurrencyLimit:
-    """Places for the tasks of one graph, inside those of the graph around it.
+    """Counting semaphore for the tasks of one graph, inside that of the enclosing graph.
 
-    A nested graph runs in the place of its own task. Its first task in flight uses that place, each further one needs
-    another from above: so a nested graph never waits while it holds what others wait for, and at no level more tasks
-    run than allowed.
+    A nested graph runs in the place of its own task. Its first task in flight uses that place, and each further one
+    takes another place from the enclosing graph. So a nested graph can always go on, and never waits for a place that
+    it holds itself; at no level do more tasks run than allowed (decision 0049).
 
     Args:
-        most: Tasks of this graph, and of those nested in it, that may be in flight. None leaves it to *above*.
-        above: Of the graph around this one.
+        most: Tasks of this graph and the graphs nested in it that may be in flight. None leaves it to *above*.
+        above: Limit of the enclosing graph; None at the top.
     """
 
     __slots__ = ("_above", "_lock", "_most", "_used", "_waiting")
@@ -33,12 +33,14 @@ class ConcurrencyLimit:
         self._most = most
         self._above = above
         self._used = 0
+        """Places that are taken by this graph."""
         self._lock: Lock = Lock() if above is None else above._lock
+        """One lock for all limits of the run."""
         self._waiting: dict[Callable[[], None], None] = {} if above is None else above._waiting
-        """Whom to call when a place is given back, once; one collection for the whole run."""
+        """Callbacks to call once when a place is given back, in insertion order; shared by all limits of the run."""
 
     def take(self, wake: Callable[[], None]) -> bool:
-        """Take a place; if there is none, *wake* is called once when one may be free."""
+        """Take a place and return True; if none is free, return False and call *wake* once when one may be."""
         with self._lock:
             if self._take():
                 return True
@@ -46,6 +48,7 @@ class ConcurrencyLimit:
             return False
 
     def _take(self) -> bool:
+        """Take a place with the lock held; the first one of a nested graph is the place of its own task."""
         if self._used == self._most:
             return False
         if self._used and self._above is not None and not self._above._take():
@@ -54,29 +57,30 @@ class ConcurrencyLimit:
         return True
 
     def give_back(self) -> None:
-        """Give a place back, and wake who waits for one."""
+        """Give a place back, and call the callbacks that wait for one, outside of the lock."""
         with self._lock:
             limit: ConcurrencyLimit | None = self
             while limit is not None:
                 limit._used -= 1
-                limit = limit._above if limit._used else None
+                limit = limit._above if limit._used else None  # the last place is that of the nested graph's task
             waiting = list(self._waiting)
             self._waiting.clear()
         for wake in waiting:
             wake()
 
     def abandon(self) -> None:
-        """Give back what is held from above: what is still in flight here was given up, and counts no more."""
+        """Give the places taken from the enclosing graph back: the tasks still in flight here were abandoned."""
         with self._lock:
+            # The first place is that of the nested graph's own task, which its parent gives back.
             extra = max(0, self._used - 1)
-            above, self._above = self._above, None
+            above, self._above = self._above, None  # abandoned tasks that end later must not give back twice
         if above is not None:
             for _ in range(extra):
                 above.give_back()
 
 
 def inside(limit: ConcurrencyLimit | None, task: Task) -> ConcurrencyLimit | None:
-    """The limit of the nested graph of *task*, within that of its parent."""
+    """Return the limit for the nested graph of *task*, inside *limit* of its parent; None if neither has one."""
     child = task.node.child
     own = child.limits.max_concurrency if child is not None else None
     return None if own is None and limit is None else ConcurrencyLimit(own, limit)

@@ -1,6 +1,7 @@
-"""The Context: what a node sees of its run, besides the state.
+"""The Context: access of a node to its run, besides the state.
 
-It reads the task and the run's scope. Questions and effects are kept on the task; what they mean is the engine's.
+It reads the task and the `RunServices` of the run. Questions and effects are kept on the task, as they outlive the
+attempt; matching answers to questions belongs to `_engine.questions`.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ if TYPE_CHECKING:
     from graphrt.harness.budget._ledger import Ledger
 
 D = te.TypeVar("D", default=Any)
-"""Type of `deps`. Invariant: a node may call anything of it."""
+"""Type of `deps`. Invariant, since a node may pass values to it as well as read them."""
 T = TypeVar("T")
 
 
 class Suspended(BaseException):
-    """Control flow: the task pauses. Not an error, and private; a node must let it pass."""
+    """Pauses the task. Control flow, not an error: a BaseException, so that `except Exception` in a node lets it pass."""
 
 
 @final
 class Context(Generic[D]):
-    """What a node is given as its second argument."""
+    """The second argument of a node: who it is, what the caller passed, and what it may ask of the run."""
 
     __slots__ = ("_done", "_execution", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
 
@@ -50,16 +51,18 @@ class Context(Generic[D]):
         self._scope = services
         self._task = task
         self.arg: Any = task.arg
-        """The argument of the Send that started this task; None on a plain activation."""
+        """Argument of the Send that started this task; None on a plain activation."""
         self._execution = task.execution
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
         self._done: bool = False
+        """True after the attempt has ended; set by `invoke`."""
         self._suspended: bool = False
+        """True after a Suspended was raised: if the node then returns, it has caught it."""
         self._kept: dict[str, Any] | None = None
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What *make* makes, made at first need: most attempts need nothing of it."""
+        """Return a value of this attempt, made by *make* at first need: most attempts need none."""
         kept = self._kept
         if kept is None:
             kept = self._kept = {}
@@ -68,13 +71,11 @@ class Context(Generic[D]):
         return kept[name]
 
     def _count(self, name: str) -> int:
-        """How often it was called with *name* before, in this attempt."""
+        """Return how often this was called with *name* before, in this attempt."""
         counts: dict[str, int] = self._once("counts", dict)
         count = counts.get(name, 0)
         counts[name] = count + 1
         return count
-
-    # -- who and where -------------------------------------------------------------------------------------------
 
     @property
     def node(self) -> str:
@@ -83,17 +84,17 @@ class Context(Generic[D]):
 
     @property
     def task_id(self) -> str:
-        """Derived id of the task, stable over re-execution."""
+        """Id of the task, the same at every execution."""
         return self._task.id
 
     @property
     def step(self) -> int:
-        """Number of the superstep, from 1; counts per thread."""
+        """Number of the superstep, from 1, counted per thread."""
         return self._task.superstep
 
     @property
     def thread(self) -> str | None:
-        """The thread that the run belongs to; None for a run in memory without one."""
+        """Id of the thread that the run belongs to; None for a run without a thread."""
         return self._scope.thread
 
     @property
@@ -103,53 +104,48 @@ class Context(Generic[D]):
 
     @property
     def idempotency_key(self) -> str:
-        """A key for the outside world that is the same at every execution of this task."""
+        """Key for outside services, the same at every execution of this task: the thread (or run) and the task id."""
         return f"{self._scope.thread or self._scope.run_id}/{self._task.id}"
 
     @property
     def error(self) -> BaseException | None:
-        """In a node reached by `on_error`: what the failed node raised; a group if several failed."""
+        """In a node reached by `on_error`: the exception of the failed node, or a group if several failed; else None."""
         extra = self._task.extra
         return extra.handles.error if extra is not None and extra.handles is not None else None
 
     @property
     def failures(self) -> tuple[TaskFailure, ...]:
-        """In a node reached by `on_error`: the tasks that failed, in task order, each with its node, argument and error.
-
-        Empty on any other activation.
-        """
+        """In a node reached by `on_error`: the failed tasks in task order; empty on any other activation."""
         extra = self._task.extra
         return extra.handles.told() if extra is not None and extra.handles is not None else ()
 
     @property
     def answer(self) -> Any:
-        """After a returned Interrupt was answered: the answer; None before."""
+        """The answer to the Interrupt that this node returned; None before it is answered."""
         extra = self._task.extra
         return None if extra is None else returned_answer(extra)
 
     @property
     def cancelled(self) -> bool:
-        """Whether this attempt is not wanted any more: the run halts, or the attempt timed out."""
+        """True if the result of this attempt is no longer wanted: the run halts, or the attempt timed out or ended."""
         task = self._task
-        given_up = task.execution != self._execution or task.status > RUNNING
+        given_up = task.execution != self._execution or task.status > RUNNING  # it timed out
         return self._done or given_up or self._scope.control.halt is not None
-
-    # -- what the caller passed ----------------------------------------------------------------------------------
 
     @property
     def deps(self) -> D:
-        """What the caller passed as `deps`."""
+        """The object that the caller passed as `deps=`; None without one."""
         deps: D = self._scope.deps
         if deps is None:
-            self._once("no deps", bool)
+            self._once("no deps", bool)  # `invoke.failed` adds an advice, if the node then fails on None
         return deps
 
     @property
     def harness(self) -> BoundHarness:
-        """The run's harness; its usage is counted for this task.
+        """The run's harness, bound to this task: its calls are recorded, counted and shown on the stream.
 
         Raises:
-            InputError: The run has no harness.
+            InputError: The run has no harness (`no-harness`).
         """
         if self._scope.harness is None:
             raise InputError(
@@ -180,11 +176,17 @@ class Context(Generic[D]):
         self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None
     ) -> BoundHarness: ...
     def bind(self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None) -> BoundHarness:
-        """Another harness for this task: an agent of its own for this node, remembered and counted like `ctx.harness`.
+        """Return another harness bound to this task, such as an agent that only this node uses.
+
+        Its calls are recorded and counted like those of `ctx.harness`.
 
         Args:
-            tools: Those of an agent's tools that may be used; None allows all of them.
-            budget: Of what is done through it, inside the budgets of the node and the run.
+            harness: An Agent, or any object with an async `run`.
+            tools: Tools of an agent that may be used; None allows all of them.
+            budget: Budget of the calls made through it, inside the budgets of the node and the run; None for none.
+
+        Raises:
+            InputError: *harness* or *budget* is not valid.
         """
         from graphrt._drivers.bound_harness import BoundHarness
         from graphrt.harness._harness_checks import check_harness
@@ -213,11 +215,11 @@ class Context(Generic[D]):
 
     @property
     def budget(self) -> Ledger | None:
-        """What is spent and left of the run's budget: `spent`, `remaining_tokens` and so on; None without one."""
+        """Ledger of the budget that bounds this task: `spent`, `remaining_tokens` and so on; None without a budget."""
         return self._host().ledger
 
     def _charged(self, reply: Any) -> Any:
-        """*reply*, and what its model calls took of the state's budget."""
+        """Return *reply*, marked if model calls of the task must be charged to the field `token_budget`."""
         kept = self._kept
         if kept is None or "host" not in kept:
             return reply
@@ -226,7 +228,7 @@ class Context(Generic[D]):
         return charged(self._task, reply)
 
     async def _failed(self, error: Exception) -> None:
-        """Note that this attempt failed with *error*."""
+        """Tell the task's services, if there are any, that this attempt failed with *error*."""
         kept = self._kept
         if kept is not None and "host" in kept:
             from graphrt._drivers.task_services import failed
@@ -234,7 +236,7 @@ class Context(Generic[D]):
             await failed(self, error)
 
     def _failed_sync(self, error: Exception) -> None:
-        """As `failed`, in a sync node."""
+        """Do what `_failed` does, for a sync node."""
         kept = self._kept
         if kept is not None and "host" in kept:
             from graphrt._drivers.task_services import failed_sync
@@ -242,19 +244,17 @@ class Context(Generic[D]):
             failed_sync(self, error)
 
     def now(self) -> float:
-        """Seconds since the epoch, by the runtime's clock; read again on re-execution."""
+        """Return seconds since the epoch, by the runtime's clock; read again at each execution."""
         return self._scope.clock()
 
     @property
     def random(self) -> random.Random:
-        """Random numbers of this task: seeded by the run's seed and the task id, the same on re-execution."""
+        """Random number generator seeded by the run's seed and the task id: the same numbers at every execution."""
         import random
 
         seed = f"{self._scope.seed}/{self._task.id}"
         drawn: random.Random = self._once("random", lambda: random.Random(seed))  # noqa: S311 - not for secrets
         return drawn
-
-    # -- what a node asks for ------------------------------------------------------------------------------------
 
     @overload
     def interrupt(
@@ -272,24 +272,24 @@ class Context(Generic[D]):
         answer_type: Any = None,
         expires_s: float | None = None,
     ) -> Any:
-        """Pause, ask the outside, and return the answer once there is one.
+        """Pause the task with a question, and return the answer after `resume`.
 
-        The node runs again from its start when it is resumed, and gets the answer here. A plain call, in sync and
-        async nodes.
+        On resume the node runs again from its start, and this call returns the answer. A plain call, also in async nodes.
 
-        Where the code asks something else when it runs again, after a release or an edit of the state, no answer goes
-        to another question (rule R10): see the table in `docs/how-to/ask-a-person.md`.
+        If a new release or an edit of the state makes the node ask something else, the answer is not given to another
+        question (rule R10): see the table in `docs/how-to/ask-a-person.md`.
 
         Args:
-            payload: What is asked.
-            key: Names the question: its answer counts whatever the payload is by then. By default the ordinal of the call
-                and the payload tell which question it is, and one with another payload is asked anew.
-            answer_type: What the answer must be, for instance `bool`, `Literal["yes", "no"]` or a pydantic model;
-                an answer that does not fit is refused by `resume`. None takes anything.
-            expires_s: Seconds after which no answer is taken any more: `retry` lets the node ask anew then.
+            payload: The question, as any value that can be stored.
+            key: Name of the question, whose answer counts even if the payload has changed. None matches by the ordinal
+                of the call and the payload; a question with another payload is asked anew.
+            answer_type: Type of the answer, for instance `bool`, `Literal["yes", "no"]` or a pydantic model; `resume`
+                refuses an answer that does not fit. None takes any answer.
+            expires_s: Seconds after which no answer is taken any more; `retry` then lets the node ask anew.
 
         Raises:
             UpdateError: The payload cannot be stored.
+            InputError: *key* is not a string, or *expires_s* not a number of seconds above 0.
         """
         name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))
         return self._ask(name, payload, answer_type, check_expiry(expires_s), keyed=key is not None)
@@ -312,8 +312,8 @@ class Context(Generic[D]):
             known = len(task.more().interrupts)
             question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
             if question.answered:
-                return own(question.answer)
-            if len(task.more().interrupts) > known and expires_s is not None:
+                return own(question.answer)  # a copy, which the node may change (rule R15)
+            if len(task.more().interrupts) > known and expires_s is not None:  # asked now for the first time
                 question.expires_at = self._scope.clock() + expires_s
         self._suspended = True
         raise Suspended(name, payload)
@@ -325,39 +325,40 @@ class Context(Generic[D]):
     @overload
     def effect(self, name: str, fn: Callable[..., T], *args: Any, kind: EffectKind = ...) -> T: ...
     def effect(self, name: str, fn: Callable[..., Any], *args: Any, kind: EffectKind = "idempotent") -> Any:
-        """Run `fn(*args)` once, keep its result, and return that on every later execution of this task.
+        """Run `fn(*args)` once and record its result; later executions of this task return the recorded result.
 
         The first call of a name in an execution matches the first of the execution before, and so on.
         Awaitable if *fn* is async.
 
         Args:
-            name: Names the effect inside the task.
-            fn: What is done.
-            args: Its arguments.
-            kind: What may happen if the process dies, or *fn* raises, before the result is stored. "pure" and
-                "idempotent" effects run again (give the world `ctx.idempotency_key`); the result of a pure one is not
-                stored before the task ends. A "once" effect is never repeated silently: that it starts is stored
-                before it runs, and if no result is known the run stops with an interrupt "outcome unknown". Answer it
-                with "run" (do it again), {"result": value} (it has happened, with this result) or "fail".
+            name: Name of the effect inside the task.
+            fn: Function that performs the effect.
+            args: Arguments of *fn*.
+            kind: What happens if the process dies, or *fn* raises, before the result is stored. "pure" and "idempotent"
+                effects run again (pass `ctx.idempotency_key` on); a pure one's result is stored when the task ends.
+                Before a "once" effect runs, its start is recorded, and it is never repeated silently: without a result
+                the run pauses with an interrupt "outcome unknown". Answer it with "run" (run it again),
+                {"result": value} (it has happened, with this result) or "fail" (fail the node).
 
         Raises:
             UpdateError: The result cannot be stored.
-            NodeError: The outcome of a "once" effect is unknown, and it is not to be run again.
+            NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`).
+            InputError: *kind* is not known (`bad-effect`).
         """
         return perform(self, self._scope, self._task, f"{name}#{self._count(f'effect {name}')}", fn, args, kind)
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run an async function from a sync node and return its result, for instance `ctx.call(ctx.harness.run, q)`.
 
-        It runs on the private loop thread, while this node waits; if the run is cancelled, so is it.
+        It runs on the private loop thread while this node waits. If the run is cancelled, it is cancelled too.
 
         Raises:
-            NodeError: Called in an async node, which should await instead.
-            InputError: *fn* is no function, but for instance the coroutine that one has made.
+            NodeError: Called in an async node, which should await instead (`call-in-async-node`).
+            InputError: *fn* is not a function, but for instance a coroutine (`call-of-no-function`).
         """
         given: Any = fn
         if inspect.iscoroutine(given):
-            given.close()  # nobody will await it
+            given.close()  # else Python warns that it was never awaited
         if self._task.node.is_async:
             raise NodeError(
                 f"Node {self.node!r} is async and used ctx.call(), or run_sync().",
@@ -380,7 +381,7 @@ class Context(Generic[D]):
         return self._drive(lambda: fn(*args, **kwargs))
 
     def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Wait for what *make* makes, on the private loop thread; agents that it calls work for this node."""
+        """Run the coroutine that *make* makes on the private loop thread; agents that it calls work for this node."""
         token = NODE.set(self)
         try:
             return self._scope.loop().run(make, self._scope.control)
@@ -388,7 +389,7 @@ class Context(Generic[D]):
             NODE.reset(token)
 
     def emit(self, value: Any) -> None:
-        """Hand *value* to whoever streams the mode `custom`; nothing happens if nobody does."""
+        """Show *value* on the stream mode `custom`; does nothing without such a stream, or if `cancelled`."""
         emit = self._scope.emit
         if emit is not None and not self.cancelled:
             emit("custom", value)

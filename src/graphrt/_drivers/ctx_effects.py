@@ -1,6 +1,13 @@
-"""`ctx.effect`: running something once for a task, and what is stored about it before and after (rules R9, R10).
+"""`ctx.effect`: run a function once per task and record its result (rules R9, R10; kinds: decision 0023).
 
-The three kinds are those of retries in the field (at least once, safe to repeat, never repeated silently): decision 0023.
+What is known of an effect stands on the task, by its key (`name#n` for the n-th call of a name): its result in
+`effects`, the number of its starts in `intents` (kind "once" only). Both are stored as staged events of the task.
+
+| Kind | Stored before it runs | Stored after it ran |
+|---|---|---|
+| "pure" | nothing | its result, with the task's outcome |
+| "idempotent" | nothing | its result, at once, as the durability has it |
+| "once" | its start, durably | its result, durably |
 """
 
 from __future__ import annotations
@@ -31,7 +38,24 @@ def perform(
     args: Any,
     kind: EffectKind,
 ) -> Any:
-    """Run *fn* unless its result is known; awaitable if it is async."""
+    """Return the recorded result of an effect, or run *fn* and record its result; awaitable if *fn* is async.
+
+    Args:
+        context: Context of the attempt.
+        services: Stores what is known of the effect.
+        task: Task that the effect belongs to.
+        key: Key of the effect on the task.
+        fn: Performs the effect.
+        args: Arguments of *fn*.
+        kind: See the module.
+
+    Raises:
+        InputError: *kind* is not known (`bad-effect`).
+        NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`).
+        UpdateError: The result is not a storable value.
+        StoreError: The store failed.
+        BaseException: What *fn* raises.
+    """
     if kind not in ("pure", "idempotent", "once"):
         raise InputError(
             f"There is no kind of effect {kind!r}.",
@@ -50,7 +74,7 @@ def perform(
     if kind == "once":
         _intend(task, key)
         _keep(services, task, key, kind)
-    if known is None:
+    if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
     result = fn(*args)
     _take(task, key, result)
@@ -69,7 +93,11 @@ async def perform_async(
     kind: EffectKind,
     about: Mapping[str, Any] | None = None,
 ) -> Any:
-    """As `perform`, of an async *fn*; *about* tells a person who decides what is done."""
+    """Do what `perform` does, for an async *fn*.
+
+    Args:
+        about: Added to the payload of the question about an unknown outcome, so that a person knows what it is about.
+    """
     from graphrt._drivers.blocking_calls import call_store
 
     known, result = _known(context, task, key, kind, about)
@@ -90,8 +118,13 @@ async def perform_async(
 def _known(
     context: Context[Any], task: Task, key: str, kind: EffectKind, about: Mapping[str, Any] | None = None
 ) -> tuple[bool | None, Any]:
-    """Whether the result is known (None: it is to fail), and it; asks for a decision where a "once" effect began and no result is known."""
+    """Look up an effect's recorded result; if a "once" effect has started and has none, ask a person.
+
+    Returns:
+        (True, result) if it is known, (False, None) if the effect is to run, (None, None) if the node is to fail.
+    """
     extra = task.more()
+    # Order of the calls in this execution: results arrive in any order, and the journal must not show it (rule R13).
     if key in extra.calls:
         extra.calls.remove(key)
     extra.calls.append(key)
@@ -110,19 +143,20 @@ def _known(
     }
     starts = extra.intents[key]
     question = f"effect={key}" if starts == 1 else f"effect={key}:{starts}"
-    # In a copy of the thread the question stands with the key under which the effect was started: that one counts.
+    # In a copied thread the idempotency key differs. The effect was started with the one in the open question.
     payload = next((asked.payload for asked in extra.interrupts if asked.base == question), payload)
-    # Each start has a question of its own: what was answered about the one before says nothing of this one.
+    # Each start has a question of its own (`starts`): an answer about an earlier start says nothing about this one.
     decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]
     answer = context._ask(question, payload, decision, kind="effect")
     if isinstance(answer, Mapping) and "result" in answer:
         _take(task, key, answer["result"])
         return True, own(answer["result"])
-    # "fail" is for this execution, as "run" is: it counts like a start, so that the next one asks anew.
+    # "fail" is counted like a start by the caller, so that it holds for this execution and the next one asks anew.
     return (False if answer == "run" else None), None
 
 
 def _unknown(task: Task, key: str) -> NodeError:
+    """Return the error for a "once" effect whose outcome is unknown."""
     name = key.rsplit("#", 1)[0]
     return NodeError(
         f"Effect {name!r} of node {task.node.name!r} was started before, and its outcome is unknown.",
@@ -136,12 +170,18 @@ def _unknown(task: Task, key: str) -> NodeError:
 
 
 def _intend(task: Task, key: str) -> None:
+    """Count a start of a "once" effect, with the number of answers that the task had been given by then."""
     extra = task.more()
     extra.intents[key] = extra.intents.get(key, 0) + 1
     extra.effect_answers[key] = extra.answers
 
 
 def _take(task: Task, key: str, result: Any) -> None:
+    """Put the result of an effect on the task, as a copy.
+
+    Raises:
+        UpdateError: It is not a storable value.
+    """
     check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
     extra = task.more()
     extra.effects[key] = own(result)
@@ -149,12 +189,22 @@ def _take(task: Task, key: str, result: Any) -> None:
 
 
 def keep_effect(services: RunServices, task: Task, key: str, now: bool = False) -> None:  # noqa: FBT001, FBT002 - passed on by place
-    """Store what is known of the effect *key*, which is on the task; *now* whatever the durability is."""
+    """Store an effect that stands on the task.
+
+    Args:
+        services: Stores it.
+        task: Task that has the effect.
+        key: Key of the effect.
+        now: Store it before returning, whatever the run's durability.
+
+    Raises:
+        StoreError: It could not be stored.
+    """
     _keep(services, task, key, "once" if now else "idempotent")
 
 
 def _keep(services: RunServices, task: Task, key: str, kind: EffectKind) -> None:
-    """Store what is known of the effect; of one of the kind "once" before anything else happens."""
+    """Stage the start and the result of an effect, as far as they are known; durably at once for the kind "once"."""
     extra, path = task.more(), task.engine.path
     known: list[tuple[str, Event]] = []
     if key in extra.intents:

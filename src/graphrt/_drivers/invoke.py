@@ -1,4 +1,8 @@
-"""Running one node and naming what it came to: a reply for the engine. Sync and async; who calls it is a driver."""
+"""Run one node and translate its outcome into a reply for the engine, in a sync and an async version.
+
+A reply is what the node returned, or a value such as `Failed`, `Asked`, `TimedOut` or `STOPPED`. Called by drivers only.
+What a reply means for the run is decided by `Engine.report`; retries and timeouts of sync nodes do not belong here.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from graphrt.errors import GraphrtError, LimitError, NodeError, StoreError, said
 
 @final
 class Escaped:
-    """A task on a worker thread raised what is no Exception; the caller raises it."""
+    """Reply for a task that raised a BaseException away from the caller, for instance Ctrl-C; the caller raises it."""
 
     __slots__ = ("error",)
 
@@ -30,26 +34,29 @@ class Escaped:
 
 
 def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
-    """Run the node of *task* here and now. Async nodes run on the private loop thread, while this one waits.
+    """Run the node of *task* in this thread. An async node runs on the private loop thread while this one waits.
 
     Args:
-        drive: Drives the flow of a nested graph, which is the body of the task.
+        services: What the tasks of the run share.
+        task: The task to run.
+        drive: Drives the flow of a nested graph, if that is the body of the task.
 
     Returns:
-        What the engine's `report` takes.
+        The reply, for `Engine.report`.
 
     Raises:
-        StoreError: What a nested graph did could not be stored.
-        BaseException: What the node raised that is no Exception, for instance KeyboardInterrupt.
+        StoreError: A nested graph could not store what it did.
+        BaseException: The node raised an error that is not an Exception, for instance KeyboardInterrupt.
     """
     node = task.node
-    if services.control.live and not node.is_async:  # else `ainvoke` tells it
+    if services.control.live and not node.is_async:  # else `ainvoke` shows it
         started_live(services, task)
     if node.child is not None:
         return drive(nested(task, services.control), task)
     if node.is_async:
         return on_loop(services, task)
     started = monotonic() if services.timed else 0.0
+    # `_ambient.called` finds the Context in this frame, by the names of this function and of this variable.
     context = Context(services, task) if node.wants_context else None
     key: Any = None
     try:
@@ -65,6 +72,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         if unstored(task, error):
             raise
         if context is not None:
+            # The halt cancelled what the node waited for in ctx.call(): the node did not fail.
             if services.control.halt is not None and was_cancelled(error):
                 return STOPPED
             context._failed_sync(error)
@@ -75,7 +83,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
             return asked(task, meant)
         if context is not None:
             context._failed_sync(meant)
-        return failed(meant)
+        return failed(meant, context)
     finally:
         if context is not None:
             context._done = True
@@ -89,13 +97,13 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
 
 
 def started_live(services: RunServices, task: Task) -> None:
-    """Tell watchers of the mode `live` that *task* starts."""
+    """Show on the stream mode `live` that an attempt of *task* starts."""
     if services.emit is not None:
         services.emit("live", live(task, "started", task.attempt))
 
 
 def finish(services: RunServices, coroutine: Any) -> Any:
-    """The reply of a coroutine that a plain function returned: it runs on the private loop thread."""
+    """Run a coroutine that a plain function returned on the private loop thread, and return the reply of its task."""
 
     async def body() -> Any:
         return await afinish(coroutine)
@@ -104,7 +112,7 @@ def finish(services: RunServices, coroutine: Any) -> Any:
 
 
 async def afinish(coroutine: Any) -> Any:
-    """The reply of a coroutine that a plain function returned."""
+    """Await a coroutine that a plain function returned, and return the reply of its task."""
     try:
         return await coroutine
     except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
@@ -112,20 +120,20 @@ async def afinish(coroutine: Any) -> Any:
 
 
 def on_loop(services: RunServices, task: Task) -> Any:
-    """Run an async node on the private loop thread and wait; the run's halt cancels it."""
+    """Run an async node on the private loop thread and wait for its reply; a halt of the run cancels it."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
     running = services.loop().submit(lambda: ainvoke(services, task, None))
     control = services.control
     control.on_halt.append(running.cancel)
     try:
-        if control.halt is not None:
+        if control.halt is not None:  # it may have been set before the callback was registered
             running.cancel()
         return running.result.result()
     except LoopCancelledError:
         return STOPPED
     except BaseException:
-        if not running.result.done():  # Ctrl-C while waiting: the node ends first
+        if not running.result.done():  # Ctrl-C while waiting: the node must end before the run does
             running.cancel()
             running.wait()
         raise
@@ -134,10 +142,17 @@ def on_loop(services: RunServices, task: Task) -> Any:
 
 
 async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
-    """Run the node of *task* on the running loop; see `invoke`.
+    """Run the node of *task* on the running loop and return its reply, as `invoke` does.
+
+    Args:
+        services: What the tasks of the run share.
+        task: The task to run.
+        drive: Drives the flow of a nested graph; None where only nodes are run.
 
     Raises:
         CancelledError: The surrounding asyncio task was cancelled.
+        StoreError: A nested graph could not store what it did.
+        BaseException: The node raised an error that is not an Exception.
     """
     import asyncio
 
@@ -159,6 +174,7 @@ async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task
                 return reply
         if task.timeout_s is None:
             reply = node.fn(task.state) if context is None else node.fn(task.state, context)
+            # The exact class first: isawaitable() is slow, and nearly every reply here is a coroutine.
             if reply.__class__ is CoroutineType or inspect.isawaitable(reply):
                 reply = await reply
         else:
@@ -172,13 +188,17 @@ async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
+        # Raised by the node itself, for instance by awaiting a task that it had cancelled: a failure like any other.
         odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
         odd.__cause__ = error
         return Failed(odd)
     except TimeoutError as error:
+        # asyncio.timeout() and the node raise the same class: only the former makes `limit` expire.
         if task.timeout_s is not None and limit is not None and limit.expired():
             return TimedOut(task.timeout_s)
-        return failed(error)
+        if context is not None:
+            await context._failed(error)
+        return failed(error, context)
     except Exception as error:
         if unstored(task, error):
             raise
@@ -191,7 +211,7 @@ async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task
             return asked(task, meant)
         if context is not None:
             await context._failed(meant)
-        return failed(meant)
+        return failed(meant, context)
     finally:
         if context is not None:
             context._done = True
@@ -206,7 +226,7 @@ async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task
 
 
 def failed(error: Exception, context: Context | None = None) -> Failed:
-    """The reply for an attempt that raised *error*: decision 0055 says which errors are raised as they are."""
+    """Return the reply for an attempt that raised *error*; decision 0055 says which errors are raised as they are."""
     advice = ""
     if context is not None and context._kept is not None and "no deps" in context._kept and "NoneType" in said(error):
         advice = "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
@@ -214,20 +234,24 @@ def failed(error: Exception, context: Context | None = None) -> Failed:
 
 
 def as_it_is(error: Exception) -> bool:
-    """Whether *error*, which a node raised, reaches the caller as it is, and not as the cause of a NodeError.
+    """Return whether *error* of a node reaches the caller as it is, and not as the cause of a NodeError.
 
-    So do limits, whoever reached them, and what graphrt itself says of the task: what `ctx` or the run's store refuses.
+    True for limits of any kind, and for errors that graphrt itself raises about the task, in `ctx` or in the run's
+    store, which have the attribute `boundary`.
     """
     return isinstance(error, LimitError) or (isinstance(error, GraphrtError) and bool(error.__dict__.get("boundary")))
 
 
 def unstored(task: Task, error: Exception) -> bool:
-    """Whether *error* says that what the nested graph of *task* did could not be stored: no failure of its node."""
+    """Return whether *error* says that a nested graph could not be stored, which ends the run and fails no node."""
     return task.node.child is not None and isinstance(error, StoreError)
 
 
 def asked(task: Task, pause: Suspended) -> Asked:
-    """The reply for an attempt that paused; its question stands on the task, unless the run has no thread."""
+    """Return the reply for an attempt that paused.
+
+    On a thread the question is on the task already. Without a thread it is put into the reply, and is refused later.
+    """
     key, payload = pause.args
     if task.engine.thread is None:
         return Asked([OpenInterrupt(f"{task.id}#{key}", key, task.node.name, payload)])
@@ -235,17 +259,19 @@ def asked(task: Task, pause: Suspended) -> Asked:
 
 
 def was_cancelled(error: Exception) -> bool:
-    """Whether *error* says that what `ctx.call()` waited for was cancelled."""
+    """Return whether *error* says that the coroutine of `ctx.call()` was cancelled."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
     return isinstance(error, LoopCancelledError)
 
 
 def parted(group: BaseExceptionGroup[BaseException]) -> Suspended | Exception:
-    """What a group of pauses and failures means, as an `asyncio.TaskGroup` raises it: a failure goes before a pause.
+    """Return the one pause or failure that a group of them means, as raised by an `asyncio.TaskGroup`.
+
+    A failure takes precedence over a pause. Of several pauses the first counts.
 
     Raises:
-        BaseExceptionGroup: There is something else in it.
+        BaseExceptionGroup: The group contains no pause, or errors that are neither a pause nor an Exception.
     """
     pauses, rest = group.split(Suspended)
     if pauses is None or not (rest is None or isinstance(rest, Exception)):
@@ -259,7 +285,7 @@ def parted(group: BaseExceptionGroup[BaseException]) -> Suspended | Exception:
 
 
 def swallowed(task: Task) -> Failed:
-    """The reply for a node that caught the pause of its own interrupt and went on."""
+    """Return the reply for a node that caught the pause raised by its own `ctx.interrupt()` and went on: a failure."""
     extra = task.more()
     extra.interrupts = [question for question in extra.interrupts if not question.open]
     error = NodeError(

@@ -1,4 +1,9 @@
-"""Streams whose items come while a task still runs: the run is driven beside the reader, items go through a queue."""
+"""Streams of the modes `custom`, `messages` and `live`, whose items come while a task is still running.
+
+The run is driven on a worker thread or in an asyncio task of its own, and its items go through a queue to the reader.
+This is the one exception to "a superstep with one task runs in the caller" (decision 0011). Streams of other modes are
+driven by their reader: see `SyncDriver.iterate` and `async_iteration`.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +22,40 @@ if TYPE_CHECKING:
     from graphrt._flows.effects import Control, Flow
 
 OVER: Final = object()
-"""There is nothing more."""
+"""Queued after the last item."""
 
 
 class InFlight(Protocol):
-    """What this module needs of a run."""
+    """The part of `_runs.active_run.ActiveRun` that this module uses."""
 
     services: RunServices
     control: Control
 
-    def flow(self) -> Flow: ...
-    def ended(self, status: Any) -> Any: ...
-    def broke(self, error: BaseException) -> None: ...
+    def flow(self) -> Flow:
+        """Return the run as a flow of effects."""
+        ...
+
+    def ended(self, status: Any) -> Any:
+        """Close a run that did not fail, and return its result."""
+        ...
+
+    def broke(self, error: BaseException) -> None:
+        """Close a run that failed or was cancelled."""
+        ...
 
 
 def iterate_live(
     run: InFlight, make_driver: Callable[[Callable[[str, Any], None]], Any], box: list[Any]
 ) -> Generator[Any, None, None]:
-    """Drive *run* on a worker thread and yield (mode, item) as they come; leaving early cancels it.
+    """Drive *run* on a worker thread and yield (mode, item) as they come. Closing the generator early cancels the run.
 
     Args:
-        box: Gets what the run came to.
+        run: The run, opened and not started.
+        make_driver: Makes the driver from the function that takes its (mode, item).
+        box: The result of the run is appended to it at the end.
+
+    Raises:
+        BaseException: What the run raised.
     """
     items: SimpleQueue[Any] = SimpleQueue()
 
@@ -58,7 +76,7 @@ def iterate_live(
             status = context.run(drive)
             box.append(run.ended(status))
         except BaseException as error:  # noqa: BLE001 - the reader raises it
-            run.broke(error)
+            run.broke(error)  # before the reader gets the error, and may begin another run on the thread
             items.put(error)
         else:
             items.put(OVER)
@@ -74,13 +92,18 @@ def iterate_live(
                 raise item
             yield item
     finally:
-        run.control.cancel("the stream was closed")
+        run.control.cancel("the stream was closed")  # without effect if the run has ended
         worker.join()
 
 
 @final
 class LiveItems:
-    """Drives *run* in an asyncio task, and has its (mode, item) as they come."""
+    """Drives *run* in an asyncio task of its own, and queues its (mode, item) for one reader.
+
+    Args:
+        run: The run, opened and not started.
+        make_driver: Makes the driver from the function that takes its (mode, item).
+    """
 
     __slots__ = ("_begun", "_items", "_run", "_worker", "result")
 
@@ -93,7 +116,7 @@ class LiveItems:
             if threading.get_ident() == home:
                 items.put_nowait((mode, item))
             else:
-                with suppress(RuntimeError):  # the loop is closed: nobody reads any more
+                with suppress(RuntimeError):  # the loop is closed, and the reader with it
                     loop.call_soon_threadsafe(items.put_nowait, (mode, item))
 
         run.services.emit = put
@@ -102,7 +125,7 @@ class LiveItems:
         self._items = items
         self._begun = False
         self.result: Any = None
-        """What the run came to; None while it goes on, and if it failed."""
+        """Result of the run; None until it has ended, and if it failed."""
         self._worker = loop.create_task(self._work(make_driver(put)))
         self._worker.add_done_callback(self._unrun)
 
@@ -115,19 +138,20 @@ class LiveItems:
             self.result = await call_store(run.services, run.ended, status)
         except BaseException as error:  # noqa: BLE001 - the reader raises it
             await call_store(run.services, run.broke, error)
-            loop.call_soon(self._items.put_nowait, error)  # after what worker threads have put
+            # By call_soon, as items of worker threads are: those that were put before must come first.
+            loop.call_soon(self._items.put_nowait, error)
         else:
             loop.call_soon(self._items.put_nowait, OVER)
 
     def _unrun(self, _worker: asyncio.Task[None]) -> None:
-        """A task that was cancelled before its first step has closed nothing."""
+        """Close the run if its task was cancelled before the first step, since `_work` never ran."""
         if not self._begun:
             self._begun = True
             self._run.broke(asyncio.CancelledError())
             self._items.put_nowait(OVER)
 
     async def next(self) -> Any:
-        """The next (mode, item), or OVER.
+        """Wait for the next (mode, item) and return it, or OVER after the last.
 
         Raises:
             BaseException: What the run raised.
@@ -138,10 +162,10 @@ class LiveItems:
         return item
 
     async def close(self) -> None:
-        """End the run and wait until it has ended."""
+        """Cancel the run and wait until it has ended."""
         self.leave()
         await asyncio.wait([self._worker])
 
     def leave(self) -> None:
-        """End the run; its task does so by itself. From any worker thread."""
+        """Cancel the run without waiting, from any thread; its asyncio task ends by itself."""
         self._run.control.cancel("the stream was closed")

@@ -1,4 +1,8 @@
-"""One private event loop on a worker thread, for async code under a sync run. Started at first use."""
+"""A private event loop on a worker thread, which runs async code for sync runs (rule R19).
+
+Started at first use. Only this class knows the loop: callers hand in functions that make coroutines, and wait for a
+`concurrent.futures.Future`. Running under a loop of the user's belongs to `aio`.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PATIENCE_S = 5.0
-"""Seconds that closing waits for cancelled coroutines."""
+"""Seconds that `close` waits for cancelled coroutines to clean up."""
 
 
 @final
 class LoopThread:
-    """Runs coroutines for callers on other worker threads."""
+    """Runs coroutines for callers on other threads."""
 
     def __init__(self) -> None:
         self.pid: int = os.getpid()
-        """The process that it runs in: after a fork the child has none."""
+        """Process that the thread runs in. In the child of a fork it does not exist."""
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -46,10 +50,10 @@ class LoopThread:
             self._loop.close()
 
     def _stop(self) -> None:
-        """Cancel everything on the loop, what nodes left behind included, and stop once it has ended."""
+        """Cancel all tasks on the loop, also those that nodes left behind, and stop the loop when they have ended."""
         left = asyncio.all_tasks(self._loop)
         for task in left:
-            if not task.cancelling():  # one that is already may be cleaning up
+            if not task.cancelling():  # a second cancel would interrupt the cleanup of the first
                 task.cancel()
 
         async def end() -> None:
@@ -57,10 +61,10 @@ class LoopThread:
                 await asyncio.wait(left, timeout=_PATIENCE_S)
             self._loop.stop()
 
-        self._ending = self._loop.create_task(end())
+        self._ending = self._loop.create_task(end())  # kept: the loop holds its tasks only weakly
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Running:
-        """Start the coroutine that *make* makes, in a copy of the caller's context variables."""
+        """Start the coroutine that *make* makes, in a copy of the caller's context variables; do not wait for it."""
         running = Running(self._loop)
         context = contextvars.copy_context()
 
@@ -69,7 +73,7 @@ class LoopThread:
                 return
             task = self._loop.create_task(_finish(make, running.result))
             running.task = task
-            self._tasks.add(task)
+            self._tasks.add(task)  # the loop holds its tasks only weakly
             task.add_done_callback(self._tasks.discard)
             task.add_done_callback(running.ended)
             if running.cancel_asked:
@@ -79,10 +83,13 @@ class LoopThread:
         return running
 
     def run(self, make: Callable[[], Coroutine[Any, Any, T]], control: Control | None = None) -> T:
-        """Run the coroutine that *make* makes, and wait for it; a Ctrl-C meanwhile, or a halt of *control*, cancels it.
+        """Run the coroutine that *make* makes, wait for it, and return its result.
+
+        A Ctrl-C while waiting, or a halt of *control*, cancels it.
 
         Raises:
-            LoopCancelledError: It was cancelled.
+            LoopCancelledError: The coroutine was cancelled.
+            BaseException: What the coroutine raised.
         """
         running = self.submit(make)
         if control is not None:
@@ -93,7 +100,7 @@ class LoopThread:
             value: T = running.result.result()
             return value
         except BaseException:
-            if not running.result.done():
+            if not running.result.done():  # Ctrl-C in this thread: the coroutine must end before the run does
                 running.cancel()
                 running.wait()
             raise
@@ -102,7 +109,7 @@ class LoopThread:
                 control.on_halt.remove(running.cancel)
 
     def close(self) -> None:
-        """Cancel what still runs, and end the worker thread."""
+        """Cancel what still runs, stop the loop and end its thread; does nothing in the child of a fork."""
         if not self._thread.is_alive():
             return
 
@@ -113,39 +120,43 @@ class LoopThread:
 
 @final
 class Running:
-    """A coroutine that was submitted."""
+    """Handle of a submitted coroutine."""
 
     __slots__ = ("_loop", "cancel_asked", "result", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        """Result of the coroutine, or what it raised."""
         self.task: asyncio.Task[Any] | None = None
+        """None until the loop has made the task."""
         self.cancel_asked: bool = False
+        """True after `cancel` was called; set on the loop."""
 
     def ended(self, _task: asyncio.Task[Any]) -> None:
-        """A task that was cancelled before its first step never ran: its result comes from here."""
+        """Set the result of a task that was cancelled before its first step, since `_finish` never ran."""
         if not self.result.done():
             self.result.set_exception(LoopCancelledError())
 
     def cancel(self) -> None:
-        """Cancel the coroutine; its result comes all the same."""
+        """Cancel the coroutine, from any thread. Its result is set when its cleanup has ended."""
 
         def cancel() -> None:
             first, self.cancel_asked = not self.cancel_asked, True
-            # One that the end of the loop has cancelled already may be cleaning up: that is not cut off.
+            # If `_stop` has cancelled the task already, a second cancel would interrupt its cleanup.
             if self.task is not None and not (first and self.task.cancelling()):
                 self.task.cancel()
 
-        with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the coroutine has ended
             self._loop.call_soon_threadsafe(cancel)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it has ended; False if *timeout_s* passed before."""
+        """Wait until the coroutine has ended; return False if *timeout_s* passed before."""
         return bool(concurrent.futures.wait([self.result], timeout_s).done)
 
 
 async def _finish(make: Callable[[], Coroutine[Any, Any, Any]], result: concurrent.futures.Future[Any]) -> None:
+    """Await the coroutine and hand its result or exception to the waiting thread."""
     try:
         value = await make()
     except BaseException as error:  # noqa: BLE001 - it is handed to the waiting worker thread
@@ -155,7 +166,10 @@ async def _finish(make: Callable[[], Coroutine[Any, Any, Any]], result: concurre
 
 
 class LoopCancelledError(Exception):
-    """The coroutine was cancelled; `CancelledError` itself would cancel the future that carries it."""
+    """The coroutine was cancelled.
+
+    Raised in place of `asyncio.CancelledError`, since the waiting code was not cancelled itself.
+    """
 
 
 def _carried(error: BaseException) -> BaseException:

@@ -1,4 +1,4 @@
-"""What the stream mode `messages` shows. A value."""
+"""The item type of the stream mode `messages`: a value, nothing that makes or delivers it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ __all__ = ["MessageItem"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageItem:
-    """One item of the stream mode `messages`: a piece of a reply, the whole reply at its end, or what an agent does."""
+    """One item of the stream mode `messages`: a piece of a reply, the whole reply at its end, or an event of an agent."""
 
     node: str
+    """Name of the node that called the model."""
     task_id: str
+    """Id of the task that called the model."""
     item: Any
     """A TextDelta, a ToolCallDelta, an AgentReply, or one of the events of an agent."""

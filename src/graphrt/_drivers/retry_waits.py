@@ -1,6 +1,7 @@
-"""Waits between attempts, in worker threads: in real time, or by the `sleep=` of the runtime. A halt of the run ends them.
+"""Waits between two attempts, in threads: in real time, or by the runtime's `sleep=` (decision 0040).
 
-Waiting for something else than time (a task, a store, a lock) does not belong here.
+A halt of the run ends a wait, except for one that is inside a sync `sleep=`. Waiting for anything but time, such as a
+task, a store or a lock, does not belong here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from graphrt._drivers.run_services import RunServices
 
 
 def wait(services: RunServices, seconds: float) -> None:
-    """Wait in the caller. What an async `sleep=` returns is awaited on the private loop thread."""
+    """Block the caller for *seconds*, or until the run halts.
+
+    The awaitable of an async `sleep=` is awaited on the private loop thread.
+
+    Raises:
+        BaseException: What `sleep=` raised.
+    """
     control, sleep = services.control, services.sleep
     if sleep is not None:
         if control.halt is None:
@@ -25,7 +32,7 @@ def wait(services: RunServices, seconds: float) -> None:
             if inspect.isawaitable(made):
                 _finish(services, made)
         return
-    if seconds < 0.01:
+    if seconds < 0.01:  # too short to be ended by a halt
         time.sleep(seconds)
         return
     woken = threading.Event()
@@ -38,6 +45,7 @@ def wait(services: RunServices, seconds: float) -> None:
 
 
 def _finish(services: RunServices, made: Awaitable[Any]) -> None:
+    """Await *made* on the private loop thread; a halt of the run cancels it."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
     async def body() -> None:
@@ -48,12 +56,22 @@ def _finish(services: RunServices, made: Awaitable[Any]) -> None:
             services.loop().run(body, services.control)
     finally:
         if inspect.iscoroutine(made):
-            made.close()  # cancelled before it began
+            made.close()  # if it was cancelled before it began, Python would warn that it was never awaited
 
 
 @final
 class Rest(threading.Timer):
-    """A Timer that waits as the run does, on a worker thread that sees *context*; *wake* is told how waiting failed."""
+    """The wait of one of several tasks before its next attempt, on a thread of its own.
+
+    A `threading.Timer` in real time; with a `sleep=` of the runtime, its thread calls that in *context*.
+
+    Args:
+        services: Has the `sleep=` and the control of the run.
+        seconds: Length of the wait.
+        wake: Called after the wait with None, or with what `sleep=` raised. Not called after `cancel`, or if the run
+            halts during a `sleep=`.
+        context: Context variables for `sleep=`.
+    """
 
     def __init__(
         self,
@@ -76,6 +94,7 @@ class Rest(threading.Timer):
             self._context.run(wait, self._scope, self.interval)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             failure = error
-        halted = failure is None and self._scope.control.halt is not None  # which may have ended the wait
+        # A halt may have ended the wait early: another attempt must not begin then.
+        halted = failure is None and self._scope.control.halt is not None
         if not halted and not self.finished.is_set():
             self.function(failure)

@@ -1,6 +1,8 @@
-"""The budgets of one run: its own, that of the field `token_budget`, and those of nodes; what was spent before counts.
+"""The ledgers of one run: of the run's budget, of the field `token_budget`, and of nodes with a budget (decision 0030).
 
-Inside a nested graph they stand below those of the task that it is the body of.
+Ledgers form a tree: run, field, node. A model call must fit its node's ledger and all above it. In a nested graph the
+top of the tree is the ledger of the task whose body the graph is. A new ledger counts what was spent before a resume.
+Reserving and settling belong to `harness.budget`.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ if TYPE_CHECKING:
 
 @final
 class RunLedgers:
-    """Makes the ledgers of tasks.
+    """Makes the ledgers of tasks, and keeps those that several tasks share.
 
     Args:
-        budget: Of the run; None has no bounds.
-        engine: Of the run; its usage and what open tasks spent are spent already.
-        warn: Shows warnings.
+        budget: Budget of the run; None for no limit.
+        engine: Engine of the run. Its usage, and what open tasks have used, count as spent.
+        warn: Takes a BudgetWarning; None without a listener.
         keep: Stores an effect of a task, by its key.
-        above: What the whole run is held to, if an agent runs the graph.
+        above: Ledger that bounds the whole run, if an agent runs the graph; else None.
     """
 
     def __init__(
@@ -55,12 +57,12 @@ class RunLedgers:
             if budget.on_exceeded == "interrupt":
                 apply_answers(self.run, ((one, task) for task in engine.tasks for one in asking(task)), keep)
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
-        """Of each graph, by its path: its open superstep, and what holds the calls of that."""
+        """Path of each graph to the number of its open superstep and the ledger for that superstep's calls."""
         self._bodies: dict[str, tuple[Task, Ledger | None]] = {}
-        """Of each nested graph, by its path: the task that it is the body of, and what holds that."""
+        """Path of each nested graph to the task whose body it is, and the ledger of that task."""
 
     def ledger(self, task: Task) -> Ledger | None:
-        """What the calls of *task* are held to."""
+        """Return the innermost ledger that bounds the calls of *task*; None without any."""
         with self._lock:
             return self._of_task(task)
 
@@ -68,6 +70,7 @@ class RunLedgers:
         ledger, budget = self._of_superstep(task), task.node.policy.budget
         if budget is None:
             return ledger
+        # Made for each attempt: a node's budget is of each task, and what its earlier attempts spent counts.
         spent, more = _spent_by(task), granted_to_node(task)
         ledger = Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=more, warn=self._warn)
         if budget.on_exceeded == "interrupt":
@@ -75,7 +78,10 @@ class RunLedgers:
         return ledger
 
     def _of_superstep(self, task: Task) -> Ledger | None:
-        """The ledger of the open superstep: the field has what was left at its beginning."""
+        """Return the ledger of the open superstep of the task's graph.
+
+        The field `token_budget` is read once per superstep, because all its tasks see the same snapshot (rule R1).
+        """
         engine = task.engine
         at, ledger = self._fields.get(engine.path, (0, None))
         if at == task.superstep:
@@ -84,6 +90,7 @@ class RunLedgers:
         ledger = self.run if engine is self._root or not engine.path else self._of_body(engine.path)
         left = budget_field(engine)
         if left is not None:
+            # `left` is from the last commit. What open tasks used since then, before a resume, is spent already.
             spent = Amounts()
             for other in engine.tasks:
                 spent = spent.plus(_spent_by(other))
@@ -93,7 +100,7 @@ class RunLedgers:
         return ledger
 
     def _of_body(self, path: str) -> Ledger | None:
-        """What holds the task whose nested graph has *path*."""
+        """Return the ledger of the task whose nested graph has *path*."""
         engine = self._root
         while True:
             task = next((one for one in engine.tasks if path.startswith(f"{one.id}/")), None)
@@ -109,13 +116,14 @@ class RunLedgers:
         return ledger
 
     def _forget(self, path: str) -> None:
-        """The superstep of the graph with *path* is over, and those of graphs nested in it are."""
+        """Forget the ledgers of graphs nested in the graph with *path*, whose superstep is over."""
         for known in [known for known in self._fields if known.startswith(path) and known != path]:
             del self._fields[known]
             self._bodies.pop(known, None)
 
 
 def _spent(engine: Engine) -> Amounts:
+    """Return what the graph has spent, open tasks included."""
     total = amounts(engine.usage)
     for task in engine.tasks:
         total = total.plus(_spent_by(task))
@@ -123,19 +131,19 @@ def _spent(engine: Engine) -> Amounts:
 
 
 def _spent_by(task: Task) -> Amounts:
-    """What the calls of *task*, which is not committed, took."""
+    """Return what the calls of *task* have used; the task is not committed, so `engine.usage` lacks it."""
     extra = task.extra
     if extra is None:
         return Amounts()
     if task.node.child is None:
         return amounts(taken(extra.effects))
-    if extra.child is None or task.status in (DONE, HANDLED):
+    if extra.child is None or task.status in (DONE, HANDLED):  # the nested graph has ended: its usage is the task's
         return amounts(extra.usage)
     return _spent(extra.child)
 
 
 def amounts(usage: Usage | None) -> Amounts:
-    """*usage* in the units of budgets."""
+    """Return *usage* as tokens, microdollars (rounded up) and calls."""
     if usage is None:
         return Amounts()
     return Amounts(usage.total_tokens, micro(usage.cost_usd or 0.0), usage.calls)

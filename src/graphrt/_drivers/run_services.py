@@ -1,6 +1,6 @@
-"""What the tasks of one run share: deps, harness, clock, randomness, and where emitted items go.
+"""Services that the tasks of one run share: deps, harness, clock, seed, store access, streams, threads and budgets.
 
-Set up by the runtime, read by drivers and contexts. Nothing of the graph's rules.
+Filled in by `_runs.active_run`, used by drivers and contexts. No rule of the graph is decided here.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 monotonic = time.monotonic
 _lock = FreshLock()
-"""Guards what is made at first need: rare and short, so that all runs share it."""
+"""Guards values that are made at first need. One lock for all runs suffices, as it is taken rarely and briefly."""
 
 
 def _nothing() -> None:
-    """Nobody keeps what the fast path tells of: it does not tell."""
+    """Default of `RunServices.tell`: without a journal, supersteps of the fast path are not written."""
 
 
 def _show_nobody(_entries: Sequence[Entry]) -> None:
-    """There are no sinks."""
+    """Default of `RunServices.show`: the run has no sinks."""
 
 
 class Recorder(Protocol):
-    """Writes entries, and returns those that somebody watches."""
+    """Function that writes events as entries, and returns the entries that a stream or sink wants."""
 
     def __call__(
         self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, release: bool = False, show: bool = True
@@ -51,14 +51,25 @@ class Recorder(Protocol):
 
 
 class Stager(Protocol):
-    """Keeps events of the open superstep beside the journal."""
+    """Function that stores events of the open superstep beside the journal, until its commit."""
 
     def __call__(self, staged: Sequence[Staged], *, now: bool = False) -> None: ...
 
 
 @final
 class RunServices:
-    """The surroundings of one run."""
+    """Services of one run, its nested graphs included.
+
+    Args:
+        control: How the run is asked to halt.
+        thread: Id of the thread; None for a run without one.
+        deps: Value of `ctx.deps`.
+        harness: Harness of the run; None without one.
+        clock: Returns seconds since the epoch.
+        make_run_id: Makes the run's id, at first need.
+        seed: Seed of `ctx.random`; None draws one at first need.
+        loop_source: Returns the private loop thread of the runtime; None gives the run one of its own.
+    """
 
     __slots__ = (
         "_make_run_id",
@@ -112,58 +123,63 @@ class RunServices:
         self.loop_source: Callable[[], LoopThread] | None = loop_source
         self._own_loop: LoopThread | None = None
         self.models: NamedModels | None = None
-        """What agents use in the place of their own models, by name."""
+        """Models that replace those of agents, by the agent's name (decision 0039); None without any."""
         self.sleep: Callable[[float], Any] | None = None
-        """Makes the waits of the run; None: real time does."""
+        """Makes the waits of the run, called with seconds (decision 0040); None waits in real time."""
         self.warnings: list[str] = []
-        """What `RunResult.warnings` tells, for whoever finds something that is odd and not an error."""
+        """Sentences for `RunResult.warnings`; any part of graphrt may append one."""
         self.pool_source: Callable[[], ThreadPool]
-        """The worker threads of the runtime; set by the run."""
+        """Returns the thread pool of the runtime; set by `ActiveRun`."""
         self._pool: ThreadPool | None = None
+        """The pool that this run holds; None until a sync node needs it."""
         self.budget: Budget | None = None
-        """Of the run."""
+        """Budget of the run; None without one."""
         self.ledgers: RunLedgers | None = None
-        """Of the run's budgets, made at first need."""
+        """Ledgers of the run's budgets; None until a model call needs one."""
         self.root: Engine | None = None
-        """The run's engine."""
+        """Engine of the run, not of a nested graph."""
         self.emit: Callable[[str, Any], None] | None = None
-        """Takes (mode, item) of custom and message streams; None if nobody watches them."""
+        """Takes (mode, item) of the stream modes `custom`, `messages` and `live`; None without such a stream."""
         self.record: Recorder | None = None
-        """Writes entries, and what is staged with them; None if nobody keeps any."""
+        """Writes events as entries, with staged ones; None without a journal."""
         self.stage: Stager | None = None
-        """Keeps events of the open superstep; None without a store."""
+        """Stores events of the open superstep; None without a store."""
         self.show: Callable[[Sequence[Entry]], None] = _show_nobody
         """Hands entries to the sinks."""
         self.tell: Callable[[], None] = _nothing
-        """Writes the superstep that the fast path tells of."""
+        """Writes the last superstep of the fast path, from `engine.told`."""
         self.blocking: bool = False
-        """Whether `record` and `stage` may wait for a disk or a network."""
+        """True if `record` and `stage` may wait for a disk or a network."""
         self.eager: bool = False
-        """Whether an outcome is to be staged the moment its task ends: a store keeps it durably."""
+        """True if each outcome is staged as soon as its task ends, because the store keeps it durably (rule R9)."""
         self.timed: bool = False
-        """Whether durations of tasks are wanted."""
+        """True if the durations of tasks are measured, which steps show."""
 
     def write(self, logged: Sequence[Logged]) -> Sequence[Entry]:
-        """Write what happened as entries, and return those that somebody watches."""
+        """Write events as entries, and return the entries that a stream or sink wants."""
         return self.record(logged) if self.record is not None else ()
 
     def dropped(self, task: Task) -> None:
-        """Write that an outcome came too late; after the end of the run there is nobody to tell."""
-        with contextlib.suppress(StoreError):
+        """Write that the outcome of *task* came too late and was dropped."""
+        with contextlib.suppress(StoreError):  # the run may be over, and its thread given back
             self.write([(task.engine.path, OutcomeDropped(task=task.id, node=task.node.name))])
 
     def written(self, effect: Record) -> Sequence[Entry]:
-        """Perform a Record: as `write`, with what is staged."""
+        """Perform a `Record`: write its events and staged events, show them to the sinks, and return as `write`."""
         return self.record(effect.logged, effect.staged, release=effect.last) if self.record is not None else ()
 
     def stored(self, effect: Record) -> Sequence[Entry]:
-        """As `written`, but for the sinks: the caller shows them the entries, in its own worker thread."""
+        """Perform a `Record` without the sinks: an async driver calls `show` itself, on the event loop."""
         if self.record is None:
             return ()
         return self.record(effect.logged, effect.staged, release=effect.last, show=False)
 
     def keep(self, staged: Sequence[Staged], *, now: bool = False) -> None:
-        """Keep events of the open superstep; *now* whatever the durability is.
+        """Store events of the open superstep.
+
+        Args:
+            staged: Pairs of a key and its events.
+            now: Store them before returning, whatever the run's durability (rule R11).
 
         Raises:
             StoreError: They could not be stored.
@@ -172,15 +188,16 @@ class RunServices:
             try:
                 self.stage(staged, now=now)
             except StoreError as error:
-                error.__dict__["boundary"] = True  # the run's own store: no failure of the node that used it
+                error.__dict__["boundary"] = True  # the run's own store failed, not the node (decision 0055)
                 raise
 
     def ledger_for(self, task: Task) -> Ledger | None:
-        """What the model calls of *task* are held to; None without a budget."""
+        """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""
         if self.ledgers is None:
             engine = task.engine
             above = PARENT_AGENT.get()
             ledger = None if above is None else above.ledger
+            # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state.
             alone = self.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
             if alone and "token_budget" not in engine.values:
                 return None
@@ -198,16 +215,16 @@ class RunServices:
 
     @property
     def run_id(self) -> str:
-        """Made at first need, then the same."""
+        """Id of the run, made at first use."""
         if self._run_id is None:
             with _lock:
-                if self._run_id is None:
+                if self._run_id is None:  # another thread may have made it while this one waited
                     self._run_id = self._make_run_id()
         return self._run_id
 
     @property
     def seed(self) -> int:
-        """The run's seed; drawn at first need where none was given."""
+        """Seed of the run; if none was given, drawn at first use."""
         if self._seed is None:
             with _lock:
                 if self._seed is None:
@@ -217,7 +234,7 @@ class RunServices:
         return self._seed
 
     def loop(self) -> LoopThread:
-        """The private loop thread for async code under a sync run."""
+        """Return the private loop thread, which runs async code under a sync run; made at first need."""
         if self.loop_source is not None:
             return self.loop_source()
         with _lock:
@@ -229,10 +246,10 @@ class RunServices:
 
     @contextlib.contextmanager
     def held(self) -> Generator[None, None, None]:
-        """While something of this run is driven: let its models and its sleep be seen by all that runs in it.
+        """Make the models and the sleep of this run visible to all code that runs inside the `with` block.
 
-        They stand in context variables, since code is reached that is told nothing of the run: an agent that a node
-        without a context calls, a graph that an agent has as a tool.
+        Context variables carry them, because some of that code has no reference to the run: an agent that a node
+        without a Context calls, or a graph that an agent has as a tool.
         """
         models, outer, slept = self.models, REPLACED.get(), SLEEP.get()
         if models is not None:
@@ -246,19 +263,19 @@ class RunServices:
 
     @property
     def holds(self) -> bool:
-        """Whether `held` would change anything."""
+        """True if `held` would change anything; else readers skip it for each item."""
         return self.models is not None or self.sleep is not None
 
     def pool(self) -> ThreadPool:
-        """The worker threads for sync nodes under asyncio, held until the run ends."""
-        pool = self._pool
+        """Return the thread pool for sync nodes under asyncio, held from the first call until `close`."""
+        pool = self._pool  # no lock: only the async driver calls this, on its loop
         if pool is None:
             pool = self._pool = self.pool_source().here()
             pool.hold()
         return pool
 
     def close(self) -> None:
-        """End what this run started for itself."""
+        """Release the pool, and end the loop thread if it belongs to this run alone."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.release()

@@ -1,7 +1,7 @@
-"""The scripted driver: performs a flow's effects without a worker thread, a clock or an event loop.
+"""The scripted driver: performs the effects of a flow without worker threads, waiting or an event loop.
 
-Several tasks "end" in an order that the caller chooses, one at a time, and replies may come from a table instead of
-the nodes. For tests and simulation: the journal it leads to must be the one that the other drivers write.
+For tests and simulation. The caller chooses the order in which tasks of a superstep end, and replies may come from a
+table instead of the nodes. The journal must be the one that the other drivers write (the law of parity).
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from graphrt._flows.child import nested
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
 
 Choose = Callable[[Sequence[Task]], int]
+"""Takes the started tasks and returns the index of the one that ends next."""
 
 
 @final
 class ScriptedDriver:
-    """Drives one run by hand.
+    """Drives one run step by step in the caller.
 
     Args:
-        scope: The run's surroundings.
-        replies: Node name to what its tasks reply, one after another; other nodes are called.
-        choose: Which of the started tasks ends next, as an index into them; by default the first.
-        times: How often each outcome of several tasks is delivered: more than once must change nothing.
+        services: What the tasks of the run share.
+        replies: Node name to the replies of its tasks, in order. A node without a reply left is called.
+        choose: Chooses the task that ends next; by default the first.
+        times: How often each outcome of several tasks is delivered. More than once must change nothing (the law of
+            duplicates).
     """
 
     __slots__ = ("_choose", "_now", "_open", "_replies", "_times", "published", "services")
@@ -44,15 +46,20 @@ class ScriptedDriver:
     ) -> None:
         self.services = services
         self.published: list[Any] = []
-        """Steps and published (mode, item) pairs, in order."""
+        """Steps and published (mode, item) pairs, in the order in which the flow yielded them."""
         self._replies = {node: list(items) for node, items in (replies or {}).items()}
         self._choose: Choose = choose if choose is not None else _first
         self._times = times
         self._open: list[Task] = []
         self._now = 0.0
+        """Monotonic time in seconds: the sum of all sleeps."""
 
     def drive(self, flow: Flow) -> Any:
-        """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
+        """Perform the effects of *flow* until it ends; return its result.
+
+        Raises:
+            BaseException: What the flow raises.
+        """
         try:
             effect = flow.send(None)
             while True:
@@ -101,6 +108,7 @@ class ScriptedDriver:
         return None
 
     def _call(self, task: Task) -> Any:
+        """Return the reply of *task*: from the table, from its nested graph, or by calling its node."""
         node = task.node
         scripted = self._replies.get(node.name)
         if scripted:
@@ -124,10 +132,10 @@ class ScriptedDriver:
 
 
 def by_hand(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine without a loop: it may only await what gives way once, such as `asyncio.sleep(0)`.
+    """Run a coroutine without an event loop. It may only await bare yields, such as `asyncio.sleep(0)`.
 
     Raises:
-        RuntimeError: It waits for something that only an event loop can bring.
+        RuntimeError: It awaits something that needs an event loop.
     """
     try:
         while True:

@@ -1,4 +1,8 @@
-"""The sync driver: performs a flow's effects in the caller, with a crew for several tasks. No event loop of its own."""
+"""The sync driver: performs the effects of a flow in the caller's thread.
+
+Several tasks of a superstep are handed to `ParallelTasks`, which lets worker threads help. Async nodes run on the private
+loop thread of the run while the caller waits, also if the caller is inside a running loop (rule R19).
+"""
 
 from __future__ import annotations
 
@@ -30,12 +34,21 @@ from graphrt._flows.effects import (
 from graphrt.limits import Limits
 
 Watcher = Callable[[str, Any], None]
+"""Called with (mode, item) of each published item."""
 SHOWN: Final = frozenset({Publish, Step})
+"""Effects that only show something to a reader; dropped when the reader has gone."""
 
 
 @final
 class SyncDriver:
-    """Drives one run, its nested graphs included."""
+    """Drives one run in the caller's thread. Each nested graph gets a driver of its own (`nested`).
+
+    Args:
+        services: Clock, store access, private loop and the rest that the tasks of the run share.
+        limits: Limits of the graph that is driven.
+        watcher: See the attribute.
+        limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
+    """
 
     __slots__ = ("_limit", "_limits", "_parallel", "services", "watcher")
 
@@ -49,7 +62,7 @@ class SyncDriver:
     ) -> None:
         self.services = services
         self.watcher = watcher
-        """Takes published items where nobody iterates."""
+        """Takes published items under `drive`; None in a nested graph, whose items go to `services.emit`."""
         self._limits = limits
         if limit is None and limits.max_concurrency is not None:
             limit = ConcurrencyLimit(limits.max_concurrency)
@@ -57,13 +70,18 @@ class SyncDriver:
         self._parallel: ParallelTasks | None = None
 
     def drive(self, flow: Flow) -> Any:
-        """Perform the effects of *flow* to its end; returns its result, raises what it raises."""
+        """Perform the effects of *flow* until it ends; return its result.
+
+        Raises:
+            BaseException: What the flow raises.
+        """
         send = flow.send
         try:
             effect = send(None)
             while True:
                 try:
-                    if effect.__class__ is Task and effect.plain == 1:  # CALL_SYNC: the straight path
+                    # 1 is CALL_SYNC: on the fast path (decision 0004) the node is called here, without `invoke`.
+                    if effect.__class__ is Task and effect.plain == 1:
                         reply = effect.node.fn(effect.state)
                     elif effect is TELL:
                         reply = self.services.tell()
@@ -86,9 +104,13 @@ class SyncDriver:
                 parallel.close()
 
     def iterate(self, flow: Flow, *, entries: bool) -> Generator[Any, None, Any]:
-        """Perform the effects of *flow* and yield its Steps, and what else it publishes as (mode, item).
+        """Perform the effects of *flow*, and yield its Steps and its published items as (mode, item).
 
-        Leaving early cancels the run.
+        Closing the generator early cancels the run, and drives the flow to its end.
+
+        Args:
+            flow: The run.
+            entries: True also yields each entry that is written, as ("events", entry).
         """
         send, now = flow.send, monotonic
         try:
@@ -97,7 +119,7 @@ class SyncDriver:
                 reply: Any = None
                 kind: Any = effect.__class__
                 try:
-                    if kind is Task and effect.plain == 1:  # CALL_SYNC: the straight path
+                    if kind is Task and effect.plain == 1:  # CALL_SYNC, as in `drive`; steps show its duration
                         started = now()
                         reply = effect.node.fn(effect.state)
                         effect.duration_s = now() - started
@@ -132,7 +154,7 @@ class SyncDriver:
                 parallel.close()
 
     def abandon(self, flow: Flow) -> None:
-        """End *flow* as cancelled, and perform what it still asks."""
+        """Cancel the run and drive *flow* to its end, so that the cancellation is recorded; items are dropped."""
         self.services.control.cancel("the step generator was closed")
         try:
             effect = flow.send(None)
@@ -142,7 +164,7 @@ class SyncDriver:
             return
 
     def perform(self, effect: Any) -> Any:
-        """Perform one effect and return its answer."""
+        """Perform one effect and return its answer, as the docstring of the effect defines it."""
         kind = effect.__class__
         if kind is Task:
             return self._run_one(effect)
@@ -153,7 +175,8 @@ class SyncDriver:
         if kind is Start:
             return self._parallel_tasks().start(effect.tasks)
         if kind is Publish:
-            show = self.watcher if self.watcher is not None else self.services.emit  # in a nested graph: the stream's
+            # A nested graph has no watcher: its items go to the stream of the run.
+            show = self.watcher if self.watcher is not None else self.services.emit
             if show is not None:
                 show(effect.mode, effect.item)
             return None
@@ -187,10 +210,11 @@ class SyncDriver:
         return self._parallel
 
     def nested(self, flow: Flow, task: Task) -> Any:
-        """Drive the flow of the nested graph of *task*, with a crew of its own."""
+        """Drive the flow of the nested graph of *task*, with helpers of its own and a limit inside that of this graph."""
         return SyncDriver(self.services, self._limits, limit=inside(self._limit, task)).drive(flow)
 
     def _run_one(self, task: Task) -> Any:
+        """Run the only task of a superstep in the caller; a sync node with a timeout runs on a worker thread."""
         node = task.node
         if task.timeout_s is not None and not node.is_async and node.child is None:
             return self._parallel_tasks().alone(task)
@@ -204,4 +228,4 @@ class SyncDriver:
 
 
 def _nothing() -> None:
-    """Nobody waits for the place."""
+    """Callback for `ConcurrencyLimit.take` where no task waits for a free place."""

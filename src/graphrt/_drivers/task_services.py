@@ -1,7 +1,10 @@
-"""The task as the host of agents and harnesses: it remembers what was said and done, asks, shows and counts.
+"""Services of a task for agents and harnesses: record model and tool calls, ask persons, show items, count usage.
 
-What a model said is an effect of the task. A pause or a crash and what follows find it again; an attempt that failed
-does not: the next one asks anew. Keys tell what was asked, so that only the same question gets the same answer.
+A model's reply is recorded as an effect of the task (decision 0033), whose key is a digest of the request. After a
+pause or a crash the same request gets the recorded reply. After a failed attempt it does not: the keys have the number
+of failed attempts, since the replies may be what made the attempt fail. Keys of effects, where `n` is that number:
+`model/n/<key>` is a reply, and with `/spent/i` usage alone; `held/n/<key>` the amounts reserved for a call, one for each
+time it was begun; `granted/<question>` a grant (`budget_grants`); `harness/failed` the number `n` itself.
 """
 
 from __future__ import annotations
@@ -37,23 +40,22 @@ if TYPE_CHECKING:
     from graphrt.harness.protocol import ModelResponse
 
 HELD: Final = "held/"
-"""Keys of effects that tell what a model call may take begin so; one amount for each time that it was begun."""
+"""Prefix of the keys of reservations."""
 FAILED: Final = "harness/failed"
-"""Key of the effect that counts the task's attempts which failed after they had spoken to a model."""
-
+"""Key of the number of attempts that failed after they had called a model."""
 
 T = TypeVar("T")
 _AROUND: Final[ContextVar[frozenset[Future[None]]]] = ContextVar("graphrt_runs_around", default=frozenset())
-"""The runs of harnesses that what runs here is a part of."""
+"""Harness runs that enclose the current one; a pausing run must not wait for them."""
 
 
 class _UnkeptError(Exception):
-    """The response is more than text and calls: it cannot be remembered."""
+    """The response has more than plain data, and cannot be recorded."""
 
 
 @final
 class TaskServices:
-    """See `graphrt.harness.agent._services.AgentServices`."""
+    """Implements `graphrt.harness.agent._services.AgentServices` for one attempt of a task."""
 
     __slots__ = (
         "_asked",
@@ -80,9 +82,13 @@ class TaskServices:
         self._task: Task = context._task
         self._numbers: dict[str, int] = {}
         self._begun = count(1)
+        """Start order of harness runs."""
         self._asked: dict[str, tuple[int, ...]] = {}
+        """Key of a question to the start order of the runs that asked it, outermost first."""
         self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
+        """Harness runs in flight: a future that is set at their end, and their asyncio task."""
         self._told: set[str] = set()
+        """Keys of calls that `before` has been called for."""
         self.remembers: bool = True
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
@@ -94,20 +100,20 @@ class TaskServices:
         above = PARENT_AGENT.get()
         if self._scope.emit is not None:
             self.emit = self.publish
-        elif above is not None and above.emit is not None:  # the stream of the agent that runs this graph
+        elif above is not None and above.emit is not None:  # an agent runs this graph: show it on the agent's stream
             self.emit = partial(above.emit, self.node)
 
     @property
     def over(self) -> bool:
-        """Whether the attempt has ended that it stands for."""
+        """True after the attempt has ended."""
         return self._context._done
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
-        """What an async function returns, for a sync node: as `Context.call`."""
+        """Run an async function from a sync node; see `Context.call`."""
         return self._context.call(fn, *args, **kwargs)
 
     def showing(self, show: Callable[[Any], None] | None) -> TaskServices:
-        """The same host, which shows items elsewhere."""
+        """Return these services with *show* in place of `emit`."""
         if show == self.emit:
             return self
         other = copy(self)
@@ -115,20 +121,20 @@ class TaskServices:
         return other
 
     def within(self, ledger: Ledger) -> TaskServices:
-        """The same host, with another budget, which begins anew with each execution."""
+        """Return these services with another ledger, which begins anew with each execution."""
         other = copy(self)
         other.ledger = ledger
         return other
 
     def number(self, what: str) -> int:
-        """Count what is the same: several things at once need no order then, only those that are alike."""
+        """Return how often *what* was counted, this call included, so that only equal requests depend on their order."""
         number = self._numbers[what] = self._numbers.get(what, 0) + 1
         return number
 
     async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Make one *run* of a harness. If it pauses, those beside it first come to their end, or to a question too.
+        """Await one *run* of a harness; if it pauses, first wait until its siblings have ended or paused too.
 
-        Otherwise what they are told after the pause would be lost, and their questions asked one by one.
+        Otherwise the replies that the siblings get after the pause would be lost, and their questions asked one by one.
         """
         from asyncio import current_task, get_running_loop, sleep, wait
 
@@ -143,7 +149,7 @@ class TaskServices:
         except Suspended:
             del self._flying[mine]
             mine.set_result(None)
-            await sleep(0)  # those that were made together with it begin
+            await sleep(0)  # lets siblings begin that were created in the same turn of the loop
             while others := self._flying.keys() - around:
                 await wait(others)
             raise
@@ -155,15 +161,15 @@ class TaskServices:
                 mine.set_result(None)
 
     def abandon(self) -> set[Future[None]]:
-        """Cancel the runs that the node left behind, and say when they will have ended."""
+        """Cancel harness runs that the node left behind, from any thread; return futures that are set at their ends."""
         flying = dict(self._flying)
         for mine, task in flying.items():
             if task is not None:
-                mine.get_loop().call_soon_threadsafe(task.cancel)
+                mine.get_loop().call_soon_threadsafe(task.cancel)  # a sync node fails on another thread
         return set(flying)
 
     def custom(self, item: Any) -> None:
-        """Show an item of the user's own on the run's stream, mode `custom`."""
+        """Show *item*, a value of the user's, on the run's stream, mode `custom`."""
         self._context.emit(item)
 
     def publish(self, item: Any) -> None:
@@ -173,7 +179,7 @@ class TaskServices:
             emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
 
     def knows(self, prefix: str) -> bool:
-        """Whether an answer is remembered under a key that begins with *prefix*."""
+        """Return whether a reply is recorded under a key that begins with *prefix*."""
         extra = self._task.extra
         if extra is None:
             return False
@@ -181,7 +187,13 @@ class TaskServices:
         return any(key.startswith(begin) for key in extra.effects)
 
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
-        """What a model said, remembered; what is no plain response is asked for anew by each execution."""
+        """Return the recorded reply for *key*, else make *call* and record its reply.
+
+        A reply that is not plain data is counted, and asked for anew by each execution.
+
+        Returns:
+            The reply, and whether it was recorded before.
+        """
         said: list[ModelResponse] = []
 
         async def make() -> dict[str, Any]:
@@ -205,7 +217,7 @@ class TaskServices:
         return reply_from(made), not said  # the same as after a restart, also the first time
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
-        """Count what was used and cannot be remembered: it is used again by each execution."""
+        """Record the usage of a call whose reply cannot be recorded, and which each execution makes again."""
         services, task = self._scope, self._task
         effects = task.more().effects
         name = f"{MODEL}{effects.get(FAILED, 0)}/{key}/spent/"
@@ -215,7 +227,7 @@ class TaskServices:
         self.account()
 
     async def hold(self, key: str, want: Amounts) -> None:
-        """Store that the call *key* may take *want*, before it is made: a crash leaves it counted (rule R11)."""
+        """Store, before the call *key* is made, that it may use *want*: after a crash it stays counted (rule R11)."""
         services, task = self._scope, self._task
         name = f"{HELD}{task.more().effects.get(FAILED, 0)}/{key}"
         effects = task.more().effects
@@ -223,7 +235,7 @@ class TaskServices:
         await call_store(services, keep_effect, services, task, name, True)
 
     async def let_go(self, key: str) -> None:
-        """Store that the call *key* took nothing; a crash before leaves it counted."""
+        """Store that the call *key* used nothing, by removing its last reservation."""
         services, task = self._scope, self._task
         effects = task.more().effects
         name = f"{HELD}{effects.get(FAILED, 0)}/{key}"
@@ -233,7 +245,10 @@ class TaskServices:
             await call_store(services, keep_effect, services, task, name)
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
-        """What the call *key* may have taken unseen, and what it was allowed by whose budget; told once."""
+        """Return what the call *key* may have used before a crash, and its grants by name of the budget.
+
+        For ledgers that begin anew with each execution. Empty for a key that was asked for before: it is counted once.
+        """
         extra = self._task.extra
         if extra is None or key in self._told:
             return Amounts(), {}
@@ -245,29 +260,29 @@ class TaskServices:
         return lost, granted_before(effects).get(key, {}) if extra.interrupts else {}
 
     def was_granted(self, question: str, of: str) -> bool:
-        """Whether the budget of *of* has what was answered to *question*."""
+        """Return whether the answer to *question* is recorded as a grant of the budget *of*."""
         return f"{GRANTED}{question}" in owner(self._task, of, self._scope.root).more().effects
 
     async def grant(self, question: str, of: str, more: Amounts) -> None:
-        """Remember that the budget of *of* was allowed *more* in answer to *question*."""
+        """Record that the answer to *question* granted *more* to the budget *of*."""
         services, task = self._scope, owner(self._task, of, self._scope.root)
         await call_store(services, keep_effect, services, task, grant(task, question, of, more))
 
     async def effect(
         self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind, about: Mapping[str, Any]
     ) -> Any:
-        """What *call* came to, remembered."""
+        """Return the recorded result of an effect, else make *call* and record its result."""
         return await perform_async(self._context, self._scope, self._task, key, call, (), kind, about)
 
     def was_answered(self, question: str) -> bool:
-        """Whether a person has answered the question of that key."""
+        """Return whether the question with that key has an answer that counts."""
         extra = self._task.extra
         return extra is not None and any(
             one.answered and one.current and one.base == f"key={question}" for one in extra.interrupts
         )
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
-        """The answers; pauses once for all questions that have none."""
+        """Return the answers to *questions*, in order; pause once for all that have none."""
         from graphrt._drivers.context import Suspended
 
         answers: list[Any] = []
@@ -282,29 +297,29 @@ class TaskServices:
                 pause = asked
         if pause is None:
             return answers
-        # Those of parallel runs come in any order; what is stored of them must not (rule R13).
+        # Parallel runs ask in any order: sorted by the start order of the runs, the journal is the same (rule R13).
         for one in known[before:]:
             self._asked[one.key] = ORDER.get()
         known.sort(key=lambda one: self._asked.get(one.key, ()))
         raise pause
 
     def account(self) -> None:
-        """Count what all calls of the task took, those of attempts that failed included."""
+        """Set the task's usage to that of all its calls, those of failed attempts included."""
         extra = self._task.more()
         extra.usage = taken(extra.effects)
 
 
 def of_harness(key: str) -> bool:
-    """Whether the harness recorded the effect *key*: a model reply, a budget reservation, a grant or an approval.
+    """Return whether a harness recorded the effect *key*: a reply, a reservation, a grant or an approval.
 
-    The key of a user's effect can start in the same way, but ends with a count, as in `name#0`.
+    A user's effect may begin with the same prefix, but its key ends with a count, as in `name#0`.
     """
     own = key == FAILED or key.startswith((MODEL, HELD, GRANTED)) or key.endswith("/approved")
     return own and not key.rpartition("#")[2].isdigit()
 
 
 def charged(task: Task, reply: Any) -> Any:
-    """*reply* with what the task's model calls took of the field `token_budget`, if the state has one."""
+    """Set the task's usage; return *reply*, as a `Spent` if its tokens must be taken off the field `token_budget`."""
     extra = task.extra
     if extra is None:
         return reply
@@ -313,7 +328,7 @@ def charged(task: Task, reply: Any) -> Any:
 
 
 def used(effects: dict[str, Any]) -> Usage | None:
-    """What the model calls among *effects* took; None if there is none. A call whose usage is unknown is a call."""
+    """Return the usage of the model calls among *effects*, or None without any; unknown usage counts as one call."""
     total: Usage | None = None
     for key, result in effects.items():
         if is_model(key, result):
@@ -324,8 +339,8 @@ def used(effects: dict[str, Any]) -> Usage | None:
 
 
 def taken(effects: dict[str, Any]) -> Usage | None:
-    """What `used` says, and all that calls may have taken whose end nobody saw (rule R11)."""
-    effects = dict(effects)  # another worker thread may add to them
+    """Return `used` plus all that was reserved for calls that a crash cut off: they may have been paid (rule R11)."""
+    effects = dict(effects)  # a copy, as another thread may add to the original meanwhile
     total = used(effects)
     for tokens, microusd, calls in _lost(effects):
         one = Usage(input_tokens=tokens, cost_usd=microusd / MICRO if microusd else None, calls=calls)
@@ -338,8 +353,9 @@ def _lost(effects: dict[str, Any]) -> list[list[int]]:
 
 
 def _lost_calls(effects: dict[str, Any], key: str) -> list[list[int]]:
+    """Return the reservations of a call, beyond as many as have ended with a reply or with recorded usage."""
     held: Any = effects.get(key)
-    if not issubclass(type(held), list):  # a user's own effect may be named so
+    if not issubclass(type(held), list):  # an effect of the user's may have such a key
         return []
     name = f"{MODEL}{key.removeprefix(HELD)}"
     ended = (name in effects) + sum(known.startswith(f"{name}/spent/") for known in effects)
@@ -348,7 +364,7 @@ def _lost_calls(effects: dict[str, Any], key: str) -> list[list[int]]:
 
 
 async def failed(context: Context[Any], error: Exception) -> None:
-    """Note that an attempt failed with *error*; what it left behind does not go on beside the next one."""
+    """Cancel and await what a failed attempt left behind; let the next attempt ask its models anew if it must."""
     left = context._host().abandon()
     if left:
         from asyncio import wait
@@ -359,18 +375,14 @@ async def failed(context: Context[Any], error: Exception) -> None:
 
 
 def failed_sync(context: Context[Any], error: Exception) -> None:
-    """As `failed`, in the worker thread of a sync node."""
+    """Do what `failed` does in the thread of a sync node, which cannot await what it cancels."""
     context._host().abandon()
     if _asks_anew(error):
         _ask_anew(context)
 
 
 def _ask_anew(context: Context[Any]) -> None:
-    """Let the next attempt ask its models anew.
-
-    A model call that failed does not make the others wrong: what was said before stays said. Anything else that a node
-    raises may come from what a model said.
-    """
+    """Count a failed attempt, so that the next one finds no recorded reply and asks its models anew."""
     extra = context._task.more()
     if any(key.startswith(MODEL) for key in extra.effects):
         extra.effects[FAILED] = extra.effects.get(FAILED, 0) + 1
@@ -378,6 +390,7 @@ def _ask_anew(context: Context[Any]) -> None:
 
 
 def _asks_anew(error: Exception) -> bool:
+    """Return whether a recorded reply may have caused *error*; a failed model call does not make earlier ones wrong."""
     if isinstance(error, (StoreError, BudgetExceededError, ReplayDivergedError)):
         return False
     return not isinstance(error, HarnessError) or error.code == "bad-output"

@@ -1,8 +1,10 @@
-"""The worker threads of a runtime: they run the sync nodes of its asyncio runs, and are used again by the next ones.
+"""Thread pool of a runtime: runs the sync nodes of its asyncio runs (rule R19, decision 0049).
 
-A pool of our own and not the loop's default executor: stores use that one, and a fan-out of slow nodes must not keep
-a commit waiting. A worker thread starts when there is a job and none is idle, so a chain of nodes needs a single one.
-They end when the last run that uses the pool has ended, or the runtime that keeps it.
+Not the loop's default executor: stores use that one, and a fan-out of slow nodes must not keep a commit waiting. A
+worker thread starts when there is a job and none is idle, so a chain of nodes needs a single one. Worker threads are
+reused. They end when the last run that holds the pool has ended, or with the runtime if that holds the pool too.
+
+Jobs wait in one backlog, first in, first out. An idle worker thread has an inbox of its own, `_Worker.jobs`.
 """
 
 from __future__ import annotations
@@ -16,33 +18,35 @@ from typing import Final, Protocol, final
 from graphrt._forks import watch_forks
 
 INSIDE: Final[ContextVar[tuple[ThreadPool, ...]]] = ContextVar("graphrt_inside_pools", default=())
-"""The pools whose worker threads may be waiting for what runs here; set in the context of each job."""
+"""Pools that have a worker thread waiting for the code that is running; set in the context of each job."""
 
 
 class Job(Protocol):
-    """What a worker thread does."""
+    """A unit of work for a worker thread."""
 
     done: bool
-    """It has run. Set by the pool."""
+    """True after it has run. Set by the pool."""
     abandoned: bool
-    """Nobody waits for it any more, and its worker thread ends with it. Set by the pool."""
+    """True if its result is no longer wanted, so that its worker thread ends after it. Set by the pool."""
 
     def run(self) -> None:
-        """Do it; never raises."""
+        """Do the work; must not raise."""
         ...
 
     def land(self) -> None:
-        """Hand over what came of it; never raises."""
+        """Hand the result over; must not raise."""
         ...
 
 
 @final
 class _Worker:
+    """A worker thread and its inbox."""
+
     __slots__ = ("jobs", "thread")
 
     def __init__(self, pool: ThreadPool, job: Job, number: int) -> None:
         self.jobs: SimpleQueue[Job | None] = SimpleQueue()
-        """Jobs that it is handed while it is idle; None ends it."""
+        """Jobs handed to it while it is idle; None ends it."""
         self.thread = threading.Thread(
             target=pool._serve, args=(self, job), name=f"graphrt-worker-{number}", daemon=True
         )
@@ -50,7 +54,7 @@ class _Worker:
 
 @final
 class ThreadPool:
-    """At most *most* worker threads, for all runs of one runtime together."""
+    """At most *most* worker threads for all runs of one runtime together; abandoned ones do not count."""
 
     __slots__ = ("__weakref__", "_backlog", "_idle", "_inner", "_lock", "_number", "_threads", "_users", "most")
 
@@ -58,21 +62,25 @@ class ThreadPool:
         self.most: int = most
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        """The one that was idle last is used first."""
+        """Idle worker threads, used as a stack: the one that became idle last is used first."""
         self._backlog: deque[Job] = deque()
         """Jobs that wait for a worker thread; empty while one is idle."""
         self._threads = 0
-        """Worker threads, but those whose job was abandoned."""
+        """Number of worker threads, without those whose job was abandoned."""
         self._number = 0
+        """Number of the last worker thread, for its name."""
         self._users = 0
+        """Runs, and perhaps the runtime, that hold the pool."""
         self._inner: ThreadPool | None = None
+        """Pool for runs that begin inside jobs of this one; see `here`."""
         watch_forks(self)
 
     def here(self) -> ThreadPool:
-        """The pool for a run that begins here: another one where a worker thread of this one may wait for that run.
+        """Return the pool for a run that begins here: this one, or an inner one inside a job of this one.
 
-        A node that makes a run of the same runtime, by itself or by way of an agent's tool, would wait for a worker
-        thread that waits for it.
+        A node may start a run of its own runtime, for instance by an agent's tool. If both runs shared one pool, the
+        inner run could wait for a worker thread while all of them wait for inner runs. With a pool for each level,
+        worker threads only wait for those of a later pool, so there is no deadlock.
         """
         pool, waiting = self, INSIDE.get()
         while pool in waiting:
@@ -83,12 +91,12 @@ class ThreadPool:
         return pool
 
     def hold(self) -> None:
-        """Keep worker threads, once they have started, until `release`."""
+        """Keep started worker threads alive until the matching `release`."""
         with self._lock:
             self._users += 1
 
     def release(self) -> None:
-        """End the worker threads, if nobody else holds the pool."""
+        """Undo one `hold`; the last one ends the idle worker threads and waits for them."""
         with self._lock:
             self._users -= 1
             if self._users:
@@ -98,11 +106,15 @@ class ThreadPool:
         for worker in ending:
             worker.jobs.put(None)
         for worker in ending:
-            if worker.thread is not threading.current_thread():
+            if worker.thread is not threading.current_thread():  # a thread cannot join itself
                 worker.thread.join()
 
     def submit(self, job: Job) -> None:
-        """Let a worker thread do *job*, as soon as one is free."""
+        """Hand *job* to an idle worker thread or a new one, or queue it if `most` are busy.
+
+        Raises:
+            RuntimeError: See `_start`.
+        """
         with self._lock:
             if self._idle:
                 self._idle.pop().jobs.put(job)
@@ -114,10 +126,12 @@ class ThreadPool:
         self._start(job)
 
     def _start(self, job: Job) -> None:
-        """Start a worker thread for *job*, which is counted already.
+        """Start a worker thread for *job*; `_threads` counts it already.
+
+        If the system refuses another thread, the job waits for one that is running.
 
         Raises:
-            RuntimeError: The system gives no more threads, and none of this pool is there that could do the job.
+            RuntimeError: The system refused, and the pool has no other worker thread.
         """
         self._number += 1
         try:
@@ -130,7 +144,7 @@ class ThreadPool:
                 self._backlog.append(job)
 
     def withdraw(self, job: Job) -> bool:
-        """Take *job* back, unless it has begun."""
+        """Take *job* out of the queue; return False if it has begun or ended."""
         with self._lock:
             if job not in self._backlog:
                 return False
@@ -138,7 +152,7 @@ class ThreadPool:
             return True
 
     def abandon(self, job: Job) -> None:
-        """Nobody waits for *job* any more: its worker thread takes no place from others, and ends with it."""
+        """Give up a running *job*: its worker thread no longer counts, is replaced if jobs wait, and ends after it."""
         with self._lock:
             if job.done or job.abandoned:
                 return
@@ -150,14 +164,16 @@ class ThreadPool:
         self._start(waiting)
 
     def _serve(self, worker: _Worker, job: Job | None) -> None:
+        """Run *job* and the ones after it, in the worker thread, until none is left and no run holds the pool."""
         while job is not None:
             job.run()
             following: Job | None = None
-            with self._lock:  # idle first, then heard of: who hears of it can end the worker thread
+            # Idle before `land`: a run that ends on this result calls `release`, which must find this thread idle.
+            with self._lock:
                 job.done = True
-                leaves = job.abandoned
+                leaves = job.abandoned  # set under the lock: a later `abandon` sees `done`
                 if leaves:
-                    pass  # it was counted off
+                    pass  # `abandon` has taken it off the count
                 elif self._backlog:
                     following = self._backlog.popleft()
                 elif not self._users:
@@ -169,21 +185,21 @@ class ThreadPool:
             if leaves:
                 return
             job = following if following is not None else worker.jobs.get()
-            del following
+            del following  # an idle worker thread must not keep a job alive
 
     def before_fork(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: the child drops all state."""
 
     def after_fork_in_parent(self) -> None:
-        """Nothing was begun."""
+        """Do nothing."""
 
     def after_fork_in_child(self) -> None:
-        """Begin without the worker threads, and without the jobs that the parent does."""
+        """Forget the worker threads, which do not exist in the child, and the jobs of the parent."""
         self._lock = threading.Lock()
         self._idle, self._threads = [], 0
         self._backlog.clear()
 
 
 def inside(pool: ThreadPool) -> tuple[ThreadPool, ...]:
-    """What `INSIDE` is in a job of *pool* that is submitted here."""
+    """Return the value of `INSIDE` for a job of *pool* that is submitted here."""
     return (*INSIDE.get(), pool)

@@ -1,1 +1,1 @@
-"""Floor 2: what follows from what. The sans-IO engine: it reads no clock, draws no number and starts nothing."""
+"""Floor 2, the sans-IO engine: decides what follows from what, without a clock, random numbers, threads or I/O."""

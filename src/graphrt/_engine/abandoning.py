@@ -1,4 +1,4 @@
-"""Giving up a superstep that was left open, for a new input (rule R10): what is told of it, and what it leaves behind."""
+"""Abandoning an open superstep in favour of a new input (`abandon=True`, rule R10, decision 0059)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 
 def give_up_superstep(engine: Engine) -> None:
-    """Tell what is given up, and forget it. The values stay those of the last commit."""
-    open_tasks = [] if engine.held else engine.tasks
+    """Log what is given up, then close the open superstep and clear what was due.
+
+    The values stay those of the last commit.
+    """
+    open_tasks = [] if engine.held else engine.tasks  # the tasks of a held superstep are folded and counted already
+    # R10: their usage is in the event and in the thread's totals, while the budget of the new run begins anew.
     usage: Usage | None = None
     for task in open_tasks:
         one = task.extra.usage if task.extra is not None else None
@@ -31,7 +35,8 @@ def give_up_superstep(engine: Engine) -> None:
         next=tuple(item.node.name for item in engine.due),
         usage=usage,
     )
-    for task in open_tasks:  # what was paid and done is told, though nothing of it is folded
+    # Effects before the event: paid model calls are counted from the journal, although their updates are never folded.
+    for task in open_tasks:
         emit_events.spent(engine, task)
     emit_events.note(engine, abandoned)
     engine.close_superstep()
@@ -39,7 +44,7 @@ def give_up_superstep(engine: Engine) -> None:
 
 
 def _unknown_effects(tasks: list[Task]) -> list[str]:
-    """Effects of the kind "once" whose outcome is unknown, those of nested graphs included."""
+    """Return `task#key` of each `"once"` effect that was started and has no result, nested graphs included."""
     found: list[str] = []
     for task in tasks:
         extra = task.extra

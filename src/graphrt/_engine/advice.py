@@ -1,6 +1,6 @@
-"""What to do about an exception of a node that comes of a well-known mistake: said in the place of "correct the node".
+"""Advice for exceptions that come from well-known mistakes in a node, to replace the generic "Correct the node".
 
-Nothing else may live here: no exception is changed, and none is judged.
+Only texts are made here. Whether an exception is transient, and what follows from it, is decided in `outcome`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _OF_THE_CONTEXT = {
     "runtime": "what the caller passed is ctx.deps",
     "context": "what the caller passed is ctx.deps",
 }
+"""Attributes that LangGraph users look for on a Context, and what graphrt has instead."""
 
 
 _ABSENT = object()
 
 
 def advice(engine: Engine, task: Task, error: BaseException) -> str:
-    """What to do about *error*, which the node of *task* raised; empty if nothing better is known than to look."""
-    owner = error.obj if isinstance(error, AttributeError) else None
+    """Return what to do about *error*, which the node of *task* raised; empty if the mistake is not known."""
+    owner = error.obj if isinstance(error, AttributeError) else None  # the object that lacks the attribute
     if inspect.iscoroutine(owner):
         how = (
             "await the call"
@@ -43,6 +44,7 @@ def advice(engine: Engine, task: Task, error: BaseException) -> str:
     if isinstance(error, AttributeError):
         return _of_attribute(engine, task, owner, str(error.name))
     if isinstance(error, TypeError) and str(error).endswith("object is not subscriptable"):
+        # A TypeError does not carry the object. CPython's text names its class: "'X' object is not subscriptable".
         kind = str(error).partition("'")[2].partition("'")[0]
         if kind == "Context":
             return (
@@ -57,7 +59,9 @@ def advice(engine: Engine, task: Task, error: BaseException) -> str:
 
 
 def _of_attribute(engine: Engine, task: Task, owner: Any, name: str) -> str:
+    """Return advice for the attribute *name* that *owner* lacks, if *owner* is the Context or the state."""
     kind: Any = owner.__class__
+    # Compared by name: the Context belongs to the drivers, a floor that the engine may not import.
     if kind.__module__ == "graphrt._drivers.context" and name in _OF_THE_CONTEXT:
         return f"The Context has no {name!r}: {_OF_THE_CONTEXT[name]}."
     if kind is dict and name in engine.fields and engine.plan.state.kind == "typeddict":
@@ -71,29 +75,32 @@ def _of_attribute(engine: Engine, task: Task, owner: Any, name: str) -> str:
 
 
 def _in_argument(task: Task, name: Any) -> str:
-    """How the node reads *name* in the argument of its Send; empty if it is not there. Runs no code of the argument."""
+    """Return how to read *name* from the argument of the task's Send; empty if the argument lacks it."""
     arg = task.arg
     if is_mapping(arg):
         return f"ctx.arg[{name!r}]" if name in arg else ""
     if arg is None or not isinstance(name, str):
         return ""
+    # Looked up statically: a property of the argument must not run, and perhaps raise, while an error is reported.
     return "" if inspect.getattr_static(arg, name, _ABSENT) is _ABSENT else f"ctx.arg.{name}"
 
 
 def _of_send(task: Task) -> str:
+    """Return a sentence that points a task started by a Send to its argument; empty for other tasks."""
     if task.arg is None:
         return ""
     return " The argument of the Send is ctx.arg, not the state."
 
 
 def other_answer(engine: Engine, task: Task) -> str:
-    """How to replace the answer that the failed *task* was given; empty if it was given none, or it must stay."""
+    """Return how to replace the answer that the failed *task* was given; empty if that is not possible (R10)."""
     extra = task.more()
     given = [
         question for question in extra.interrupts if question.answered and question.current and not question.static
     ]
     if engine.thread is None or extra.child is not None or not given:
         return ""
+    # A recorded result is found by its name, so another answer would get the effect of this one (decision 0057).
     if any(effects_after(task, question) for question in given):
         return ""
     answer = "answer" if len(given) == 1 else "{id: answer}"
@@ -101,7 +108,10 @@ def other_answer(engine: Engine, task: Task) -> str:
 
 
 def name_other_answer(engine: Engine, error: Exception) -> None:
-    """Let *error*, which ended a superstep after its tasks, say how to replace the answer that one of them was given."""
+    """Add to the `fix` of *error*, which ended a superstep after its tasks, how to replace the answer of one of them.
+
+    A wrong answer often fails only after its node, for instance in a router that has no route for it.
+    """
     ways = [way for task in engine.tasks if task.extra is not None and (way := other_answer(engine, task))]
     if ways and isinstance(error, GraphrtError):
         error.fix = f"{error.fix} {ways[0]}".strip()

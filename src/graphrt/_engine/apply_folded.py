@@ -1,4 +1,7 @@
-"""From folded updates to new values: lists that are ours alone grow in place, everything else is built anew (rule R15)."""
+"""Turn folded updates into new values. Lists that only the run owns grow in place; all else is built anew (rule R15).
+
+Growing in place keeps the cost of an append independent of the length of the list (decision 0009).
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,31 @@ from graphrt._plan.state import Values
 
 
 def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tuple[Values, dict[str, int]]:
-    """The new values, and the old lengths of lists that were extended in place."""
+    """Return the new values, and the previous length of each list that was extended in place.
+
+    The caller cuts those lists to that length again if a later part of the commit fails.
+    """
     extended: dict[str, int] = {}
     new_lists: dict[str, Any] = {}
     for name, items in folded.grown.items():
+        # An Overwrite or a reset in the same superstep comes first; the pending items follow it.
         current = folded.values.get(name, ABSENT) if name in folded.values else values.get(name, ABSENT)
         if current is ABSENT or current is None:
             field = fields[name]
             start: Any = field.identity() if field.identity is not None else []
+            # `items` is the fold's own list, so it can become the value without a copy.
             new_lists[name] = items if start.__class__ is list else field.reduce(start, items)
         elif name not in folded.values and current.__class__ is list:
-            del current
+            del current  # a local variable is one more reference, and SOLE counts none
             if getrefcount(values[name]) == SOLE:
                 extended[name] = len(values[name])
                 values[name].extend(items)
-            else:
+            else:  # a node, a step or the caller kept the list, and must not see it grow
                 new_lists[name] = [*values[name], *items]
-        else:
+        else:  # the value was set in this superstep, or is not exactly a list (a tuple, say)
             new_lists[name] = fields[name].reduce(current, items)
     new = {**values, **folded.values, **new_lists}
-    for name, value in folded.values.items():
+    for name, value in folded.values.items():  # DELETE or a reset, of a field without a default
         if value is ABSENT and name not in new_lists:
             del new[name]
     return new, extended

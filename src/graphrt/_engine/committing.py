@@ -1,7 +1,8 @@
-"""Ending a superstep: its updates are folded, its routers and joins asked, and the next tasks made due (rules R1 to R3).
+"""End of a superstep: fold its updates, call its routers, count its joins and make the next tasks due (rules R1 to R3).
 
-All of it happens or nothing. Where a node has `interrupt_after` it happens in two parts: the fold, and once a person has
-answered, the routers. In between the superstep is held (`Engine.held`).
+A commit happens whole or not at all. A node with `interrupt_after` splits it in two (decision 0058): the fold is
+committed first, and routers and joins follow once a person has answered. In between, the superstep is *held*
+(`Engine.held`): its tasks are done and folded, and only their successors are open.
 """
 
 from __future__ import annotations
@@ -23,22 +24,25 @@ if TYPE_CHECKING:
 
 
 def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool = False) -> bool:
-    """Fold the staged updates, ask the routers, make the next tasks due; or fold them, and hold the superstep.
+    """Fold the staged updates, call the routers and make the next tasks due; or fold, and hold the superstep.
 
     Args:
-        after: Tasks whose `interrupt_after` holds it, as an entry tells; None asks the policies of their nodes.
-        past: An entry tells of it already; see `fold`.
+        after: Ids of the tasks whose `interrupt_after` holds the superstep, when a journalled commit is repeated. None
+            decides by the policies of the nodes.
+        past: The commit is in the journal already: results of reducers are not checked again, see `fold`.
 
     Returns:
         Whether the superstep is held.
 
     Raises:
         InputError: The run would have to pause, and has no thread.
-        UpdateError: A node changed the state, two tasks wrote one field, a reducer raised.
+        UpdateError: A node changed the state, two tasks wrote one field, a reducer failed, or a Send's argument cannot
+            be stored.
         RouteError: A router failed.
     """
     tasks = engine.tasks
-    asked, engine.asked = engine.asked, None
+    asked, engine.asked = engine.asked, None  # a router that the fast path called already is not called again
+    # Both drop views of the state. Only without them do reference counts show who else holds a list (R15).
     engine.forget_view()
     mutation_check.check_all(engine, tasks)
     try:
@@ -52,14 +56,14 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
             where=engine.where,
         )
     except FoldError as error:
-        outcome.fail_all(error.tasks, error.error)
+        outcome.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
         name_other_answer(engine, error.error)
         raise error.error from error.error.__cause__
     questions = pausing.after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
     values, grown = applied(engine.values, engine.fields, folded)
     view = engine.make_view(values)
     if questions:
-        routed = Routed()
+        routed = Routed()  # routers are called when the pause is answered, on the state as edited by then (R1)
     else:
         try:
             routed = engine.router().follow(tasks, view, asked)
@@ -67,10 +71,11 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
             check_sends(engine, routed.sends)
         except Exception as error:
             name_other_answer(engine, error)
-            for name, length in grown.items():  # what looked at the longer list keeps it; the state goes back
+            # A router may have kept the longer list, which stays as it is: the state gets a copy of the old length.
+            for name, length in grown.items():
                 engine.values[name] = engine.values[name][:length]
             raise
-    # Nothing can fail any more: the commit.
+    # Nothing below can fail: fold, routes and next tasks commit together (R3).
     moved = engine.arrive(routed)
     _watch(engine, tasks, folded)
     engine.take(values, (*folded.values, *folded.grown))
@@ -85,10 +90,11 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
 
 
 def route(engine: Engine) -> None:
-    """Ask the routers and joins of a superstep that was held: its next tasks become due.
+    """Call the routers and count the joins of a held superstep; its next tasks become due.
 
     Raises:
-        RouteError: A router failed; the next call asks again.
+        RouteError: A router failed; the next call of this function calls it again.
+        UpdateError: The argument of a Send cannot be stored.
     """
     view = engine.view = engine.take_view()
     routed = engine.router().follow(engine.tasks, view)
@@ -100,13 +106,13 @@ def route(engine: Engine) -> None:
 
 
 def _go_on(engine: Engine, routed: Routed) -> None:
-    """End the superstep: what it led to is due."""
+    """Close the superstep, and make due where it leads, merged with what an edit made due (`Engine.waiting`)."""
     engine.due = merged(engine.waiting, routed) if engine.waiting else routed.due()
     engine.close_superstep()
 
 
 def _watch(engine: Engine, tasks: Sequence[Task], folded: Folded) -> None:
-    """Tell the counters, the parent's trail and the tape what was folded."""
+    """Pass what was folded on to the usage counters, the parent's trail and the step recorder."""
     for task in tasks:
         if task.extra is not None:
             count(engine, task)

@@ -1,4 +1,4 @@
-"""Folding what comes from outside the graph's nodes into the state: an input on a finished thread, an edit (R7, R18)."""
+"""Fold values from outside the graph's nodes into the state: inputs of finished threads (R7) and edits (R18)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 
 def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: bool = False) -> Values:
-    """The engine's values with a checked *update* folded in through the reducers; changes nothing.
+    """Return the engine's values with a checked *update* folded in through the reducers; the engine stays as it is.
 
     Args:
-        reset: Ephemeral fields go back first, as at the fold of a superstep.
-        past: An entry tells of it already; see `fold`.
+        reset: Reset ephemeral fields first, as the fold of a superstep does (R16).
+        past: The update is in the journal already: results of reducers are not checked again, see `fold`.
 
     Raises:
-        UpdateError: A reducer raised.
+        UpdateError: A reducer raised, or returned None for a field that cannot be None.
     """
+    # `fold` takes tasks, so the update is presented as the outcome of a task of START.
     task = Task(engine.plan.start, 0, engine.superstep, None, None, engine)
     task.updates = (dict(update),)
     task.status = DONE
@@ -33,7 +34,7 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: b
         folded = fold(engine.fields, engine.values, [task], ephemeral=ephemeral, past=past, where=engine.where)
     except FoldError as error:
         raise error.error from error.error.__cause__
-    # The lists are not ours alone while the old values hold them: nothing grows in place.
+    # The copied dict is a second holder of every list, so that no list grows in place (R15).
     return applied(dict(engine.values), engine.fields, folded)[0]
 
 
@@ -45,39 +46,40 @@ def edit(
     *,
     anew: bool = False,
 ) -> None:
-    """Take edited *values*; on an open superstep they become the snapshot of the unfinished tasks.
+    """Apply edited *values* (R18); on an open superstep they become the snapshot of the unfinished tasks.
 
-    Their questions stay open, and are stale: what is answered to them counts, whatever the node asks then.
+    The questions of those tasks stay open and become stale: an answer is used, whatever the node asks then.
 
     Args:
-        as_node: Its unfinished tasks are taken as finished.
-        goto: Where it leads instead of its edges.
-        anew: Where all of its tasks have finished, but could not be folded or routed, the edit stands for what they
-            came to.
+        as_node: Node whose unfinished tasks are taken as finished; None if the edit finishes no task.
+        goto: Checked targets that replace the edges of *as_node*; None if its edges apply.
+        anew: If all tasks of *as_node* have finished, but could not be folded or routed, the edit replaces their
+            outcomes.
     """
     engine.take(values, engine.fields)
     engine.forget_view()
     mine = unfinished(engine, as_node, anew=anew)
     for task in engine.tasks:
-        task.state = None
+        task.state = None  # its next execution gets a view of the edited values
         if task not in mine and task.status not in (DONE, HANDLED) and task.extra:
             for question in task.extra.interrupts:
-                question.stale = question.stale or not question.static
+                question.stale = question.stale or not question.static  # a static one shows nothing of the state
     for task in mine:
         task.status, task.updates, task.goto = DONE, (), goto
-        goto = goto and ()  # several tasks of one node lead there once
+        goto = goto and ()  # only the first task keeps the targets, else its Sends would start once for each task
         extra = task.more()
         extra.interrupts, extra.child, extra.failure = [], None, None
         extra.ended, extra.edited = False, True
+    # An edit as the node also answers for its `interrupt_after` (decision 0058).
     finished = {task.id for task in mine}
     engine.after = [question for question in engine.after if question.task_id not in finished]
 
 
 def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[Task]:
-    """Tasks of *node* in the open superstep that did not finish, or whose edges were not asked yet.
+    """Return the tasks of *node* in the open superstep that have not finished; all of them if it is held.
 
     Args:
-        anew: If all of them have finished, all of them.
+        anew: Return all tasks of the node if every one of them has finished.
     """
     mine = [task for task in engine.tasks if task.node.name == node]
     if engine.held:
@@ -87,7 +89,7 @@ def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[
 
 
 def status_after(engine: Engine, before: Status) -> Status:
-    """The status of a thread after an edit: what can be driven on again is `running` without an owner."""
+    """Return a thread's status after an edit: `running`, without an owner, once there is something to drive."""
     if before == "interrupted" and not engine.open_interrupts():
         return "running"
     if before == "completed" and (engine.due or engine.tasks):

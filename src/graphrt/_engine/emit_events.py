@@ -1,4 +1,8 @@
-"""Events of what the engine did, built only where somebody listens. In task order, never in completion order."""
+"""Build the events of what the engine did, only where a journal, a sink or a stream listens.
+
+The events of a superstep are in task order and never in completion order. So the journal does not depend on which
+task was faster (R2, R13), and a run without listeners builds no event objects.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +28,23 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 Logged = tuple[str, events.Event]
-"""The path of the nested graph that it happened in, and what happened."""
+"""Path of the nested graph in which the event happened (empty at the top), and the event."""
 
 
 def note(engine: Engine, event: events.Event) -> None:
-    """Add *event* to the log, if somebody listens."""
+    """Append *event* to the log, if there is one."""
     if engine.log is not None:
         engine.log.append((engine.path, event))
 
 
 def note_all(engine: Engine, logged: Sequence[Logged]) -> None:
-    """Add what was logged elsewhere, if somebody listens."""
+    """Append events that were logged elsewhere, if there is a log."""
     if engine.log is not None:
         engine.log += logged
 
 
 def take(engine: Engine) -> list[Logged]:
-    """What was logged since the last call."""
+    """Return the events that were logged since the last call, and remove them from the log."""
     logged: list[Logged] = engine.log or []
     if logged:
         engine.log = []
@@ -48,7 +52,7 @@ def take(engine: Engine) -> list[Logged]:
 
 
 def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
-    """The outcomes of *tasks* and their commit; *moved* are the joins that it changed."""
+    """Log the outcomes of *tasks*, then their commit; *moved* are the joins whose generation it changed."""
     for task in tasks:
         outcome(engine, task)
     wrote = {*folded.values, *folded.grown}
@@ -69,8 +73,11 @@ def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequ
 
 
 def fast_step(engine: Engine, task: Task, update: dict[str, Any] | None) -> None:
-    """The outcome and the commit of a superstep of the fast path, whose next tasks are in `engine.due`."""
-    log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller looked
+    """Log the outcome and the commit of a fast-path superstep, whose next tasks are in `engine.due`.
+
+    The events are those of `committed`. A task of the fast path has no goto and no questions, and arrives at no join.
+    """
+    log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller checked that there is a log
     names, sends, errors, handled = due_parts(engine.due)
     done = events.TaskSucceeded(
         task=task.id,
@@ -78,6 +85,7 @@ def fast_step(engine: Engine, task: Task, update: dict[str, Any] | None) -> None
         updates=(tracked(engine, update),) if update else (),
         usage=task.extra.usage if task.extra else None,
     )
+    # Schema order, as in `committed`; one field needs no sorting.
     wrote = () if not update else tuple(update) if len(update) == 1 else tuple(n for n in engine.fields if n in update)
     path = engine.path
     if task.extra is not None:
@@ -94,7 +102,7 @@ def fast_step(engine: Engine, task: Task, update: dict[str, Any] | None) -> None
 
 
 def routed(engine: Engine, reason: str, moved: Sequence[JoinState] = ()) -> None:
-    """What is due was chosen without a commit."""
+    """Log that tasks became due without a commit; *reason* is `entry`, `fatigue`, `starved` or `answered`."""
     if engine.log is not None:
         names, sends, errors, handled = due_parts(engine.due)
         standings = join_standings(engine, moved)
@@ -105,7 +113,7 @@ def routed(engine: Engine, reason: str, moved: Sequence[JoinState] = ()) -> None
 
 
 def effects(engine: Engine, task: Task) -> None:
-    """The retries and effects of *task*."""
+    """Log the retries and effects of *task*."""
     extra, task_id = task.more(), task.id
     for attempt, delay_s, error in extra.retries:
         note(
@@ -125,6 +133,8 @@ def effects(engine: Engine, task: Task) -> None:
             engine,
             events.EffectStarted(task=task_id, key=key, starts=starts, answers=extra.effect_answers.get(key)),
         )
+    # Results arrive in any order. The journal has the order in which the node last requested them (R13). Results that
+    # were not requested in this process come first, in the order in which they were recorded.
     order = {key: at for at, key in enumerate(extra.calls)}
     for key in sorted(extra.effects, key=lambda key: order.get(key, -1)):
         answers = extra.effect_answers.get(key)
@@ -132,11 +142,11 @@ def effects(engine: Engine, task: Task) -> None:
 
 
 def outcome(engine: Engine, task: Task) -> None:
-    """What *task* came to, its retries, effects and the commits of its nested graph before it."""
+    """Log the outcome of *task*, after its retries, effects, answers and the events of its nested graph."""
     extra = task.extra
     if extra is not None:
         effects(engine, task)
-        extra.retries = []
+        extra.retries = []  # logged once: a failed task may run again and end a second time
         fates(engine, task)
         child = extra.child
         if child is not None and engine.log is not None:
@@ -147,14 +157,14 @@ def outcome(engine: Engine, task: Task) -> None:
 
 
 def spent(engine: Engine, task: Task) -> None:
-    """The effects of *task*, which is given up, and what its nested graph told."""
+    """Log the effects of *task*, which is abandoned without an outcome, and the events of its nested graph."""
     extra = task.extra
     if extra is None:
         return
     effects(engine, task)
     child = extra.child
     if child is not None and engine.log is not None:
-        for one in child.tasks if not child.held else ():
+        for one in child.tasks if not child.held else ():  # tasks of a held superstep were logged with its commit
             spent(child, one)
         engine.log.extend(child.settled)
         engine.log.extend(take(child))
@@ -162,16 +172,16 @@ def spent(engine: Engine, task: Task) -> None:
 
 
 def fates(engine: Engine, task: Task) -> None:
-    """What became of the questions of *task* and of their answers, as far as the journal does not tell yet."""
+    """Log how the questions of *task* and their answers ended, unless the journal has that already (R10)."""
     for question in task.extra.interrupts if task.extra is not None else ():
         if question.static or question.fate_told:
             continue
-        if question.closed == "reworded":  # why else it was closed is told where that was decided
+        if question.closed == "reworded":  # withdrawals for other reasons are logged where they are decided
             question.fate_told = True
             note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
         if not question.answered:
             continue
-        if not question.fate and task.status in (DONE, HANDLED):
+        if not question.fate and task.status in (DONE, HANDLED):  # the node ended without asking it again
             question.fate = "not-asked"
         if question.fate:
             question.fate_told = True
@@ -179,18 +189,19 @@ def fates(engine: Engine, task: Task) -> None:
 
 
 def _fate(question: OpenInterrupt) -> events.Event:
+    """Return the event that says whether the answer to *question* was used."""
     if question.fate == USED:
         return events.AnswerUsed(id=question.id, reworded=question.reworded, payload=question.newest)
     return events.AnswerDiscarded(id=question.id, reason=question.fate)
 
 
 def ended(engine: Engine, task: Task) -> None:
-    """How *task* ended."""
+    """Log how *task* ended."""
     note(engine, outcome_of(engine, task))
 
 
 def outcome_of(engine: Engine, task: Task, *, updates: bool = True) -> events.TaskSucceeded | events.TaskFailed:
-    """How *task* ended, as an event; without its *updates* where they are folded."""
+    """Return how *task* ended as an event; without its updates if they are folded already (*updates* is false)."""
     extra = task.extra
     usage = extra.usage if extra else None
     if task.status in (HANDLED, FAILED):
@@ -208,7 +219,7 @@ def outcome_of(engine: Engine, task: Task, *, updates: bool = True) -> events.Ta
     sends = NO_ITEMS
     if task.goto is not None:
         _, sends, _, _ = due_parts([target for target in task.goto if target.__class__ is Due])
-        if sends:
+        if sends:  # by position among all targets, as `goto` lists them, and not among the Sends alone
             sends = {at: target.arg for at, target in enumerate(task.goto) if target.__class__ is Due}
     return events.TaskSucceeded(
         task=task.id,
@@ -222,8 +233,11 @@ def outcome_of(engine: Engine, task: Task, *, updates: bool = True) -> events.Ta
 
 
 def standing(engine: Engine, task: Task) -> list[Logged]:
-    """All that is known of *task* while its superstep is open: what a restart needs to go on with it."""
-    kept, engine.log = engine.log, []
+    """Return all events of *task* that a restart needs to go on with it while its superstep is open.
+
+    They are staged under the task's id and replace what was staged of it before (decision 0020). The log is unchanged.
+    """
+    kept, engine.log = engine.log, []  # a log of its own for the helpers below
     over = task.status in (DONE, HANDLED)
     if task.extra is not None:
         effects(engine, task)
@@ -231,7 +245,7 @@ def standing(engine: Engine, task: Task) -> list[Logged]:
         if over and task.extra.child is not None:
             note_all(engine, task.extra.child.log or ())
         if task.extra.ended:
-            ended(engine, task)  # it ended first, and asked then
+            ended(engine, task)  # graphrt 0.1 asked after the outcome: `evolve` sees by the order that the node ran
         for question in task.extra.interrupts:
             question_raised(engine, task, question)
             if question.answered:
@@ -247,7 +261,7 @@ def standing(engine: Engine, task: Task) -> list[Logged]:
 
 
 def failures(engine: Engine) -> None:
-    """The tasks of the open superstep that failed for good."""
+    """Log the outcomes of those tasks of the open superstep that failed for good."""
     if engine.log is not None:
         for task in engine.tasks:
             if task.status == FAILED:
@@ -255,11 +269,12 @@ def failures(engine: Engine) -> None:
 
 
 def raised(engine: Engine, task: Task) -> None:
-    """The questions of *task* that wait for an answer and were not logged before, and what became of older ones."""
+    """Log the open questions of *task* that were not logged before, after the fates of its older ones."""
     if task.node.child is None:
         fates(engine, task)
     for question in task.open_interrupts():
-        # One of a nested graph stands in its entries, which come with its parent's commit; until then here as well.
+        # The entries of a nested graph are written with its parent's commit (R17). Until then each enclosing graph
+        # logs the question too, once for its own path, so that the journal has it when the run pauses.
         if task.node.child is None:
             told, question.logged = question.logged, True
         else:
@@ -269,7 +284,7 @@ def raised(engine: Engine, task: Task) -> None:
 
 
 def raised_after(engine: Engine) -> None:
-    """The questions of `interrupt_after` that were not logged before."""
+    """Log the open questions of `interrupt_after` that were not logged before."""
     for question in engine.after:
         if question.open and not question.logged:
             question.logged = True
@@ -278,7 +293,7 @@ def raised_after(engine: Engine) -> None:
 
 
 def question_raised(engine: Engine, task: Task, question: OpenInterrupt) -> None:
-    """*task* asked *question*."""
+    """Log that *task* asked *question*."""
     note(
         engine,
         events.InterruptRaised(
@@ -298,13 +313,17 @@ def question_raised(engine: Engine, task: Task, question: OpenInterrupt) -> None
 
 
 def fatigued(engine: Engine, node: NodePlan) -> None:
-    """The on_fatigue route of *node* was taken."""
+    """Log that the `on_fatigue` route of *node* was taken."""
     route = getattr(node.on_fatigue, "name", "END")
     note(engine, events.NodeFatigued(node=node.name, visits=engine.visits[node.index], route=str(route)))
 
 
 def folded(engine: Engine) -> dict[str, str]:
-    """Checksums (CRC-32, hex) of the fields that the user's own reducers fold, of a thread and where they can be made."""
+    """Return checksums (CRC-32 in hex) by field, of the fields that custom reducers fold; empty without a thread.
+
+    `replay` compares them, because the journal stores updates and not what reducers made of them. Missing are values
+    that cannot be stored, and fields that a node changed in place.
+    """
     found: dict[str, str] = {}
     if engine.thread is not None and not engine.path:
         for name in engine.plan.custom:
@@ -315,10 +334,10 @@ def folded(engine: Engine) -> dict[str, str]:
 
 
 def error_name(error: BaseException | None) -> str:
-    """The name of the error's class, also of one that stands for what was raised before a restart."""
+    """Return the name of the error's class; of an error recalled from a journal, the name that was recorded."""
     return str(getattr(error, "type_name", None) or type(error).__name__)
 
 
 def first_line(error: BaseException | None) -> str:
-    """The first line of the error's text: what happened, without where and what to do."""
+    """Return the first line of the error's text: what happened, without the lines on where and what to do."""
     return said(error).split("\n", 1)[0] if error is not None else ""

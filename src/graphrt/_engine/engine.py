@@ -1,7 +1,17 @@
 """The engine: the one mutable object of a run, and the verbs that change it.
 
-What is due follows from the state alone (it is level-triggered), never from who called: after a crash or a pause one
-simply asks again. The order of a superstep: `begin`, a `report` for each task, `commit`; `fast_path` has the fast path.
+The engine is level-triggered: what is due follows from its state alone, never from the caller. After a crash or a
+pause the run loop just calls the same verbs again. A superstep takes `begin`, one `report` for each task, and `commit`;
+`fast_path` does the same for supersteps of one plain task.
+
+The attributes form four groups:
+
+- the plan and its limits: `plan`, `fields`, `limits`, `max_steps`, `visit_limits`, ...
+- the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `held`, `usage`, ...
+- observers, None or empty where nothing listens: `log`, `recorder`, `trail`, `dirty`, `settled`, ...
+- the fast path: `fast`, `call`, `asked`, `quick`, `told`.
+
+A verb that needs more than a few lines is a function of a neighbouring module, which gets the engine as its argument.
 """
 
 from __future__ import annotations
@@ -30,12 +40,14 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec, NotStorable
 
 _NO_LIMIT: Final = 1 << 62
+"""Visit limit of an unlimited node: more than a run can reach, so that the comparison needs no case for None."""
 _NO_VIEW: Final = object()
+"""Value of `Engine.view` when there is no snapshot: the values changed, or the tasks hold the only one."""
 
 
 @final
 class Engine:
-    """One run of one plan: values, open superstep, joins, counters."""
+    """One run of one plan: its values, open superstep, joins and counters."""
 
     __slots__ = (
         "after",
@@ -96,107 +108,127 @@ class Engine:
     ) -> None:
         self.plan: Plan = plan
         self.aliases: dict[str, NodePlan] = {}
-        """Nodes of an older graph, by name: renamed ones, and stand-ins for those that are gone."""
+        """Nodes of an older graph by name: renamed ones, and placeholders for those that are gone."""
         self.fields: dict[str, Field] = plan.state.fields
+        """Fields of the state by name, in schema order."""
         self.writable: dict[str, Field] = plan.update.fields
+        """Fields that an update may write."""
         self.make_view: Callable[[Values], Any] = plan.state.view
+        """Makes an instance of the user's state class from values; the containers in them are shared."""
         self.ephemeral: list[Field] = [f for f in self.fields.values() if f.ephemeral]
+        """Fields that are reset before each fold (R16)."""
         self.thread: str | None = thread
+        """Id of the thread; None for a run without one."""
         self.path: str = path
-        """Task id of the nested graph's node, with a slash; empty at the top."""
+        """Task id of the nested graph's node, with a slash at its end; empty at the top."""
         self.run_id: str | None = None
+        """Id of the run, for errors; None until the run sets it."""
         self.check_state: bool = check_state
+        """Whether the stored forms of values are compared, to find changes inside them (R15)."""
         self.codec: Codec | None = None
-        """Says what can be stored, where there is a store."""
+        """Checks that values can be stored; None without a store."""
         self.stamps: bool = False
-        """Whether updates keep the bytes that stand for them: entries are bytes."""
+        """Whether validated updates keep their encoded bytes, because the store keeps bytes."""
         self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
-        """Takes commits of the fast path that need no events."""
+        """Takes fast-path commits that need no events (`Journal.step`, `fast_path.tell`); None if events are needed."""
         self.told: Any = None
-        """What `fast_path.tell` noted of such a commit, until it is written."""
+        """(superstep, node, update, target) of a fast-path commit that is not written yet; see `fast_path.tell`."""
         self.values: Values = {}
+        """The committed values by field; an absent TypedDict key is missing."""
         self.sizes: dict[str, int] = {}
-        """Length of every container among the values, to find a node that changed one."""
+        """Length of every list, dict and set among the values, to find a node that changed one in place."""
         self.view: Any = _NO_VIEW
-        """The snapshot of the open superstep, once one was made."""
+        """Snapshot that the next task gets; `_NO_VIEW` if it has to be made."""
         self.keeps: int = plan.state.keeps
+        """Place where views keep their values: `IS_MAPPING`, `HAS_MAPPING` or `NEITHER` of `_plan.views`."""
         self.looks: bool = True
-        """Whether each report looks at once for what its task changed, or the commit does for all of them."""
+        """Whether each report checks at once what its task changed; if false, the commit checks all tasks together."""
         self.guard: dict[str, bytes] = {}
-        """With `check_state`: the stored form of the values."""
+        """With `check_state`: encoded values by field, to compare with."""
         self.unstorable: dict[str, NotStorable] = {}
-        """Fields of which such a form was wanted, and why there is none."""
+        """With `check_state`: fields whose values cannot be encoded, and why. Shared with nested graphs."""
         self.spoilt: set[str] = set()
-        """Fields that a node changed in place, and that could not be put back."""
+        """Fields that a node changed in place and that could not be restored."""
         self.superstep: int = 0
-        """Number of the open or last superstep; counts per thread."""
+        """Number of the open or last superstep, from 1; it counts per thread and is never reset."""
         self.steps: int = 0
-        """Supersteps of this run."""
+        """Number of supersteps of this run, for `max_steps`."""
         self.visits: list[int] = []
+        """Visits in this run by node index; indexes above the plan's belong to `aliases`."""
         self.joins: list[JoinState] = [JoinState(join) for join in plan.joins]
+        """Open generations by join index."""
         self.due: list[Due] = []
+        """Tasks of the next superstep, in task order."""
         self.waiting: list[Due] = []
-        """Due with the next commit beside what it routes to: an edit from outside put them there."""
+        """Tasks that an edit made due while a superstep was open; the commit merges them with what it routes to."""
         self.tasks: list[Task] = []
-        """The open superstep."""
+        """Tasks of the open superstep, in task order; empty if no superstep is open."""
         self.opened: list[Due] = []
-        """What was due when the open superstep was opened."""
+        """Value of `due` when the open superstep was opened: snapshots store it in place of the open tasks."""
         self.held: bool = False
-        """The open superstep was folded and committed; its routers and joins wait for the answers to `after`."""
+        """Whether the open superstep is folded and committed, and its routers and joins wait for answers to `after`."""
         self.after: list[OpenInterrupt] = []
         """Questions of `interrupt_after`, in task order."""
         self.entering: bool = False
-        """START's router is still to be asked."""
+        """Whether the router of START has not been called yet."""
         self.asked: Any = None
-        """A router that the fast path asked, and what it said."""
+        """(branch, label) of a router that the fast path called before it left; None if it called none."""
         self.call: Task | None = None
+        """Task of the fast path that is running or ready to run; None on the general path."""
         self.log: list[Any] | None = None
-        """Events that became true and were not taken yet; None if nobody listens."""
+        """Events that became true and were not taken yet; None if nothing listens."""
         self.staging: bool = False
-        """Whether outcomes of the open superstep are to be kept before it commits."""
+        """Whether outcomes of the open superstep are stored before it commits."""
         self.dirty: dict[Task, None] = {}
-        """Tasks of the open superstep with something that is not staged yet."""
+        """Tasks of the open superstep with changes that are not staged yet, as an ordered set."""
         self.settled: list[Any] = []
-        """Events of a nested graph that are staged, for the parent's journal."""
+        """Staged events of a nested graph, which are written to the journal with its parent's commit."""
         self.batches: int = 0
-        """How often events of a nested graph were staged."""
+        """Count of batches of events that a nested graph has staged, which is the number of the next one."""
         self.trail: list[dict[str, Any]] | None = None
-        """Updates in commit order, for the parent of a nested graph."""
+        """Committed updates of a nested graph in commit order, for its parent; None at the top."""
         self.trail_last: frozenset[str] = frozenset()
-        """Fields of which the trail needs the last write only."""
+        """Fields of which the trail needs only the last write."""
         self.depth: int = 0
-        """Graphs around this one."""
+        """Number of graphs that enclose this one."""
         self.usage: Usage | None = None
-        """What the model calls of committed tasks used."""
+        """Usage of the model calls of committed tasks; None if there were no calls."""
         self.granted: tuple[int, int, int] | None = None
-        """What people allowed the run's budget beyond its limits, in committed tasks."""
+        """Grants of committed tasks to the run's budget: tokens, microdollars, calls; None if there are no grants."""
         self.recorder: StepRecorder | None = None
-        """Makes the Steps of a step generator."""
+        """Makes the Steps of a step generator; None if no steps are wanted."""
         self.watched: bool = False
-        """Whether there is a trail or a tape."""
+        """Whether there is a recorder, a trail or a log: the one flag that the fast path tests."""
         self.limit(limits)
 
     def limit(self, limits: Limits) -> None:
-        """Apply *limits*: they are read again at each drive."""
+        """Apply *limits*, which each drive sets anew."""
         self.limits: Limits = limits
         self.max_steps: int = limits.max_steps
         general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
         self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
         timed = limits.timeout_s is not None or limits.deadline_s is not None
+        # The fast path measures no time, resets no ephemeral fields and compares no stored forms.
         self.fast: bool = not (timed or self.ephemeral or self.check_state)
 
     def watch(self, *, recorder: bool) -> None:
-        """Keep what a step generator needs, or do not."""
+        """Start recording steps for a step generator if *recorder* is true, else stop."""
         self.recorder = StepRecorder(self) if recorder else None
         self._look()
 
     def leave_trail(self, last: frozenset[str]) -> None:
-        """Keep the updates for a parent graph; of the fields *last* only the newest write counts there."""
+        """Keep committed updates for the parent graph; of the fields *last* it needs only the newest write."""
         self.trail, self.trail_last = [], last
         self._look()
 
     def listen(self, codec: Codec | None = None, *, staging: bool = False, stamps: bool = False) -> None:
-        """Keep events from now on, for a journal or a sink; *staging* keeps outcomes of an open superstep as well."""
+        """Keep events from now on, for a journal or a sink; nested graphs that are parked on tasks do the same.
+
+        Args:
+            codec: Checks that values can be stored; None without a store.
+            staging: Also keep outcomes of the open superstep until they are staged.
+            stamps: Let validated updates keep their encoded bytes.
+        """
         self.log, self.codec, self.staging, self.stamps = [], codec, staging, stamps
         self._look()
         for task in self.tasks:
@@ -208,7 +240,10 @@ class Engine:
         self.watched = self.recorder is not None or self.trail is not None or self.log is not None
 
     def follow(self, update: dict[str, Any]) -> None:
-        """Add a committed update to the trail. Bounded for a loop that writes last-value fields."""
+        """Add a committed *update* to the trail, if there is one.
+
+        Writes of fields in `trail_last` replace the ones before, so that a loop that writes them keeps no history.
+        """
         trail = self.trail
         if trail is None or not update:
             return
@@ -217,10 +252,8 @@ class Engine:
         else:
             trail.append(update)
 
-    # -- beginning -----------------------------------------------------------------------------------------------
-
     def start(self, values: Values) -> None:
-        """Begin a run on *values*, which become the engine's own. START's router is asked when it is driven."""
+        """Begin a run on *values*, which the engine takes over. The router of START is called by `begin`."""
         self.values, self.guard = values, {}
         self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
         self.view = self.make_view(values)
@@ -228,32 +261,33 @@ class Engine:
         self.visits = [0] * (len(self.plan.nodes) + len(self.aliases))
         for join in self.joins:
             join.arrived, join.fired, join.emptied = set(), False, False
-        start = self.plan.start
+        start = self.plan.start  # a single static edge needs no routing; `begin` routes anything else
         self.due = [Due(start.next)] if start.simple and start.next is not None else []
         self.entering = not self.due
 
     def forget_view(self) -> None:
-        """Drop the snapshot: the values changed."""
+        """Drop the snapshot, because the values have changed or the reference would hide a sole owner (R15)."""
         self.view = _NO_VIEW
 
     def router(self, task: Task | None = None) -> Router:
-        """Asks the routers of the plan, or reads the Command of *task*."""
+        """Return a Router for the plan, whose errors name *task* if it is given."""
         return Router(self.plan, partial(self.where, task))
 
     def take_view(self) -> Any:
-        """The current snapshot; the engine lets go of it, so that only the tasks hold it."""
+        """Return the current snapshot and drop the engine's reference, so that only tasks hold it."""
         view, self.view = self.view, _NO_VIEW
         return self.make_view(self.values) if view is _NO_VIEW else view
 
     def begin(self) -> bool:
-        """Open the superstep that is due, or go on with the open one.
+        """Open the superstep that is due, or continue the open one.
 
         Returns:
             False if nothing is due.
 
         Raises:
             LimitError: One of the limits allows no further superstep. Nothing was counted.
-            RouteError: The entry router failed; the next call asks it again.
+            RouteError: The router of START failed; the next call of this function calls it again.
+            UpdateError: The argument of a Send cannot be stored.
         """
         if self.tasks:
             return mutation_check.prepare(self)
@@ -264,10 +298,10 @@ class Engine:
             self.due = routed.due()
             mutation_check.check_routers(self, (), view, self.values)
             check_sends(self, self.due)
-            self.entering = False
+            self.entering = False  # last: after an error above the router is called again
             emit_events.routed(self, "entry", moved)
         if self.due:
-            limit_checks.rest(self)
+            limit_checks.rest(self)  # fatigue before supersteps and tasks (decision 0006)
         due = self.due
         if not due:
             return False
@@ -276,12 +310,12 @@ class Engine:
         return mutation_check.prepare(self)
 
     def open(self) -> list[Task]:
-        """Open the superstep of what is due: count it and make its tasks. No limit is asked."""
+        """Open a superstep of what is due without checking limits: count it, and make and return its tasks."""
         due, view, make, values = self.due, self.take_view(), self.make_view, self.values
         self.due, self.opened = [], due
         self.superstep += 1
         self.steps += 1
-        seen: set[int] = set()
+        seen: set[int] = set()  # a node is visited once in a superstep, however many Sends it has (R8)
         superstep = self.superstep
         tasks: list[Task] = []
         asks = False
@@ -289,7 +323,8 @@ class Engine:
             if node.index not in seen:
                 seen.add(node.index)
                 self.visits[node.index] += 1
-            task = Task(node, index, superstep, arg, make(values) if index else view, self)  # each its own
+            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
+            task = Task(node, index, superstep, arg, make(values) if index else view, self)
             if error is not None:
                 task.more().handles = error
             tasks.append(task)
@@ -297,48 +332,46 @@ class Engine:
                 asks = True
         self.tasks = tasks
         if asks:
-            for task in tasks:  # a restart asks again: the process may have died before the question was shown
+            for task in tasks:  # also after a restart: the process may have died before the question was shown
                 if task.node.pauses and task.node.policy.interrupt_before:
                     pausing.pause_before(self, task)
         return tasks
 
-    # -- ending a superstep --------------------------------------------------------------------------------------
-
     def report(self, task: Task, execution: int, reply: Any) -> bool:
-        """Stage the outcome of one execution; False if it is a duplicate or late and changed nothing."""
+        """Stage the outcome of one execution; return False if it is a duplicate or late and changed nothing."""
         return outcome.report(self, task, execution, reply)
 
     def failed(self) -> Task | None:
-        """The first task of the open superstep that failed for good."""
+        """Return the first task of the open superstep that failed for good, or None."""
         return next((task for task in self.tasks if task.status == FAILED), None)
 
     def open_interrupts(self) -> list[OpenInterrupt]:
-        """Questions of the open superstep without an answer, in task order."""
+        """Return the unanswered questions of the open superstep, in task order."""
         if self.held:
             return [question for question in self.after if question.open]
         return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
 
     def commit(self, after: Collection[str] | None = None, *, past: bool = False) -> bool:
-        """Fold the staged updates, ask the routers, make the next tasks due; see `committing.commit`."""
+        """Fold the staged updates, call the routers and make the next tasks due; see `committing.commit`."""
         return committing.commit(self, after, past=past)
 
     def hold(self, after: list[OpenInterrupt]) -> None:
-        """Keep the superstep, which is folded, until the questions *after* it are answered."""
+        """Hold the folded superstep open until the questions *after* it are answered."""
         self.held, self.after = True, after
         self.dirty.clear()
 
     def route(self) -> None:
-        """Ask the routers and joins of a superstep that was held; see `committing.route`."""
+        """Call the routers and count the joins of a held superstep; see `committing.route`."""
         committing.route(self)
 
     def close_superstep(self) -> None:
-        """Forget the open superstep."""
+        """Remove the open superstep."""
         self.waiting, self.tasks = [], []
         self.held, self.after = False, []
         self.dirty.clear()
 
     def arrive(self, routed: Routed) -> list[JoinState]:
-        """Count the arrivals of *routed*, and let it lead to the joins that fire; returns the joins that changed."""
+        """Count the arrivals of *routed* and add the nodes of joins that fire to it; return the joins that changed."""
         moved: list[JoinState] = []
         for join, source in routed.arrivals:
             state = self.joins[join]
@@ -351,10 +384,10 @@ class Engine:
         return moved
 
     def take(self, values: Values, written: Iterable[str]) -> None:
-        """Take *values* as the committed ones; *written* are the fields that changed."""
+        """Make *values* the committed ones; *written* are the fields that changed."""
         self.values = values
         for name in written:
-            self.guard.pop(name, None)
+            self.guard.pop(name, None)  # encoded anew before the next tasks run
             value: Any = values.get(name)
             if value.__class__ in CONTAINERS:
                 self.sizes[name] = len(value)
@@ -362,31 +395,29 @@ class Engine:
                 self.sizes.pop(name, None)
 
     def quiesce(self) -> bool:
-        """Nothing is due: look for joins that still wait. True if some fire with those that arrived.
+        """Fire the starved joins with `starved="run"`, when nothing is due; return whether anything is due then.
 
         Raises:
-            StarvedJoinError: A join with starved="error" waits.
+            StarvedJoinError: A join with `starved="error"` still waits.
         """
         if fired := joins.fire_starved(self):
             emit_events.routed(self, "starved", fired)
         return bool(self.due)
 
-    # -- going on ------------------------------------------------------------------------------------------------
-
     def answer(self, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False) -> None:
-        """Take answers by interrupt id; tasks whose questions are all answered are due again. For options see `pausing`."""
+        """Take answers by interrupt id; tasks whose questions are all answered are due again. See `pausing.answer`."""
         pausing.answer(self, answers, nth=nth, replace=replace)
 
     def withdraw(self, ids: Collection[str], reason: str) -> None:
-        """Close open questions: they take no answer any more, and their tasks run again."""
+        """Close the open questions *ids*: they take no answer any more, and their tasks run again."""
         pausing.withdraw(self, ids, reason)
 
     def take_answers(self) -> None:
-        """Let tasks go on whose questions were answered through the parent graph."""
+        """Make due the tasks whose questions were answered through the parent graph."""
         pausing.take_answers(self)
 
     def retry(self) -> None:
-        """Make what is left of the open superstep due: tasks that failed, with all their attempts again."""
+        """Make the failed tasks of the open superstep due again, with all their attempts (R9)."""
         for task in self.tasks:
             if task.status == FAILED:
                 outcome.again(task)
@@ -394,22 +425,20 @@ class Engine:
                 task.more().failure = None
 
     def pending(self) -> tuple[str, ...]:
-        """Nodes that are due or open, in task order."""
+        """Return the names of the nodes that are open, else of those that are due, in task order."""
         open_ = tuple(task.node.name for task in self.tasks if task.status not in (DONE, HANDLED))
         return open_ or tuple(item.node.name for item in self.due)
 
     def snapshot_for(self, task: Task) -> Any:
-        """The state that *task* sees; made again for a re-execution."""
+        """Return the state that *task* sees, and make it first if the task has none (a re-execution)."""
         if task.state is None:
             task.state = self.take_view()
         return task.state
 
-    # -- words for errors ----------------------------------------------------------------------------------------
-
     def interrupt_prefix(self, task: Task) -> str:
-        """What ids of interrupts of *task* begin with."""
+        """Return the prefix of the ids of all interrupts of *task*."""
         return f"{self.thread}/{task.id}#"
 
     def where(self, task: Task | None = None) -> Place:
-        """Where an error happens: what it takes as its attributes."""
+        """Return the place of the engine or *task*, from which errors take their attributes."""
         return place(self, task)

@@ -1,7 +1,8 @@
-"""From entries back to the engine (the law *fold*): applying events that became true, one after another.
+"""Apply journalled events to the engine, one after another (the law *fold*: the state is the fold of the journal).
 
-Nothing is decided here and no router is asked: what the routers chose stands in the entries. Reducers are called, as
-they were when the entries were written. The engine that is folded into belongs to the fold alone.
+Nothing is decided here and no router is called, because the entries contain what routers chose. Reducers are called
+again, as they were when the entries were written. Values are changed in place, so the engine must belong to the fold
+alone.
 """
 
 from __future__ import annotations
@@ -30,25 +31,27 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 Routing: TypeAlias = events.TasksRouted | events.StateSaved | events.SuperstepCommitted | events.ThreadUpdated
-"""Events that tell what is due next."""
+"""Events that contain the next tasks."""
 Take = Callable[[Any], Any]
-"""Makes a value of an entry the engine's own: a copy, where the entry keeps the value itself."""
+"""Makes a value of an entry the engine's own: a copy if the store keeps the entry as an object, else the value."""
 
 
 def as_is(value: Any) -> Any:
-    """The value itself: nobody else holds it."""
+    """Return *value* itself, which was just decoded and has no other holder."""
     return value
 
 
 def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, journalled: bool = True) -> None:
-    """Apply the events of the engine's own path among *logged*, in order.
+    """Apply the events in *logged* that have the engine's own path, in order.
 
     Args:
-        journalled: Whether they stand in the journal; else they were staged.
+        logged: Events of this graph and of graphs nested in it; those of nested graphs are passed over.
+        take: Makes values of events the engine's own.
+        journalled: Whether the events come from the journal; false if they were staged.
 
     Raises:
         UpdateError: A reducer raised.
-        LookupError, ValueError: The entries do not fit the graph.
+        LookupError, ValueError: The events do not fit the graph.
     """
     path = engine.path
     at, end = 0, len(logged)
@@ -57,6 +60,7 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, 
         at += 1
         if where != path:
             continue
+        # The common case is the outcome of a lone task and its commit, which need no Task and no general fold.
         if isinstance(event, events.TaskSucceeded) and at < end and not engine.tasks and len(engine.due) == 1:
             then, commit = logged[at]
             if then == path and isinstance(commit, events.SuperstepCommitted) and not commit.after:
@@ -71,10 +75,14 @@ _NUMBERS: Final = (int, float)
 
 
 def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepCommitted, take: Take) -> None:
-    """Apply a superstep of one task: the same as the general way, in place, since nobody else holds the values."""
+    """Apply a superstep of one task in place, with the result that `evolve` would have for *done* and *commit*.
+
+    Anything but plain writes of existing fields with built-in reducers is left to `evolve`.
+    """
     values, fields = engine.values, engine.fields
     update = done.updates[0] if len(done.updates) == 1 else None
     quick = update is not None and not engine.ephemeral and engine.trail is None
+    # Checked as a whole before the first write: in-place changes could not be undone.
     if quick and update is not None:
         for name in update:
             kind = fields[name].kind if name in fields else _NO_FIELD
@@ -105,7 +113,7 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
             values[name] += value
         else:
             values[name] = take(value)
-            if name in sizes or fields[name].boxed:
+            if name in sizes or fields[name].boxed:  # it was a container, or may be one now
                 engine.take(values, (name,))
     if done.usage is not None:
         engine.usage = done.usage if engine.usage is None else engine.usage + done.usage
@@ -115,7 +123,7 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
 
 
 def evolve(engine: Engine, event: events.Event | events.StateSaved, take: Take, *, journalled: bool = True) -> None:
-    """Apply one event; see `evolve_all`. One that only tells what happened changes nothing."""
+    """Apply one event; see `evolve_all`. An event that changes no state, such as `RunCompleted`, is passed over."""
     if isinstance(event, events.InterruptRaised):
         if engine.held:
             raised_after(engine, event, journalled=journalled)
@@ -145,11 +153,12 @@ def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
     task.more().failure = event.exception or Recalled(event.error, event.message)
     task.status = FAILED if event.handler is None else HANDLED
     _used(task, event.usage)
+    # A handled failure writes nothing but what its model calls take off the budget (decision 0030).
     task.updates, task.goto = spending(engine, task) if task.status == HANDLED else (), None
 
 
 def _abandoned(engine: Engine, event: events.SuperstepAbandoned, _take: Take) -> None:
-    engine.superstep = event.superstep  # if its outcomes were only staged, no other entry counted it
+    engine.superstep = event.superstep  # the journal has no other entry of a superstep that was only staged
     engine.close_superstep()
     engine.due = []
 
@@ -163,6 +172,7 @@ def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
 
 def _effect_started(engine: Engine, event: events.EffectStarted, _take: Take) -> None:
     extra = _task(engine, event.task).more()
+    # The journal and the staged rows may both have starts of this effect: the larger count is the newer one.
     extra.intents[event.key] = max(event.starts, extra.intents.get(event.key, 0))
     extra.effect_answers[event.key] = event.answers
 
@@ -198,12 +208,12 @@ def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
     if event.values is not None:
         engine.take(with_untracked(engine, take(dict(event.values))), engine.fields)
         engine.forget_view()
-        for task in engine.tasks:  # what is left of an open superstep sees the migrated state
+        for task in engine.tasks:  # unfinished tasks of an open superstep get a view of the migrated values
             task.state = None
 
 
 def start(engine: Engine, values: Values) -> None:
-    """Begin a run on *values*, untracked fields at their defaults."""
+    """Begin a run on *values*, with untracked fields at their defaults (R16)."""
     engine.usage = engine.granted = None
     engine.close_superstep()
     engine.start(with_untracked(engine, values))
@@ -211,14 +221,14 @@ def start(engine: Engine, values: Values) -> None:
 
 
 def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
-    """Make the engine what *saved* says."""
+    """Set the engine to the state in *saved*, a snapshot or the beginning of a fork."""
     start(engine, take(dict(saved.values)))
     engine.superstep, engine.steps = saved.superstep, saved.steps
     by_name = engine.plan.by_name
     for name, visits in saved.visits.items():
         if name in by_name:
             engine.visits[by_name[name].index] = visits
-    due = _due(engine, saved, take)
+    due = _due(engine, saved, take)  # `waits` says how many at its end belong to `waiting`
     opens = max(len(due) - saved.waits, 0)
     engine.due, engine.waiting = due[:opens], due[opens:]
     engine.entering = saved.entering
@@ -230,14 +240,14 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
             engine.tasks.append(task)
             apply: Any = _APPLY[event.__class__]
             apply(engine, event, take)
-            task.updates = ()  # they are folded
+            task.updates = ()  # folded before the snapshot was taken
             if task.extra is not None:
-                task.extra.usage = None  # and counted
+                task.extra.usage = None  # and counted in `saved.usage`
         hold(engine, saved.after)
 
 
 def _held_task(engine: Engine, task_id: str) -> Task:
-    """A task that ended: it is only asked where it leads."""
+    """Return the task *task_id* of a held superstep: it has ended, and only its successors are still open."""
     place, _, name = task_id[len(engine.path) :].partition(":")
     superstep, _, index = place.partition(".")
     node = engine.plan.by_name.get(name) or stand_in(engine, name)
@@ -245,33 +255,38 @@ def _held_task(engine: Engine, task_id: str) -> Task:
 
 
 def _task(engine: Engine, task_id: str) -> Task:
-    """The task of the open superstep, which is opened if this is the first that is heard of it."""
-    if not engine.tasks:
+    """Return the task *task_id* of the open superstep."""
+    if not engine.tasks:  # no entry says that a superstep opens: the first event of one of its tasks implies it
         engine.open()
     index = int(task_id[len(engine.path) :].split(":", 1)[0].split(".")[1])
     return engine.tasks[index]
 
 
 def _used(task: Task, usage: events.Usage | None) -> None:
+    """Set the usage of *task*, which events give as a total and not as a difference."""
     if usage is not None:
         task.more().usage = usage
 
 
 def _due(engine: Engine, event: Routing, take: Take) -> list[Due]:
+    """Return the tasks that *event* made due."""
     return due_again(engine, event.next or (), _sent(event.sends, take), event.errors, _handled(event.handled, take))
 
 
 def _sent(sends: Mapping[int, Any], take: Take) -> Mapping[int, Any]:
+    """Return the arguments of Sends by position, made the engine's own."""
     return {at: take(arg) for at, arg in sends.items()} if sends else sends
 
 
 def _handled(handled: Handles, take: Take) -> Handles:
+    """Return the handled tasks by position, with arguments made the engine's own."""
     if not handled:
         return handled
     return {at: tuple(replace(one, arg=take(one.arg)) for one in tasks) for at, tasks in handled.items()}
 
 
 def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated, take: Take) -> tuple[Any, ...] | None:
+    """Return the checked targets of a Command or edit; None if the edges of the node apply."""
     if event.goto is None:
         return None
     by_name = engine.plan.by_name
@@ -287,12 +302,13 @@ def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated, ta
 
 
 def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> None:
+    """Fold the staged updates as `committing.commit` did, and take the next tasks from *event*."""
     tasks = engine.tasks or engine.open()
     try:
         folded = fold(engine.fields, engine.values, tasks, ephemeral=engine.ephemeral, past=True, where=engine.where)
     except FoldError as error:
         raise error.error from error.error.__cause__
-    for task in tasks:
+    for task in tasks:  # views would count as owners of the lists in them (R15)
         task.state = None
     engine.forget_view()
     values, _ = applied(engine.values, engine.fields, folded)
@@ -316,7 +332,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
         engine.entering = False
         set_joins(engine, event.joins)
         return
-    if event.open and not engine.tasks:  # only what is staged beside the journal tells more of it
+    if event.open and not engine.tasks:  # the superstep was open when it was edited; its outcomes are only staged
         engine.open()
     values = folded_in(engine, take(dict(event.values)), reset=False, past=True)
     edit(engine, values, event.as_node, _goto(engine, event, take), anew=event.next is None)
@@ -347,4 +363,4 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
     events.ThreadMigrated: _migrated,
     events.ThreadUpdated: _updated,
 }
-"""What an event changes. The rest tells what happened, and changes nothing."""
+"""The function that applies an event, by its class. Events that are missing here change no state."""

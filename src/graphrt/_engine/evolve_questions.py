@@ -1,4 +1,4 @@
-"""From entries back to questions and answers: the part of `evolve` that folds pauses. Nothing is decided here."""
+"""Apply events of questions and answers to the engine: the part of `evolve` for pauses. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Take = Callable[[Any], Any]
 
 
 def answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> None:
-    """An answer came."""
+    """Apply the answer to a question."""
     engine.answer({local_id(engine, event.id): take(event.answer)}, nth=event.nth)
 
 
@@ -31,7 +31,11 @@ def fated(
     *,
     journalled: bool,
 ) -> None:
-    """Note what became of a question or its answer."""
+    """Apply the end of a question (expired, withdrawn) or of its answer (used, discarded).
+
+    Args:
+        journalled: Whether *event* comes from the journal; if so, it is not logged again.
+    """
     id_ = local_id(engine, event.id)
     if isinstance(event, events.InterruptExpired):
         engine.withdraw({id_}, EXPIRED)
@@ -50,17 +54,17 @@ def fated(
 
 
 def local_id(engine: Engine, id_: str) -> str:
-    """The id of an interrupt on the engine's own thread: entries of a copied thread name the one they came from."""
+    """Return interrupt id *id_* with the engine's own thread: entries of a copied thread name their source."""
     return f"{engine.thread}/{id_.split('/', 1)[1]}" if "/" in id_ else id_
 
 
 def hold(engine: Engine, waiting: Sequence[str]) -> None:
-    """Keep the superstep, which is folded, for the questions after the tasks *waiting*."""
+    """Hold the folded superstep for the `interrupt_after` questions of the tasks *waiting*."""
     engine.hold([question_after(engine, task, task[len(engine.path) :].partition(":")[2]) for task in waiting])
 
 
 def raised_after(engine: Engine, event: events.InterruptRaised, *, journalled: bool) -> None:
-    """A superstep that was folded asks before its routers are: the commit named the question already."""
+    """Mark a question of `interrupt_after` as logged; the commit before it created the question."""
     id_ = local_id(engine, event.id)
     for question in engine.after:
         if question.id == id_:
@@ -68,26 +72,31 @@ def raised_after(engine: Engine, event: events.InterruptRaised, *, journalled: b
 
 
 def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled: bool) -> None:
-    """*task* asked, and waits."""
+    """Add the question that *task* asked, or update a known one; the task waits if it is open.
+
+    Args:
+        journalled: Whether *event* comes from the journal; false if it was staged.
+    """
     engine = task.engine
     id_ = local_id(engine, event.id)
     extra = task.more()
-    if event.key == "after" and task.status == DONE:
+    if event.key == "after" and task.status == DONE:  # graphrt 0.1 asked with the outcome staged, before the fold
         extra.ended = True
     question = next((known for known in extra.interrupts if known.id == id_), None)
     if question is None:
-        kind = event.key if event.key in STATIC else event.kind
+        kind = event.key if event.key in STATIC else event.kind  # older entries have no kind for static questions
         question = OpenInterrupt(id_, event.key, event.node, None, kind=kind, version=event.version)
         extra.interrupts.append(question)
     elif not journalled:
-        # What is staged names all questions of the task in the order in which they were asked; the journal of a fork
-        # has only those that were asked after it, and which one is the last decides what goes on.
+        # Staged rows have all questions of the task in the order in which they were asked, and the journal of a fork
+        # only those asked after it. The order matters, because the last question decides how the task continues.
         extra.interrupts.remove(question)
         extra.interrupts.append(question)
-    if not question.answered:  # a keyed question that is asked in other words, or, by graphrt 0.1, one that expired
+    if not question.answered:  # a keyed question asked with another payload; in graphrt 0.1 also one that expired
         question.payload, question.closed = take(event.payload), ""
     question.answer_type, question.expires_at = event.answer_type, event.expires_at
     question.stale = question.stale or event.stale
+    # A nested graph's question has an entry in each enclosing graph; these are counted by path.
     if task.node.child is None:
         question.logged = question.logged or journalled
     elif journalled:

@@ -1,6 +1,7 @@
-"""What is said of a task that failed: where, on the exception itself, and the error that its caller gets.
+"""Texts about failed tasks: the place, the note on the node's exception, and the error that the caller gets.
 
-Which failure counts, and what follows from it, is `outcome`'s business.
+Whether a failure is retried or handled is decided in `outcome`. Which errors reach the caller as they are, and which
+become the cause of a NodeError, is decision 0055.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _OURS = __name__.partition(".")[0] + "."
 
 
 def place(engine: Engine, task: Task | None = None) -> Place:
-    """Where in the run *engine*, or its *task*, is; without an argument that tells of an untracked field (rule R16)."""
+    """Return the place of *engine*, or of its *task*, without an argument that reveals an untracked value (R16)."""
     plan, path = engine.plan, engine.path[:-1] or None
     if task is None:
         superstep = engine.superstep or None
@@ -40,15 +41,19 @@ def place(engine: Engine, task: Task | None = None) -> Place:
 
 
 def mark(engine: Engine, task: Task, error: BaseException, *, raise_as_is: bool) -> None:
-    """Let *error* say where it happened: graphrt's own word by its attributes, what a node raised by a note."""
+    """Add the place to *error*: as attributes of graphrt's own errors, as a note on exceptions of the node.
+
+    Args:
+        raise_as_is: Whether *error* is graphrt's own statement about the task, which reaches the caller unwrapped.
+    """
     here = place(engine, task)
     if raise_as_is and isinstance(error, GraphrtError):
         error.locate(here)
         return
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
-        trace = trace.tb_next  # how graphrt came to call the node says nothing
-    if trace is not None:
+        trace = trace.tb_next  # frames of graphrt above the node do not help its author
+    if trace is not None:  # else the exception has no frame outside graphrt, and keeps its traceback
         error.__traceback__ = trace
     known = {name: here.known.get(name) for name in ("node", "declared_at", "task_id", "arg")}
     note = f"In {Place(**known)}"
@@ -57,7 +62,7 @@ def mark(engine: Engine, task: Task, error: BaseException, *, raise_as_is: bool)
 
 
 def failure(engine: Engine, task: Task) -> BaseException:
-    """The error to raise for a task that failed for good."""
+    """Return the error to raise for a task that failed for good."""
     extra = task.more()
     error = extra.failure
     assert error is not None  # noqa: S101 - a FAILED task has one
@@ -70,7 +75,7 @@ def failure(engine: Engine, task: Task) -> BaseException:
     tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
     text = said(error)
     known, code, fix = "", "node-failed", extra.advice
-    if isinstance(error, GraphrtError):
+    if isinstance(error, GraphrtError):  # its Known and Fix become those of the NodeError: one block, not two (0055)
         known, fix = error.known, fix or error.fix
     elif isinstance(error, TimeoutError) and text.startswith("no result within"):
         code = "node-timeout"

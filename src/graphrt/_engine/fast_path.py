@@ -1,7 +1,11 @@
 """The fast path: supersteps of one plain task, one after another, over the same tables as the general path.
 
-It changes nothing before the first odd thing (an unknown key, a Command, a list of labels, an error): then it hands
-the reply to the general path, which meets the same thing again and names it. Only `engine` and the run flow call it.
+When it meets something odd (an unknown key, a Command, an unknown label, an error), it leaves with everything as it
+was. The open task and its reply go to the general path, which meets the same thing again and reports it. So the fast
+path has no error texts and no rules of its own, and reducers, which are pure, may be called twice (decision 0004).
+
+The Task of a plain node is reused from superstep to superstep, and a run without observers builds no events. The run
+loop (`_flows.run`) calls these functions; `tell` is installed as `Engine.quick` when a run is opened.
 """
 
 from __future__ import annotations
@@ -24,7 +28,11 @@ if TYPE_CHECKING:
 
 
 def begin(engine: Engine) -> Task | None:
-    """The one plain task that is due, counted and ready to call; None if this is not the fast path's shape."""
+    """Open a superstep of one plain task, and return the task; None if the fast path does not apply.
+
+    It applies if exactly one task is due, no limit is reached, and the node has no timeout, cache, pause or nested
+    graph. The run must have no time limit, ephemeral field or `check_state`.
+    """
     due = engine.due
     if len(due) != 1 or not engine.fast or engine.tasks:
         return None
@@ -33,7 +41,7 @@ def begin(engine: Engine) -> Task | None:
         return None
     at = node.index
     if engine.visits[at] >= engine.visit_limits[at] or engine.steps >= engine.max_steps:
-        return None
+        return None  # the general path raises the error, or takes the `on_fatigue` route
     engine.visits[at] += 1
     engine.steps += 1
     engine.superstep += 1
@@ -43,36 +51,37 @@ def begin(engine: Engine) -> Task | None:
 
 
 def advance(engine: Engine, reply: Any) -> Task | None:
-    """Fold and route what the called node returned, and make the next call ready.
+    """Fold and route the *reply* of the node that was called, and open the next superstep.
 
     Returns:
-        The next call. None if the run goes on by the general path: with the open task in `engine.tasks`, whose
-        outcome is *reply*, or with what is in `engine.due`.
+        The task to call next. None if the run continues on the general path: either with the open task in
+        `engine.tasks`, whose outcome is *reply*, or with what is in `engine.due`.
     """
     call: Task = engine.call  # type: ignore[assignment]  # begin() or this function set it
     values = engine.values
     sizes = engine.sizes
+    # Rule R15: the node must not have changed a container's length, or assigned to its view. CPython compares two dicts
+    # of the same objects by identity, in one call: about 3 % of the loop over a dict (decision 0052).
     for name in sizes:
         if len(values[name]) != sizes[name]:
             _leave(engine, call)
             return None
-    # Rule R15. Comparing two dicts of the same objects is one call: about 3 % of the loop over a dict.
-    keeps = engine.keeps  # no name for the view: it would count as an owner of the lists
+    keeps = engine.keeps  # the view gets no local name, because that would be one more owner of its lists
     try:
         same = call.state == values if not keeps else keeps == HAS_MAPPING and call.state.__dict__ == values
-    except Exception:  # noqa: BLE001 - the general path meets it again and names it
+    except Exception:  # noqa: BLE001 - the general path meets it again and reports it
         same = False
     node = call.node
     if (not same and engine.plan.state.assigned(call.state, values)) or node.arrives:
         _leave(engine, call)
         return None
-    out: dict[str, Any] = {}
-    grown: list[tuple[str, list[Any], list[Any]]] | None = None
-    boxed = False
-    checked: dict[str, Any] | None = None
-    undo: dict[str, Any] | None = None
+    out: dict[str, Any] = {}  # new values, which become visible only after the last check
+    grown: list[tuple[str, list[Any], list[Any]]] | None = None  # (field, list, items) to extend in place
+    boxed = False  # whether a written field may hold a container
+    checked: dict[str, Any] | None = None  # validated update, for observers
+    undo: dict[str, Any] | None = None  # previous values, for steps
     if reply.__class__ is dict:
-        call.state = None  # our own view must not count as another owner
+        call.state = None  # the view would count as another owner of the lists
         if engine.watched:
             checked = {}
             if engine.recorder is not None:
@@ -81,8 +90,8 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         try:
             for name in reply:
                 value = reply[name]
-                field = fields[name]
-                if value.__class__ is not field.exact:
+                field = fields[name]  # KeyError for an unknown key
+                if value.__class__ is not field.exact:  # the check would return the value unchanged
                     value = field.check(value)
                 kind = field.kind
                 if checked is not None:
@@ -111,10 +120,10 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                     boxed = True
             if checked and engine.codec is not None:
                 checked = stamped(engine, call, checked) if engine.stamps else kept(engine, call, checked)
-        except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and names it
+        except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and reports it
             _leave(engine, call)
             return None
-        if grown is not None:
+        if grown is not None:  # only now: an error in a later field must leave these lists as they were
             for _, owned, items in grown:
                 owned.extend(items)
         new = {**values, **out}
@@ -127,7 +136,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
 
     routed: Routed | None = None
     target: NodePlan | None = None
-    said: Any = engine  # stands for: the router said nothing
+    said: Any = engine  # sentinel: the router returned nothing yet
     try:
         if not node.simple:
             routed = engine.router().ask(node, view)
@@ -140,16 +149,17 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             else:
                 target = node.table[said]
         if routed is not None and routed.emptied and engine.joins:
-            raise LookupError  # joins hear of it on the general path
-    except Exception:  # noqa: BLE001 - an error or an odd label: the general path says which
-        for name, owned, _ in grown or ():  # what looked at the longer list keeps it; the state goes back
+            raise LookupError  # an empty list of Sends concerns joins (decision 0060): the general path marks them
+    except Exception:  # noqa: BLE001 - an error or an odd label: the general path reports which
+        # The router may have kept the longer list: the state gets a copy of the old length instead.
+        for name, owned, _ in grown or ():
             values[name] = owned[: sizes[name]]
-        if said is not engine:
+        if said is not engine:  # the router has returned: the general path uses its label and does not call it again
             engine.asked = (node.branches[0], said)
         _leave(engine, call)
         return None
 
-    # Nothing can fail any more: commit.
+    # Nothing below can fail: this is the commit.
     if boxed:
         _measure(sizes, out, grown)
     engine.values = new
@@ -167,9 +177,9 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             engine.visits[at] = visits + 1
             engine.steps += 1
             engine.superstep += 1
-            if target.plain == 0 or call.plain == 0:  # a context, a step may keep this one
+            if target.plain == 0 or call.plain == 0:  # the context or a step may keep the Task
                 call = engine.call = Task(target, 0, engine.superstep, None, view, engine)
-            else:  # nobody keeps a plain call: use it again
+            else:  # nothing refers to the Task of a plain node after its call: reuse it
                 call.node, call.plain, call.state = target, target.plain, view
                 call.superstep = engine.superstep
             return call
@@ -182,13 +192,13 @@ def advance(engine: Engine, reply: Any) -> Task | None:
 
 
 def tell(call: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
-    """Note a commit for a journal that writes it before anything goes on, and needs no events for that."""
+    """Note a commit in `engine.told`, for a journal that writes it without event objects before the run continues."""
     engine = call.engine
     engine.told = (engine.superstep, call.node, update, target)
 
 
 def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, Any, Any]] | None) -> None:
-    """Note the lengths of the containers that were written."""
+    """Update *sizes* for the fields that were written."""
     for name, value in out.items():
         if value.__class__ in CONTAINERS:
             sizes[name] = len(value)
@@ -199,12 +209,12 @@ def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, 
 
 
 def _leave(engine: Engine, call: Task) -> None:
-    """Hand the call over to the general path, as the open superstep."""
+    """Hand *call* over to the general path as the task of the open superstep."""
     call.superstep = engine.superstep
     if call.state is None:
         call.state = engine.make_view(engine.values)
     engine.call = None
-    engine.tasks, engine.looks = [call], True
+    engine.tasks, engine.looks = [call], True  # the report looks at once for changes of the state (R15)
 
 
 def _note(
@@ -215,11 +225,19 @@ def _note(
     target: NodePlan | None,
     routed: Routed | None,
 ) -> None:
-    """Tell the parent's trail, the tape and the log what this superstep did, and what is due after it."""
+    """Pass this superstep on to the parent's trail, the log and the step recorder.
+
+    Args:
+        checked: The validated update; None if the node returned None.
+        undo: Previous values of the written fields; None if no steps are recorded.
+        target: The only next node, if *routed* is None.
+        routed: Where the edges lead, if the fast path's table did not decide it.
+    """
     if checked:
         engine.follow(checked)
     if engine.log is not None:
         call.superstep = engine.superstep
+        # `fast_step` reads the next tasks from `due`. It stays empty afterwards: the next call is opened directly.
         engine.due = [Due(target)] if target is not None else routed.due() if routed is not None else []
         emit_events.fast_step(engine, call, checked)
         engine.due = []
@@ -229,19 +247,23 @@ def _note(
         call.updates = () if checked is None else (checked,)
         plain = call.plain != 0
         engine.recorder.record(call, undo or {}, plain=plain)
-        if plain:  # the object is used again
+        if plain:  # the Task is reused
             call.status, call.updates = DUE, ()
 
 
 def _before(values: dict[str, Any], name: str, kind: int) -> Any:
+    """Return what undoes a write of the field: its value, or the length of the list that is appended to."""
     value = values.get(name, ABSENT)
     if kind == APPEND and value.__class__ in (list, tuple):
-        return Prefix(len(value))  # the new value starts with the old one
+        return Prefix(len(value))  # the new value starts with the old one, so that no second list is kept
     return value
 
 
 def take_back(engine: Engine) -> None:
-    """Take the next call back, which nobody made: its task is due."""
+    """Undo the opening of the next superstep, whose node was not called: its task is due again.
+
+    A run that is cancelled between two supersteps then leaves no superstep open.
+    """
     call = engine.call
     if call is not None:
         engine.call = None
@@ -253,7 +275,7 @@ def take_back(engine: Engine) -> None:
 
 
 def park(engine: Engine) -> None:
-    """Leave the fast path before the next call was made: its task is the open superstep."""
+    """Leave the fast path after an exception such as KeyboardInterrupt: its task becomes the open superstep."""
     call = engine.call
     if call is not None:
         call.superstep = engine.superstep

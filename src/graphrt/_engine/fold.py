@@ -1,6 +1,7 @@
-"""Folding the updates of a superstep, in task order, into new values (rules R2, R6, R16). Nothing is changed here.
+"""Fold the updates of a superstep, in task order, into new values (rules R2, R6, R16). Nothing is changed here.
 
-The result says what to write; appends are kept apart as pending items, since the engine may extend in place.
+The result lists what to write. Items to append are kept apart from other new values, because `apply_folded` may extend
+the existing list in place.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from graphrt.commands import DELETE, Replacement
 from graphrt.errors import ConcurrentUpdateError, Place, UpdateError, told
 
 CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
-"""Types whose length is watched, and which a reducer gets as a copy."""
+"""Types whose length is compared to find changes in place, and which reducers get as a copy (R15)."""
 
 
 @final
 class Prefix:
-    """In an undo record: the value before was the first *length* items of the one after."""
+    """Entry of an undo record: the previous value was the first *length* items of the new one."""
 
     __slots__ = ("length",)
 
@@ -29,26 +30,26 @@ class Prefix:
 
 
 Undo = dict[str, Any]
-"""Field to the value before (ABSENT, a Prefix, or the value)."""
+"""Previous values by field: ABSENT, a Prefix, or the value itself."""
 
 
 @final
 class Folded:
-    """What a superstep changes."""
+    """The changes of a superstep, not yet applied."""
 
     __slots__ = ("grown", "undo", "values")
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        """Field to new value; ABSENT removes it."""
+        """New values by field; ABSENT removes the field."""
         self.grown: dict[str, list[Any]] = {}
-        """Append field to the items to add after `values`, or after the current value where that has none."""
+        """Items to append, by field: to the new value in `values`, or to the current one if there is no new one."""
         self.undo: list[Undo] = []
-        """One for each task that folded, if asked for."""
+        """Undo records in task order, one for each task, if they were requested; else empty."""
 
 
 class FoldError(Exception):
-    """A fold that cannot be: the error for the user, and the tasks that must run again."""
+    """A fold that failed: the error for the user, and the tasks that a retry has to run again (R9)."""
 
     def __init__(self, error: UpdateError, tasks: Sequence[Task]) -> None:
         super().__init__(error)
@@ -66,28 +67,32 @@ def fold(
     past: bool = False,
     where: Callable[[], Place] = Place,
 ) -> Folded:
-    """Fold the updates of *tasks* over *values*.
+    """Fold the updates of *tasks*, which are in task order, over *values*.
 
     Args:
-        past: An entry tells of it already: what reducers made then is not judged now.
+        ephemeral: Fields to reset before the first update.
+        record: Make undo records.
+        past: The superstep is in the journal already: a reducer that returned None then is not an error now.
+        where: Place for errors, made only if there is one.
 
     Raises:
-        FoldError: Two tasks wrote a last-value field, or a reducer raised, or returned None where that cannot be.
+        FoldError: Two tasks wrote a field without an aggregating reducer, a reducer raised, or it returned None for a
+            field that cannot be None.
     """
     result = Folded()
     out, grown = result.values, result.grown
     first_undo: Undo = {}
-    for field in ephemeral:
+    for field in ephemeral:  # R16: a value written at k is seen until the fold of k+1
         name = field.name
         default = field.reset()
         if values.get(name, ABSENT) is not default and (name in values or default is not ABSENT):
             out[name] = default
             if record:
                 first_undo[name] = values.get(name, ABSENT)
-    writers: dict[str, Task] = {}
-    exclusive: set[str] = set()
+    writers: dict[str, Task] = {}  # the first writer of each field
+    exclusive: set[str] = set()  # fields with an Overwrite or DELETE, which allow no other writer (R6)
     for task in tasks:
-        undo: Undo = first_undo
+        undo: Undo = first_undo  # resets count as changes of the first task
         first_undo = {}
         for update in task.updates:
             for name in update:
@@ -96,20 +101,21 @@ def fold(
                 if name not in writers:
                     writers[name] = task
                 before = writers[name]
+                # Equal values conflict as well (R6). Several updates of one task, a nested graph's, do not.
                 if before is not task and (marker or not field.aggregates or name in exclusive):
                     raise _conflict(field, before, task, tasks, where)
                 if marker:
                     exclusive.add(name)
-                if record and (marker or name not in undo):
+                if record and (marker or name not in undo):  # the first write decides, unless a marker follows it
                     _note_before(undo, field, values, out, grown, whole=marker)
                 if marker:
-                    grown.pop(name, None)
+                    grown.pop(name, None)  # items appended before it are replaced too
                     out[name] = field.default() if value is DELETE else value.value
                 elif field.kind == APPEND:
                     if name in grown:
                         grown[name] += value
                     else:
-                        grown[name] = list(value)
+                        grown[name] = list(value)  # a copy: the items of further writes are added to it
                 elif field.kind == LAST:
                     out[name] = value
                 else:
@@ -124,13 +130,13 @@ def fold(
 def _note_before(
     undo: Undo, field: Field, values: Values, out: dict[str, Any], grown: dict[str, list[Any]], *, whole: bool
 ) -> None:
-    """Note in *undo* what *field* is before this write; a Prefix will do if the write only adds at the end.
+    """Record in *undo* the value of *field* before this write; a Prefix is enough if the write only appends.
 
     Args:
-        whole: The write is no appending: the old value itself is needed.
+        whole: The write replaces the value, so that the previous value itself is needed.
     """
     name = field.name
-    known = undo.get(name, undo)
+    known = undo.get(name, undo)  # *undo* itself is the sentinel for "nothing recorded"
     if known is not undo and known.__class__ is not Prefix:
         return
     base = out[name] if name in out else values.get(name, ABSENT)
@@ -139,6 +145,7 @@ def _note_before(
         undo[name] = base
         return
     start: Any = [] if base is ABSENT or base is None else base
+    # Pending items of earlier tasks belong to the previous value; those that this task appended do not.
     length = known.length if known.__class__ is Prefix else len(start) + len(pending or ())
     undo[name] = type(start)([*start, *(pending or ())][:length]) if whole else Prefix(length)
 
@@ -152,19 +159,24 @@ def _reduced(
     tasks: Sequence[Task],
     where: Callable[[], Place],
 ) -> Any:
+    """Return the result of the field's reducer for *value*, which *task* wrote.
+
+    Raises:
+        FoldError: The reducer raised.
+    """
     current = out[field.name] if field.name in out else values.get(field.name, ABSENT)
     if current is ABSENT:
-        if field.identity is None:
+        if field.identity is None:  # no neutral value to start from: the first value is taken as it is
             return value
         current = field.identity()
     try:
-        # A reducer that changes its first argument would change every snapshot: it gets a copy of a container.
+        # A reducer that changes its first argument would change every snapshot, so it gets a copy of a container.
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
-    except Exception as error:  # noqa: BLE001 - user code: it is told as the field allows
+    except Exception as error:  # noqa: BLE001 - user code: its text is shown only if the field is tracked
         wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
         said = told(error)
         known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"
-        if field.untracked:  # what the reducer says may quote a value, and so may the exception itself (rule R16)
+        if field.untracked:  # the text of the exception may quote a value, which must not leave the run (R16)
             said = type(error).__name__
             known = f"raised at {_place(error)}, incoming from node {task.node.name!r}; the field is untracked"
         raised = UpdateError(
@@ -176,11 +188,12 @@ def _reduced(
             node=task.node.name,
             field=field.name,
         )
-        raised.__cause__ = None if field.untracked else error
+        raised.__cause__ = None if field.untracked else error  # the chained exception would show the value, too
         raise FoldError(raised, wrote) from raised.__cause__
 
 
 def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
+    """Return the error for a reducer that returned None for a field that cannot be None (R7)."""
     wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
     error = UpdateError(
         f"Reducer {field.reducer_name!r} of field {field.name!r} returned None, which the field cannot be.",
@@ -195,7 +208,7 @@ def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], P
 
 
 def _place(error: Exception) -> str:
-    """File and line where *error* was raised."""
+    """Return `file:line` of the innermost frame of *error*."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -203,6 +216,7 @@ def _place(error: Exception) -> str:
 
 
 def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
+    """Return the error for two tasks of one superstep that wrote *field* (R6)."""
     wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
     nodes = tuple(dict.fromkeys(t.node.name for t in wrote))
     writes = [(t.id, update[field.name]) for t in wrote for update in t.updates if field.name in update]
@@ -230,7 +244,10 @@ def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: 
 
 
 def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Several updates of one task as one: aggregated fields through their reducer, others by the last write."""
+    """Return several updates of one task as one: aggregated fields by their reducer, others by the last write.
+
+    None if *updates* is empty. A nested graph has one update for each of its commits.
+    """
     if not updates:
         return None
     if len(updates) == 1:

@@ -1,4 +1,8 @@
-"""Generations of a join (rule R5): which sources arrived, and whether it has fired."""
+"""Joins and their generations (rule R5): which sources arrived, whether the join fired, and starved joins.
+
+A generation begins with an arrival, fires once when enough distinct sources have arrived, and closes when all have
+arrived or when a counted source arrives again. Only the open generation is kept.
+"""
 
 from __future__ import annotations
 
@@ -22,41 +26,44 @@ class JoinState:
     def __init__(self, plan: JoinPlan) -> None:
         self.plan = plan
         self.arrived: set[int] = set()
+        """Sources that have arrived in this generation, by node index."""
         self.fired = False
+        """Whether this generation has fired."""
         self.emptied = False
-        """Whether a router sent nothing to a source, and none has arrived since: a map over nothing."""
+        """Whether a router returned an empty list where a source could have started, and no source has arrived since:
+        a map over nothing (decision 0060)."""
 
     def arrive(self, source: int) -> bool:
-        """Count an arrival of *source*; True if the join fires now.
+        """Count an arrival of *source*; return True if the join fires now.
 
         Before it fires, a repeat counts once. After it fired, first arrivals of the remaining sources are absorbed;
         the generation closes when all have arrived, or when a counted source arrives again, which opens the next.
         """
         self.emptied = False
-        if self.fired and source in self.arrived:
+        if self.fired and source in self.arrived:  # its second arrival opens the next generation
             self.arrived = set()
             self.fired = False
         self.arrived.add(source)
         fires = not self.fired and len(self.arrived) >= self.plan.need
         if fires:
             self.fired = True
-        if self.fired and len(self.arrived) == len(self.plan.sources):
+        if self.fired and len(self.arrived) == len(self.plan.sources):  # all have arrived: the generation closes
             self.arrived = set()
             self.fired = False
         return fires
 
     @property
     def starved(self) -> bool:
-        """Whether sources arrived and the generation never fired."""
+        """Whether sources have arrived and the generation has not fired."""
         return bool(self.arrived) and not self.fired
 
     def missing(self) -> list[int]:
-        """Sources that did not arrive, by index."""
+        """Return the sources that have not arrived, as node indexes in ascending order."""
         return sorted(self.plan.sources - self.arrived)
 
 
 def starved_error(engine: Engine, joins: Sequence[JoinState]) -> StarvedJoinError:
-    """The error for *joins* that wait though nothing is due any more."""
+    """Return the error for *joins* that still wait when nothing is due any more."""
     nodes = engine.plan.nodes
     first = joins[0]
     missing = [nodes[at].name for at in first.missing()]
@@ -76,11 +83,15 @@ def starved_error(engine: Engine, joins: Sequence[JoinState]) -> StarvedJoinErro
 
 
 def empty(engine: Engine, branch: BranchPlan) -> list[JoinState]:
-    """The router of *branch* returned an empty list: the joins that wait for what it could have started hear of it."""
+    """Mark the joins that wait for nodes that *branch* could have started, after its router returned an empty list.
+
+    Returns:
+        The marked joins: those with such a source and without arrivals in their open generation.
+    """
     nodes = engine.plan.nodes
     reached = {target.index for target in branch.table.values() if target is not None}
     waiting = list(reached)
-    while waiting:  # what follows those nodes by static edges does not run either
+    while waiting:  # nodes behind them by static edges do not run either
         for target in nodes[waiting.pop()].static:
             if target.index not in reached:
                 reached.add(target.index)
@@ -92,7 +103,10 @@ def empty(engine: Engine, branch: BranchPlan) -> list[JoinState]:
 
 
 def never_fired(engine: Engine) -> list[str]:
-    """What to warn of at the end of a run: joins that nothing arrived at, since a router sent nothing to a source."""
+    """Return warnings for the end of a run: one for each join that a map over nothing kept from firing.
+
+    An empty list is often meant, so it is an error only where a source arrived. `starved="ignore"` gives no warning.
+    """
     nodes = engine.plan.nodes
     return [
         f"The join before {join.plan.dst.name!r} never fired: a router returned an empty list, so nothing was started "
@@ -104,23 +118,23 @@ def never_fired(engine: Engine) -> list[str]:
 
 
 def fire_starved(engine: Engine) -> list[JoinState]:
-    """Nothing is due: the joins that fire with those that arrived, which are due now.
+    """Fire the joins with `starved="run"` when nothing is due: make their nodes due, and return them.
 
     Raises:
-        StarvedJoinError: A join with starved="error" waits.
+        StarvedJoinError: A join with `starved="error"` has arrivals and never fired.
     """
     starved = [join for join in engine.joins if join.starved]
     emptied = [join for join in engine.joins if join.emptied and join.plan.starved == "run"]
     if not starved and not emptied:
         return []
     bad = [join for join in starved if join.plan.starved == "error"]
-    if bad:
+    if bad:  # before any join fires, so that the generations stay as they are
         raise starved_error(engine, bad)
     fired = [join for join in starved if join.plan.starved == "run"]
     routed = Routed()
     for join in fired:
         join.fired = True
-    for join in emptied:  # nobody arrived: the next arrival opens a generation of its own
+    for join in emptied:  # nothing arrived, so there is no generation to close
         join.emptied = False
     for join in (*fired, *emptied):
         routed.plain[join.plan.dst.index] = join.plan.dst

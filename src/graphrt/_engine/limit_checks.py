@@ -1,4 +1,8 @@
-"""Limits of a run (rule R8): fatigue of nodes, supersteps, tasks. Checked before a superstep opens; nothing is counted."""
+"""Limits of a run (rule R8): visits of nodes, supersteps, and tasks in one superstep.
+
+They are checked before a superstep opens and before anything is counted, so that a retry under higher limits continues
+where the run stopped. Fatigue goes first: a tired node with a route to END needs no further superstep (decision 0006).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def check_limits(engine: Engine, due: Sequence[Due]) -> None:
-    """Raise if no further superstep may open with what is *due*."""
+    """Check that a superstep may open with the tasks *due*.
+
+    Raises:
+        StepLimitError: The run has made `max_steps` supersteps.
+        LimitError: More than `max_tasks` tasks are due.
+    """
     if engine.steps < engine.max_steps and len(due) <= engine.limits.max_tasks:
         return
     nodes = names(dict.fromkeys(item.node.name for item in due))
@@ -42,13 +51,19 @@ def check_limits(engine: Engine, due: Sequence[Due]) -> None:
 
 
 def rest(engine: Engine) -> None:
-    """Replace what is due on a node that was visited often enough by its on_fatigue route."""
+    """Replace due tasks of nodes that reached their visit limit by one activation of their `on_fatigue` target.
+
+    Routes are followed from tired node to tired node. END makes nothing due.
+
+    Raises:
+        NodeFatigueError: A tired node has no route, or its route leads in a circle of tired nodes.
+    """
     visits, limits = engine.visits, engine.visit_limits
     for item in engine.due:
         index = item[0].index
         if visits[index] >= limits[index]:
             break
-    else:
+    else:  # the common case: no node is tired, and `due` stays the same list
         return
     routed = Routed()
     tired: dict[int, NodePlan] = {}
@@ -57,12 +72,12 @@ def rest(engine: Engine) -> None:
         seen: set[int] = set()
         while node is not None and visits[node.index] >= limits[node.index]:
             target = node.on_fatigue
-            if target is None or node.index in seen:
+            if target is None or node.index in seen:  # no route, or a circle
                 raise _fatigue(engine, item.node)
             seen.add(node.index)
             tired[node.index] = node
             node = None if isinstance(target, EndType) else target
-        if node is not None and node is item.node:
+        if node is not None and node is item.node:  # not tired: it stays due as it is
             if item.is_send:
                 routed.sends.append(item)
                 continue
@@ -90,6 +105,7 @@ def _fatigue(engine: Engine, node: NodePlan) -> NodeFatigueError:
 
 
 def _data(engine: Engine) -> dict[str, Any]:
+    """Return the attributes that all limit errors have: the state and the nodes that were due."""
     return {
         "state": told_state(engine),
         "nodes": tuple(dict.fromkeys(item.node.name for item in engine.due)),

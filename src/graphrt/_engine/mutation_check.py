@@ -1,8 +1,8 @@
-"""Ownership of the state (rule R15): finding a node that changed the state in place, and putting back what is known.
+"""Find nodes and routers that changed the state in place, and restore what can be restored (rule R15, decision 0052).
 
-Always found, when a node returns: what it assigned to its view, which is its task's own, and a container whose length
-changed. With `check_state` the stored form of every value is compared as well, once all tasks that ran have returned:
-that finds every change of a value that can be stored.
+Two kinds of change are always found, when the node returns: an assignment to its view, which its task has for itself,
+and a container whose length differs. With `check_state`, the stored form of every value is compared as well, once all
+tasks have returned. That finds every change of a value that can be stored, without calling `==` of the user's classes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def prepare(engine: Engine) -> bool:
-    """Before the tasks of the open superstep run: with `check_state`, note the stored form of every value. True."""
+    """Prepare the checks before the tasks of the open superstep run; always return True."""
+    # Outcomes must be checked before they are staged. A fan-out that stages nothing is cheaper to check at its commit.
     engine.looks = engine.staging or engine.check_state or len(engine.tasks) == 1
     if engine.check_state:
         look(engine)
@@ -32,7 +33,7 @@ def prepare(engine: Engine) -> bool:
 
 
 def look(engine: Engine) -> None:
-    """Note the stored form of every value; what has none is remembered, for a warning."""
+    """Encode every value that is not encoded yet into `engine.guard`; note those that cannot be encoded (R7)."""
     known, dump = engine.guard, engine.plan.checking.dump
     for name, value in engine.values.items():
         if name not in known and value.__class__ not in SCALARS:
@@ -44,10 +45,9 @@ def look(engine: Engine) -> None:
 
 
 def is_changed(engine: Engine, task: Task, reply: Any) -> bool:
-    """Whether *task*, which ended with *reply*, changed the state; then it has failed, before anything is staged.
+    """Return whether *task*, which ended with *reply*, changed the state; if so, fail it before anything is staged.
 
-    Of several tasks that share a container, any may have changed its length: the error names those that still ran.
-    Where nothing is staged, several tasks are looked at in one go instead, by `check_all`: see `Engine.looks`.
+    Any of several tasks that share a container may have changed its length: the error names all that were running.
     """
     tasks = engine.tasks
     changed = _other_lengths(engine)
@@ -58,6 +58,7 @@ def is_changed(engine: Engine, task: Task, reply: Any) -> bool:
     if _is_assigned(engine, task.state, engine.values):
         _fail_assigned(engine, task, reply)
         return True
+    # Encoded forms are compared when the last task has returned: others may still be changing the values.
     if engine.check_state and not any(other.status in _RUNS for other in tasks if other is not task):
         dump = engine.plan.checking.dump
         changed = [name for name, line in engine.guard.items() if _dumped(dump, engine.values[name]) != line]
@@ -71,9 +72,10 @@ _RUNS = frozenset({DUE, RUNNING})
 
 
 def check_all(engine: Engine, tasks: Sequence[Task]) -> None:
-    """Find what the ended *tasks* changed, and let go of their views.
+    """Check all *tasks*, which have ended, for changes of the state, and drop their views.
 
-    A node that was abandoned after its timeout may still run: so those that were looked at are looked at again.
+    Tasks that were checked when they returned are checked again: a node that was abandoned after its timeout may still
+    be running.
 
     Raises:
         UpdateError: Something was changed.
@@ -81,10 +83,11 @@ def check_all(engine: Engine, tasks: Sequence[Task]) -> None:
     values = engine.values
     views = [task.state for task in tasks]
     try:
+        # For views that are dicts, one call compares all of them (a fan-out may have thousands).
         untouched = not engine.keeps and views.count(values) == len(views)
     except Exception:  # noqa: BLE001 - values that refuse to be compared
         untouched = False
-    del views  # they would count as owners of the lists in them
+    del views  # they would count as owners of the lists in them (R15)
     for task in tasks:
         if not untouched and _is_assigned(engine, task.state, values):
             raise _fail_assigned(engine, task, None)
@@ -95,13 +98,13 @@ def check_all(engine: Engine, tasks: Sequence[Task]) -> None:
 
 
 def check_routers(engine: Engine, tasks: Sequence[Task], view: Any, values: Values) -> None:
-    """Find what a router assigned to the *view* of *values*, which the next task would be told of.
+    """Check that no router assigned to *view*, a view of *values* that the next task would get.
 
     Args:
-        tasks: Those whose routers were asked; none for START's.
+        tasks: Tasks whose routers were called; empty for the router of START.
 
     Raises:
-        RouteError: It did.
+        RouteError: A router assigned to it.
     """
     if _is_assigned(engine, view, values):
         wrong = engine.plan.state.assigned(view, values)
@@ -117,12 +120,16 @@ def check_routers(engine: Engine, tasks: Sequence[Task], view: Any, values: Valu
 
 
 def _other_lengths(engine: Engine) -> list[str]:
+    """Return the fields whose containers have another length than when they were committed."""
     values, sizes = engine.values, engine.sizes
     return [name for name in sizes if len(values[name]) != sizes[name]]
 
 
 def _is_assigned(engine: Engine, view: Any, values: Values) -> bool:
+    """Return whether something was assigned to *view*, which was made of *values*."""
     keeps = engine.keeps
+    # The quick test compares dicts of the same objects, which CPython does by identity. `assigned` decides the rest: an
+    # equal value, a cached property and a private attribute are no changes.
     try:
         same = view == values if not keeps else keeps == HAS_MAPPING and view.__dict__ == values
     except Exception:  # noqa: BLE001 - values that refuse to be compared; or the view has lost its own
@@ -131,14 +138,16 @@ def _is_assigned(engine: Engine, view: Any, values: Values) -> bool:
 
 
 def _dumped(dump: Any, value: Any) -> bytes | None:
+    """Return the stored form of *value*, or None if it has become unstorable, which is a change as well."""
     try:
         line: bytes = dump(value)
-    except NotStorable:  # what it was could be stored
+    except NotStorable:
         return None
     return line
 
 
 def _fail(engine: Engine, failing: Sequence[Task], who: Sequence[Task], reply: Any, changed: list[str]) -> UpdateError:
+    """Restore the fields *changed* in place, fail the tasks *failing*, and return the error, which names *who*."""
     how = ", ".join(_how(engine, name) for name in changed)
     error = _error(engine, who, changed, "changed a value of the state in place", reply, how)
     _restore(engine, changed)
@@ -147,6 +156,7 @@ def _fail(engine: Engine, failing: Sequence[Task], who: Sequence[Task], reply: A
 
 
 def _fail_assigned(engine: Engine, task: Task, reply: Any) -> UpdateError:
+    """Fail *task* for what it assigned to its view, and return the error. The committed values are not affected."""
     values, view = engine.values, task.state
     wrong = engine.plan.state.assigned(view, values)
     error = _error(
@@ -162,6 +172,7 @@ def _fail_assigned(engine: Engine, task: Task, reply: Any) -> UpdateError:
 
 
 def _error(engine: Engine, who: Sequence[Task], wrong: list[str], did: str, reply: Any, known: str) -> UpdateError:
+    """Return the error for the fields *wrong*; an exception that the node raised besides is chained to it."""
     nodes = tuple(dict.fromkeys(task.node.name for task in who))
     failed = reply.error if reply.__class__ is Failed else None
     error = UpdateError(
@@ -181,9 +192,10 @@ def _error(engine: Engine, who: Sequence[Task], wrong: list[str], did: str, repl
 
 
 def _give_up(tasks: Sequence[Task], error: UpdateError) -> None:
+    """Fail *tasks* for good: no retry policy and no `on_error` node may work on changed values (decision 0052)."""
     outcome.fail_all(tasks, error)
     for task in tasks:
-        task.state = None  # a retry sees a view that nobody changed
+        task.state = None  # `retry` makes a new view of the restored values
 
 
 def _seen(view: Any, name: str) -> Any:
@@ -191,6 +203,7 @@ def _seen(view: Any, name: str) -> Any:
 
 
 def _how(engine: Engine, name: str) -> str:
+    """Return how the value of a field differs from what was committed, for an error."""
     now = engine.values[name]
     before = engine.sizes.get(name)
     if before is not None and len(now) != before:
@@ -199,6 +212,7 @@ def _how(engine: Engine, name: str) -> str:
 
 
 def _change(engine: Engine, name: str, was: Any, now: Any) -> str:
+    """Return the values of a field before and after, for an error; an untracked field's are not shown (R16)."""
     field = engine.fields.get(name)
     if field is not None and field.untracked:
         return f"{name} {HIDDEN}"
@@ -206,13 +220,16 @@ def _change(engine: Engine, name: str, was: Any, now: Any) -> str:
 
 
 def _restore(engine: Engine, changed: Sequence[str]) -> None:
-    """Put back what is known: all of a value whose stored form is there, the items that a list had before others."""
+    """Restore fields that were changed in place, as far as possible.
+
+    A value with a stored form is decoded from it, and a list that grew is cut. Other fields are marked as spoilt.
+    """
     for name in changed:
         value, size = engine.values[name], engine.sizes.get(name)
         if name in engine.guard:
             engine.values[name] = engine.plan.checking.load(engine.guard[name])
         elif value.__class__ is list and size is not None and len(value) > size:
-            del value[size:]  # in place: the tasks beside it see it too
+            del value[size:]  # in place, because tasks that still run share the list
         else:
             engine.spoilt.add(name)
         if size is not None:

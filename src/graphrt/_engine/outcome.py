@@ -1,6 +1,6 @@
-"""What a driver reported about a task: named, checked at the node's boundary (rule R7) and staged on the task.
+"""Outcomes of tasks: a driver's reply is classified, checked at the node's boundary (rule R7) and staged on the task.
 
-Nothing is folded here. A report about an attempt that is not open any more changes nothing.
+Nothing is folded here. A report about an execution that is no longer open changes nothing (the law *duplicate*).
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ if TYPE_CHECKING:
 
 
 def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
-    """Stage what execution number *execution* of *task* came to; `task.status` says what follows.
+    """Stage the *reply* of execution number *execution* of *task*; `task.status` then says what follows.
+
+    Args:
+        reply: What the node returned, or one of the report classes of `task`.
 
     Returns:
-        False if the report is a duplicate or late: it changed nothing.
+        False if the report is a duplicate or late, and changed nothing.
     """
     if task.execution != execution or task.status > RUNNING:
         return False
@@ -54,8 +57,8 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
         engine.dirty[task] = None
     kind = reply.__class__
     if engine.looks and kind is not Spent and kind is not Stopped and mutation_check.is_changed(engine, task, reply):
-        return True  # what it came to does not count: it ran on, or made, values that nobody knows
-    if kind is dict:
+        return True  # the outcome does not count, because the node changed the values that it worked on
+    if kind is dict:  # the common case, without a call per field
         fields = engine.writable
         checked: dict[str, Any] = {}
         odd = False
@@ -63,9 +66,10 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
             for name in reply:
                 field, value = fields[name], reply[name]
                 checked[name] = value if value.__class__ is field.exact else field.check(value)
-        except Exception:  # noqa: BLE001 - whatever it is, the long way meets it again and names it
+        except Exception:  # noqa: BLE001 - whatever it is, `check_reply` meets it again and reports it
             odd = True
-        if odd:  # after the `except`, else the error would be chained to what pydantic says of the value
+        # Outside of the `except`: errors must not be chained to a validation error, which quotes values (R16).
+        if odd:
             check_reply(engine, task, reply)
         else:
             if engine.codec is None or (not engine.stamps and is_simple(checked.values())):
@@ -81,7 +85,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
         _fail(task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
     elif kind is Asked:
         pause(engine, task, reply.questions, reply.child)
-    elif kind is Stopped:
+    elif kind is Stopped:  # due at the next drive
         again(task)
     elif kind is Nested:
         if _stamp(engine, task, reply.updates):
@@ -89,7 +93,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
             _spent(engine, task, spending(engine, task))
     elif kind is Interrupt:
         _returned(engine, task, reply)
-    elif kind is Spent:
+    elif kind is Spent:  # the reply first, then what its model calls take off the budget
         report(engine, task, execution, reply.reply)
         _spent(engine, task, spending(engine, task))
     else:
@@ -98,22 +102,22 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
 
 
 MARKERS = frozenset({Sentinel, Replacement})
-"""Classes of the markers that may stand in an update."""
+"""Classes of the markers that an update may contain: DELETE and Overwrite."""
 
 
 def _spent(engine: Engine, task: Task, spending: tuple[dict[str, Any], ...]) -> None:
-    """Lower the state's budget by what an ended task took, unless its node set the budget itself."""
+    """Take the usage of an ended task off the field `token_budget`, unless its node set the field itself."""
     ended = task.status == DONE or (task.extra is not None and task.extra.ended)
     left = engine.values.get(TOKEN_BUDGET)
     if not ended or not spending or any(update.get(TOKEN_BUDGET, left) != left for update in task.updates):
         return
-    # The value that it has already says nothing: nodes that return whole states return it too.
+    # A node that returned the field unchanged did not set it: nodes that return whole states return every field.
     rest = [{name: update[name] for name in update if name != TOKEN_BUDGET} for update in task.updates]
     task.updates = (*rest, *(stamped(engine, task, update) for update in spending))
 
 
 def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
-    """Stage *updates*; False if one cannot be stored, and the task has failed."""
+    """Stage *updates*; if one cannot be stored, fail the task and return False."""
     try:
         task.updates = tuple(stamped(engine, task, update) for update in updates)
     except GraphrtError as error:
@@ -123,7 +127,10 @@ def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> boo
 
 
 def _returned(engine: Engine, task: Task, reply: Interrupt) -> None:
-    """Pause for a returned Interrupt."""
+    """Pause *task* for an Interrupt that its node returned.
+
+    The question is numbered by the answers before it: a node that was answered and returns another one asks anew.
+    """
     asked = [question for question in task.more().interrupts if question.base.startswith("returned")]
     base = f"returned{sum(question.answered for question in asked)}"
     version = 1 + sum(question.base == base for question in asked)
@@ -142,10 +149,10 @@ def _returned(engine: Engine, task: Task, reply: Interrupt) -> None:
 
 
 def answer_type(engine: Engine, task: Task, annotation: Any) -> Any:
-    """The type that an answer must have, as plain data.
+    """Return the type that an answer must have, *annotation*, as plain data; None if any answer will do.
 
     Raises:
-        InputError: It is none that an answer may be asked to have.
+        InputError: The type cannot be stored.
     """
     if annotation is None:
         return None
@@ -164,6 +171,7 @@ def answer_type(engine: Engine, task: Task, annotation: Any) -> Any:
 
 
 def check_reply(engine: Engine, task: Task, reply: Any) -> None:
+    """Check an update or a Command in full, and stage it; if it is wrong, fail the task with an error that says why."""
     try:
         goto: Any = None
         update: Any = reply
@@ -183,6 +191,11 @@ def check_reply(engine: Engine, task: Task, reply: Any) -> None:
 
 
 def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
+    """Return the validated update in *returned*.
+
+    Raises:
+        UpdateError: It is not an update, or has an unknown key or a wrong type.
+    """
     update = engine.plan.update
     node = task.node.name
     entries = update.entries(returned)
@@ -200,6 +213,7 @@ def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
 
 
 def _what(returned: Any) -> str:
+    """Return what kind of value *returned* is, for an error."""
     if inspect.isawaitable(returned):
         return "a coroutine that was never awaited"
     kind: Any = returned.__class__
@@ -207,6 +221,7 @@ def _what(returned: Any) -> str:
 
 
 def _how(engine: Engine, returned: Any) -> str:
+    """Return what to return in place of *returned*, for an error."""
     if inspect.isawaitable(returned):
         return "Define the node with async def, or await inside it."
     first: Any = returned[0] if issubclass(type(returned), list) and returned else returned
@@ -220,7 +235,12 @@ def _how(engine: Engine, returned: Any) -> str:
 
 
 def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
-    if engine.thread is None:
+    """Let *task* wait for the answers to *questions*; without a thread it fails (R10).
+
+    Args:
+        child: The parked engine of a nested graph, whose questions these are.
+    """
+    if engine.thread is None:  # final: neither a retry nor an `on_error` node could get an answer
         _fail(task, pausing.no_thread(engine, task), None, raise_as_is=True, final=True)
         return
     extra = task.more()
@@ -231,9 +251,10 @@ def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any
         return
     for question in questions:
         before = known.get(question.id)
-        if before is not None:
+        if before is not None:  # keep which enclosing graphs have journalled it
             question.told |= before.told
-        if question.id in extra.answers_ahead:  # in a fork, whose nested graph began anew
+        # In a fork the nested graph begins anew, and asks again what was answered already (decision 0027).
+        if question.id in extra.answers_ahead:
             question.answered, question.answer = True, own(extra.answers_ahead[question.id])
     extra.child, extra.interrupts = child, list(questions)
     task.status = PAUSED
@@ -242,7 +263,7 @@ def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any
 
 
 def again(task: Task) -> None:
-    """Make *task* due once more: what an earlier execution of it still reports counts no longer."""
+    """Make *task* due once more; reports of its earlier executions no longer count."""
     task.status = DUE
     task.execution += 1
 
@@ -256,9 +277,17 @@ def _fail(
     final: bool = False,
     advice: str = "",
 ) -> None:
+    """Handle a failed attempt: make *task* due for another one, or mark it as handled or failed.
+
+    Args:
+        hint_s: Seconds that the error asks to wait before another attempt; None if it does not say.
+        raise_as_is: Raise *error* itself to the caller, and not as the cause of a NodeError (decision 0055).
+        final: Neither retry nor hand over to an `on_error` node.
+        advice: What to do about it, if more is known than the error says.
+    """
     node = task.node
     extra = task.more()
-    if extra.child is None:  # what the attempt asked before it failed, the next one asks again
+    if extra.child is None:  # the next attempt asks the open questions again
         extra.interrupts = [question for question in extra.interrupts if not question.open]
     mark(task.engine, task, error, raise_as_is=raise_as_is)
     policy = node.policy.retry
@@ -273,27 +302,30 @@ def _fail(
             extra.delay_s = wait_s
             extra.retries.append((task.attempt, extra.delay_s, error))
             task.attempt += 1
-            task.execution += 1
+            task.execution += 1  # a late report of the failed attempt counts no more
             task.status = DUE
             return
     extra.failure, extra.advice = error, advice
     extra.raise_as_is = raise_as_is
     task.goto = None
     task.status = HANDLED if node.on_error is not None and not final else FAILED
-    task.updates = spending(task.engine, task) if task.status == HANDLED else ()
+    task.updates = spending(task.engine, task) if task.status == HANDLED else ()  # its model calls are paid
 
 
 def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
-    """Fail *tasks* for good with graphrt's own word about them; a retry runs them again."""
+    """Fail *tasks* for good with an error of graphrt's own; `retry` runs them again."""
     for task in tasks:
         if task.engine.staging:
-            task.engine.dirty[task] = None  # the outcome that was staged counts no more
+            task.engine.dirty[task] = None  # replaces the outcome that was staged before
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
         extra.failure, extra.raise_as_is, extra.ended = error, True, False
 
 
 def failed_with(engine: Engine, error: BaseException) -> bool:
-    """Whether a task failed with *error*: it could not keep an effect. That it did is stored, with what the effect did."""
+    """Return whether a task of the open superstep failed with *error*, because it could not store an effect.
+
+    Such an error is an outcome, which is stored together with the result of the effect.
+    """
     failed = engine.failed()
     return failed is not None and failed.extra is not None and failed.extra.failure is error

@@ -1,7 +1,7 @@
-"""Proof that a list is ours alone (rule R15): by reference counts, with a self-test.
+"""Proof by reference counts that only the run owns a list (rule R15), with a self-test at import.
 
-Appending extends a list in place only where nobody else can see it; else it copies. On an interpreter whose counts
-mean something else (free-threaded builds) the proof is switched off, and appending always copies.
+Appending extends a list in place only where no other code can see it, else it copies. On an interpreter whose counts
+mean something else, such as a free-threaded build, the proof is switched off and appending always copies.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ def _count(values: Mapping[str, Any], name: str) -> int:
 
 
 def _measure() -> int:
-    """The count that `getrefcount(values[name])` gives for a list that only *values* holds; 0 if not provable."""
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    """Return what `getrefcount(values[name])` gives for a list that only *values* holds; 0 if that proves nothing."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():  # exists in CPython 3.13 and later
         return 0
+    # A sole owner counts 2 in CPython: the dict, and the argument of `getrefcount`. Each further holder must add 1: a
+    # local variable (3), then a copied dict (4), whose own count after the variable is gone is 3 again.
     values = {"x": [0]}
     alone = _count(values, "x")
     kept = values["x"]
@@ -34,4 +36,4 @@ def _measure() -> int:
 
 
 SOLE: Final = _measure()
-"""What `getrefcount(values[name])` is for a list held by one dict alone; 0 where that proves nothing."""
+"""Value of `getrefcount(values[name])` for a list that only one dict holds; 0, which no count equals, if unprovable."""

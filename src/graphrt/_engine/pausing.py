@@ -1,4 +1,8 @@
-"""Pausing and going on (rules R1, R10): questions asked before and after a node, answers, questions that are withdrawn."""
+"""Pausing and resuming tasks (rules R1, R10): interrupts before and after a node, answers, and withdrawn questions.
+
+Which answer belongs to which question is decided in `questions`. A nested graph shares its question objects with the
+task that runs it, so that both see an answer.
+"""
 
 from __future__ import annotations
 
@@ -15,40 +19,43 @@ if TYPE_CHECKING:
 
 
 EXPIRED: Final = "expired"
+"""Reason for which a question is closed when its time is over."""
 
 
 def answer(engine: Engine, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False) -> None:
-    """Take answers by interrupt id; tasks whose questions are all answered are due again.
+    """Take answers by interrupt id; tasks whose questions are all answered become due again.
 
     Args:
-        nth: Number of the answer, where an entry tells one.
-        replace: Let them replace answers that were given.
+        nth: Number of the answer among those of its task, when a journalled one is applied; 0 for a new one.
+        replace: Let these answers replace earlier ones.
     """
     for question in engine.after:
         if question.id in answers:
             question.answered, question.answer = True, answers[question.id]
     for task in engine.tasks:
         if task.node.child is not None:
+            # Kept for a nested graph that begins anew in a fork and asks again (decision 0027).
             around = engine.interrupt_prefix(task)
             inside = f"{around[:-1]}/"
             if mine := {id_: answer for id_, answer in answers.items() if id_.startswith((around, inside))}:
                 task.more().answers_ahead.update(mine)
         extra = task.extra
         if extra is None or task.status not in (DUE, PAUSED, FAILED):
+            # The task is done, but its superstep could not be folded or routed: perhaps the answer was wrong (R10).
             if extra is not None and task.status == DONE and not engine.held:
                 _answer_anew(task, answers, nth=nth, replace=replace)
             continue
         if extra.child is not None:
-            answer(extra.child, answers, nth=nth, replace=replace)  # the task shares its questions
+            answer(extra.child, answers, nth=nth, replace=replace)  # it shares its questions with the task
         for question in extra.interrupts:
-            wanted = question.current or not question.answered  # what became of it may be told before its answer
+            wanted = question.current or not question.answered  # a staged fate may be applied before its answer
             if question.id in answers and wanted and (extra.child is None or not question.answered):
                 take_answer(extra, question, answers[question.id], nth=nth, replace=replace)
     take_answers(engine)
 
 
 def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: bool) -> None:
-    """Let a task run again whose outcome could not be folded or routed, with another answer than the one it had."""
+    """Make a finished task due again with another answer, because its outcome could not be folded or routed."""
     extra = task.more()
     for question in extra.interrupts:
         newer = question.answered and question.current and not question.static and (replace or nth > question.nth)
@@ -59,7 +66,7 @@ def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: b
 
 
 def answer_number(engine: Engine, id_: str) -> int:
-    """The number that the answer to a question has among those of its task; 0 if the question is not here."""
+    """Return the number of the answer to question *id_* among the answers of its task; 0 if the question is unknown."""
     for task in engine.tasks:
         extra = task.extra
         if extra is None:
@@ -73,9 +80,10 @@ def answer_number(engine: Engine, id_: str) -> int:
 
 
 def withdraw(engine: Engine, ids: Collection[str], reason: str) -> None:
-    """Close open questions: they take no answer any more, and their tasks run again.
+    """Close open questions by id: they take no answer any more, and their tasks run again.
 
-    One that expired is asked again under the same id: no answer came that could be taken for another question's.
+    A question that expired is removed, so that it is asked again under the same id: nothing else is asked, and it has
+    no answer that could be mistaken for another one's (decision 0057).
     """
     for task in engine.tasks:
         extra = task.extra
@@ -97,7 +105,7 @@ def withdraw(engine: Engine, ids: Collection[str], reason: str) -> None:
 
 
 def take_answers(engine: Engine) -> None:
-    """Let tasks go on whose questions were answered, also in nested graphs that others hold up or let go on already."""
+    """Make due every paused task that its answers let run again, also inside nested graphs that are due already."""
     for task in engine.tasks:
         if task.status == PAUSED:
             unpause(task)
@@ -106,17 +114,17 @@ def take_answers(engine: Engine) -> None:
 
 
 def pause_before(engine: Engine, task: Task) -> None:
-    """Ask before *task* may start: the node has interrupt_before."""
+    """Pause *task* before its node runs (`interrupt_before`)."""
     node = task.node.name
     question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, kind="before")
     outcome.pause(engine, task, [question])
 
 
 def after(engine: Engine, tasks: Sequence[Task], told: Collection[str] | None) -> list[OpenInterrupt]:
-    """What is asked when *tasks* were folded, before their routers are: one question for each with interrupt_after.
+    """Return the questions to ask between the fold of *tasks* and their routers: one for each `interrupt_after`.
 
     Args:
-        told: Those that an entry tells ask; None looks at the policies of their nodes.
+        told: Ids of the tasks that a journalled commit names; None decides by the policies of the nodes.
 
     Raises:
         InputError: The run has no thread that could wait.
@@ -131,6 +139,7 @@ def after(engine: Engine, tasks: Sequence[Task], told: Collection[str] | None) -
         if not node.pauses or not node.policy.interrupt_after or task.status != DONE:
             continue
         extra, question = task.extra, question_after(engine, task.id, node.name)
+        # Not asked after an edit as the node, if a fork has the answer, or if graphrt 0.1 asked before the fold.
         if extra is not None and (extra.edited or question.id in extra.answers_ahead or _asked_before_the_fold(task)):
             continue
         if engine.thread is None:
@@ -140,17 +149,17 @@ def after(engine: Engine, tasks: Sequence[Task], told: Collection[str] | None) -
 
 
 def question_after(engine: Engine, task_id: str, node: str) -> OpenInterrupt:
-    """What the interrupt_after of a task asks."""
+    """Return the question that the `interrupt_after` of a task asks."""
     return OpenInterrupt(f"{engine.thread}/{task_id}#after", "after", node, {"after": node}, kind="after")
 
 
 def _asked_before_the_fold(task: Task) -> bool:
-    """Whether graphrt 0.1 asked: it paused with the outcome staged, and folded it after the answer."""
+    """Return whether graphrt 0.1 asked already: it paused with the outcome staged, and folded after the answer."""
     return any(question.kind == "after" for question in task.more().interrupts)
 
 
 def no_thread(engine: Engine, task: Task) -> InputError:
-    """The error for a pause in a run without a thread."""
+    """Return the error for a pause in a run without a thread."""
     return InputError(
         f"Node {task.node.name!r} asked for an interrupt, but this run has no thread that could wait.",
         code="interrupt-needs-thread",
@@ -161,7 +170,10 @@ def no_thread(engine: Engine, task: Task) -> InputError:
 
 
 def unpause(task: Task) -> None:
-    """Let a paused task go on, if all its questions are answered, or its nested graph can go on with some of them."""
+    """Make a paused *task* due if all its questions are answered; with a nested graph, if that can run again.
+
+    A nested graph may continue with some questions open, if one of its tasks is due.
+    """
     extra = task.more()
     child: Engine | None = extra.child
     if child is not None and not extra.ended:
@@ -170,15 +182,16 @@ def unpause(task: Task) -> None:
         if goes_on(child):
             outcome.again(task)
     elif not task.open_interrupts():
-        if extra.ended and extra.interrupts[-1].kind == "after":  # else its outcome was only staged: it runs again
+        # A task that graphrt 0.1 paused after its node has a staged outcome. Any other runs again from its start.
+        if extra.ended and extra.interrupts[-1].kind == "after":
             task.status = DONE
         else:
             outcome.again(task)
 
 
 def goes_on(engine: Engine) -> bool:
-    """Whether there is something to do before a person must answer."""
+    """Return whether *engine* has something to do before a person must answer."""
     if engine.held:
         return not engine.open_interrupts()
-    statuses = {task.status for task in engine.tasks}
+    statuses = {task.status for task in engine.tasks}  # empty between two supersteps, when the next one can begin
     return PAUSED not in statuses or DUE in statuses

@@ -1,4 +1,7 @@
-"""What is due and who arrived, as plain data for events, and back. By name: a changed graph may number its nodes anew."""
+"""Due tasks and open joins as plain data for events, and back.
+
+Nodes are given by name, because a changed graph may number them differently.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,20 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 NO_ITEMS: dict[int, Any] = {}
+"""Shared by all results without items, which are most of them; it must not be changed."""
 
 
 Handles = Mapping[int, tuple[HandledTask, ...]]
+"""Failed tasks by the position of the task that handles them, in task order."""
 
 
 def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict[int, BaseException], Handles]:
-    """The names of what is *due*, the arguments of its Sends, the failures it handles and whose, by position."""
+    """Return *due* as plain data.
+
+    Returns:
+        (names, sends, errors, handled): the names of the nodes in task order, and by position in them the arguments of
+        Sends, the errors that `on_error` nodes handle, and the tasks that failed with them.
+    """
     sends: dict[int, Any] = NO_ITEMS
     errors: dict[int, BaseException] = NO_ITEMS
     handled: dict[int, tuple[HandledTask, ...]] = NO_ITEMS
@@ -50,10 +60,10 @@ def due_again(
     errors: Mapping[int, BaseException],
     handled: Handles,
 ) -> list[Due]:
-    """What `due_parts` came from.
+    """Return the due tasks from their plain data; the inverse of `due_parts`.
 
-    A node that the graph has no more is stood in for, so that what it did in the past can be folded; that it is not
-    pending was judged before.
+    A node that the graph no longer has gets a placeholder, so that the past can be folded. That no task of it is
+    pending was checked before, when the changed graph was compared (decision 0022).
     """
     nodes = engine.plan.by_name
     return [
@@ -63,15 +73,16 @@ def due_again(
 
 
 def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> Handled | None:
+    """Return what the task at position *at* handles as an `on_error` node; None if it handles nothing."""
     error = errors.get(at)
     if error is None:
         return None
     tasks = handled.get(at, ())
     each: Sequence[BaseException] = [error]
-    if len(tasks) != 1:
+    if len(tasks) != 1:  # the error of several tasks is a group, with one exception for each
         parts: Any = getattr(error, "exceptions", ())
         each = parts
-    if len(each) != len(tasks):  # written before the tasks were told
+    if len(each) != len(tasks):  # an entry of graphrt 0.1, which has the errors without the tasks (decision 0056)
         return Handled(error, ())
     failures = (
         TaskFailure(error=one, node=task.node, task_id=task.task, arg=task.arg)
@@ -81,21 +92,23 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
 
 
 def stand_in(engine: Engine, name: str) -> NodePlan:
-    """A node that stands for one that the graph has no more."""
+    """Return a placeholder for node *name*, which the graph no longer has; the same one each time."""
     node = engine.aliases.get(name)
     if node is None:
+        # An index of its own above those of the plan, so that its visits can be counted when the past is folded.
         node = engine.aliases[name] = NodePlan(name, len(engine.visits), None, Policy())
         engine.visits.append(0)
     return node
 
 
 def _key(engine: Engine, state: JoinState) -> tuple[str, tuple[str, ...]]:
+    """Return what identifies a join in a journal: its node and its sources, sorted by name."""
     nodes = engine.plan.nodes
     return state.plan.dst.name, tuple(sorted(nodes[at].name for at in state.plan.sources))
 
 
 def join_standings(engine: Engine, states: Iterable[JoinState]) -> tuple[JoinStanding, ...]:
-    """How the open generations of *states* stand."""
+    """Return the open generations of *states* as plain data, sources sorted by name."""
     nodes = engine.plan.nodes
     found: list[JoinStanding] = []
     for state in states:
@@ -108,7 +121,7 @@ def join_standings(engine: Engine, states: Iterable[JoinState]) -> tuple[JoinSta
 
 
 def set_joins(engine: Engine, standings: Sequence[JoinStanding]) -> None:
-    """Set the generations as *standings* say; a join that the graph lacks is passed over."""
+    """Set the open generations to *standings*; joins that the graph does not have are passed over."""
     if not standings:
         return
     by_name = {**engine.aliases, **engine.plan.by_name}

@@ -1,11 +1,11 @@
-"""Questions that tasks ask, and which answer belongs to which question (rule R10, matching).
+"""Questions that tasks ask, and the matching of answers to questions (rule R10, decision 0057).
 
-A node that asked runs again from its start, maybe in another release, and asks again. What it asks now is compared here
-with what was asked and answered before. Nothing pauses or goes on here: that is `pausing`'s.
+A node that asked runs again from its start, perhaps in another release, and asks again. What it asks now is compared
+here with what was asked and answered before. Pausing and resuming tasks belongs to `pausing`.
 
-Data: a task's questions stand in `Extra.interrupts` in the order in which they were first asked. One that is asked anew
-is another question with the next version; the older ones stay, closed or with an answer that was discarded, so that
-their ids are never used again.
+Data: `Extra.interrupts` lists the questions of a task in the order in which they were first asked. A question that is
+asked anew, because its payload or answer type changed, is another question with the next version. The older ones stay,
+closed or with a discarded answer, so that their ids are never used again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from graphrt._engine.task import Extra, Task
 
 USED: Final = "used"
-"""The fate of an answer that its node was given; any other is the reason why it was discarded."""
+"""Fate of an answer that its node was given; any other fate is the reason why the answer was discarded."""
 
 
 @final
 class OpenInterrupt:
-    """A question that a task asked; it stands until it is answered or closed."""
+    """A question that a task asked; it is open until it is answered or closed."""
 
     __slots__ = (
         "answer",
@@ -53,35 +53,43 @@ class OpenInterrupt:
 
     def __init__(self, id: str, key: str, node: str, payload: Any, *, kind: str = "question", version: int = 1) -> None:
         self.id: str = id
+        """Thread, task id and key: `thread/task#key`. Stable over re-execution."""
         self.key: str = key
-        """Ordinal or user's key inside the task, with the version if that is above 1."""
+        """Ordinal or user's key inside the task, with a colon and the version if that is above 1."""
         self.node: str = node
+        """Name of the node that asked."""
         self.payload: Any = payload
+        """Data to show to the person who answers; the newest one, while a keyed question is open."""
         self.kind: str = kind
+        """`question`, `approval`, `budget`, `effect`, `before` or `after`."""
         self.version: int = version
+        """Number of this question among those with the same base key, from 1."""
         self.answer_type: Any = None
-        """What the answer must be, as the codec describes types; None if anything will do."""
+        """Type that the answer must have, as the codec describes types; None if any answer will do."""
         self.expires_at: float | None = None
-        """Seconds since the epoch; None if it waits for ever."""
+        """Time after which no answer is taken, in seconds since the epoch; None if it never expires."""
         self.stale: bool = False
-        """Whether the state was edited since it was asked: its answer counts, whatever the node asks then."""
+        """Whether the state was edited since it was asked; an answer is then used, whatever the node asks."""
         self.closed: str = ""
-        """Why no answer is taken any more, though none was given; empty while it is open."""
+        """Reason why it takes no answer any more although it has none; empty while it is open."""
         self.answered: bool = False
+        """Whether it has an answer."""
         self.answer: Any = None
+        """The answer; only meaningful if `answered`."""
         self.nth: int = 0
-        """Number of its answer among those of its task, from 1."""
+        """Number of its answer among those of its task, from 1; 0 without an answer."""
         self.fate: str = ""
-        """What became of the answer: `used`, the reason why it was discarded, or empty while that is not known."""
+        """`used`, or the reason why the answer was discarded; empty while that is not known."""
         self.fate_told: bool = False
-        """Whether the journal tells of the fate, or why it was closed."""
+        """Whether the journal has the fate of the answer, or the reason why the question was closed."""
         self.reworded: bool = False
         """Whether the node asked with another payload, `newest`, when it was given the answer."""
         self.newest: Any = None
+        """The payload with which the node was given the answer, if it differs from `payload`; else None."""
         self.logged: bool = False
-        """Whether the entries of its own graph tell of it."""
+        """Whether the entries of its own graph contain it."""
         self.told: frozenset[str] = frozenset()
-        """Paths of the graphs around it whose entries do."""
+        """Paths of enclosing graphs that have journalled it already, so that each writes one `InterruptRaised`."""
 
     @property
     def open(self) -> bool:
@@ -90,40 +98,43 @@ class OpenInterrupt:
 
     @property
     def static(self) -> bool:
-        """Asked by interrupt_before or interrupt_after: any answer lets the run go on."""
+        """Whether `interrupt_before` or `interrupt_after` asked it: any answer lets the run continue."""
         return self.kind in STATIC
 
     @property
     def base(self) -> str:
-        """Its key without the version."""
+        """The key without the version."""
         return self.key if self.version == 1 else self.key.removesuffix(f":{self.version}")
 
     @property
     def task_id(self) -> str:
-        """The task that asked, of the graph that it is in."""
+        """Id of the task that asked, with the path of its graph."""
         return self.id.partition("/")[2].removesuffix(f"#{self.key}")
 
     @property
     def current(self) -> bool:
-        """Whether its answer still counts, or would: it was neither closed nor discarded."""
+        """Whether an answer counts, or would: the question is not closed and no answer to it was discarded."""
         return not self.closed and self.fate in ("", USED)
 
 
 STATIC: Final = ("before", "after")
+"""Kinds of questions that the node's policy asks, and not its code."""
 
 
 def ask(
     engine: Engine, task: Task, name: str, payload: Any, answer_type: Any, *, keyed: bool, kind: str
 ) -> OpenInterrupt:
-    """The question that stands for what *task* asks now: answered, still open, or new.
+    """Return the question that matches what *task* asks now: one with an answer, one still open, or a new one.
 
     Args:
         name: Key or ordinal of the question inside its task.
-        answer_type: What the answer must be, as plain data.
-        keyed: The name alone says which question it is, whatever its payload.
+        payload: What the node asks now.
+        answer_type: Type that the answer must have, as plain data.
+        keyed: Whether the name identifies the question, whatever its payload; else the payload must be the same.
     """
     extra = task.more()
     version = 1
+    # Only the newest version can match: an answer belongs to one wording.
     last = next((q for q in reversed(extra.interrupts) if not q.static and q.base == name), None)
     if last is not None:
         if last.current:
@@ -132,7 +143,7 @@ def ask(
                 if last.answered:
                     last.fate, last.reworded = USED, not same
                     last.newest = None if same else own(payload)
-                elif keyed and not same:
+                elif keyed and not same:  # still open: journal it once more, with the newest payload
                     last.payload, last.logged, last.told = own(payload), False, frozenset()
                 return last
             if not last.answered:
@@ -142,7 +153,7 @@ def ask(
         version = last.version + 1
     taken = {q.key for q in extra.interrupts}
     while (key := name if version == 1 else f"{name}:{version}") in taken:
-        version += 1  # a user's key may look like a version of another one
+        version += 1  # a user's key may look like a version of another key
     question = OpenInterrupt(
         f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, own(payload), kind=kind, version=version
     )
@@ -152,8 +163,8 @@ def ask(
 
 
 def _same(engine: Engine, one: Any, other: Any) -> bool:
-    """Whether two payloads say the same: equal, or of equal bytes, as a NaN is that equals nothing."""
-    with contextlib.suppress(Exception):  # `==` is user code; where it fails the bytes decide
+    """Return whether two payloads are equal by `==` or by their stored bytes, so that a NaN equals itself."""
+    with contextlib.suppress(Exception):  # `==` is user code; if it raises, the bytes decide
         if one == other:
             return True
     dump = engine.plan.codec.dump
@@ -164,15 +175,16 @@ def _same(engine: Engine, one: Any, other: Any) -> bool:
 
 
 def take_answer(extra: Extra, question: OpenInterrupt, answer: Any, *, nth: int, replace: bool) -> None:
-    """Note the *answer* to *question*; it replaces an earlier one.
+    """Store the *answer* to *question*, in place of an earlier one.
 
     Args:
-        nth: Number of the answer, where an entry tells it: one that is told again changes nothing.
-        replace: It is to replace the one that was given, if there is one.
+        nth: Number of the answer, when a journalled one is applied; 0 for a new one. A number that is not above that of
+            the present answer changes nothing.
+        replace: Replace the present answer in any case.
     """
-    if question.answered and nth <= question.nth and not replace:
+    if question.answered and nth <= question.nth and not replace:  # staged and journalled: applied twice
         return
-    if question.answered:
+    if question.answered:  # the new answer has not been used or discarded yet
         question.fate, question.fate_told, question.reworded, question.newest = "", False, False, None
     question.nth = nth or extra.answers + 1
     extra.answers = max(extra.answers, question.nth)
@@ -180,7 +192,7 @@ def take_answer(extra: Extra, question: OpenInterrupt, answer: Any, *, nth: int,
 
 
 def returned_answer(extra: Extra) -> Any:
-    """The answer to the last Interrupt that the node returned, which is used with this; None if there is none."""
+    """Return the answer to the last Interrupt that the node returned, and mark it as used; None without an answer."""
     found = [question for question in extra.interrupts if question.answered and question.base.startswith("returned")]
     if not found:
         return None
@@ -189,16 +201,17 @@ def returned_answer(extra: Extra) -> Any:
 
 
 def replaceable(engine: Engine) -> list[tuple[Task, OpenInterrupt]]:
-    """Answered questions of tasks that failed, with their tasks, those of nested graphs included: a new answer may help.
+    """Return the (task, question) pairs whose answer may be replaced, because their task failed after it (R10).
 
-    Where no task failed, but what they came to could not be folded or routed, it may be the answer of any of them.
+    If no task failed, the superstep could not be folded or routed: then the answer of any task may be the reason. Tasks
+    of nested graphs are included.
     """
     from graphrt._engine.task import DONE, HANDLED
 
     found: list[tuple[Task, OpenInterrupt]] = []
     if engine.held:
-        return found  # they are folded
-    # Not the status: what is staged of a failed task makes it due again.
+        return found  # the outcomes are committed
+    # By the failure and not by the status: a failed task becomes due when its staged questions and answers are applied.
     failed = [task for task in engine.tasks if task.status != HANDLED and task.extra and task.extra.failure is not None]
     for task in failed or engine.tasks:
         extra = task.extra
@@ -212,7 +225,7 @@ def replaceable(engine: Engine) -> list[tuple[Task, OpenInterrupt]]:
 
 
 def all_questions(engine: Engine) -> Iterator[OpenInterrupt]:
-    """All questions of the open superstep, answered and closed ones and those of nested graphs included."""
+    """Yield all questions of the open superstep: open, answered and closed ones, also those of nested graphs."""
     yield from engine.after
     for task in engine.tasks:
         if task.extra is not None:
@@ -222,7 +235,10 @@ def all_questions(engine: Engine) -> Iterator[OpenInterrupt]:
 
 
 def effects_after(task: Task, question: OpenInterrupt) -> list[str]:
-    """Keys of effects that *task* began or recorded after *question* was answered, as far as that is known."""
+    """Return the keys of effects that *task* started or recorded after *question* was answered.
+
+    Effects that graphrt 0.1 journalled have no count of answers and are taken as later ones (decision 0057).
+    """
     extra = task.more()
     keys = [*extra.intents, *(key for key in extra.effects if key not in extra.intents)]
     found: list[str] = []

@@ -1,6 +1,7 @@
-"""From finished tasks to the next ones (rules R3, R4): edges, routers, Commands, in task order.
+"""Routing from finished tasks to the next ones (rules R3, R4): edges, routers and Commands, in task order.
 
-Routers are asked here; joins are only told who arrived. Nothing is changed: the engine commits the result whole.
+Routers are called here. Arrivals at joins are only collected, and `joins` counts them. The engine is not changed: it
+commits the result, a `Routed`, as a whole.
 """
 
 from __future__ import annotations
@@ -18,41 +19,44 @@ from graphrt.errors import Place, RouteError, TaskFailure, closest, names, told
 
 
 class Due(NamedTuple):
-    """One task of the next superstep, before it has a number."""
+    """One task of the next superstep, before that superstep is opened."""
 
     node: NodePlan
     arg: Any = None
     error: Handled | None = None
-    """What failed in the tasks that this one handles."""
+    """Failures of the tasks that this one handles as their `on_error` node; None if it handles nothing."""
     is_send: bool = False
+    """Whether a Send started it; a Send's argument may be None."""
 
 
 _make: Any = getattr(tuple, "__new__")  # noqa: B009 - as Any: its typed form is partly unknown to checkers
-"""Makes a Due in a third of the time of `Due(...)`: fan-outs make many."""
+"""Makes a Due in a third of the time that `Due(...)` takes, because fan-outs make many."""
 
 
 @final
 class Routed:
-    """Where the finished tasks lead."""
+    """Targets of finished tasks: what becomes due, and which joins have arrivals."""
 
     __slots__ = ("arrivals", "emptied", "ends", "errors", "plain", "sends")
 
     def __init__(self) -> None:
         self.plain: dict[int, NodePlan] = {}
+        """Plain activations by node index: several of one node merge (R4)."""
         self.sends: list[Due] = []
+        """Sends in the order in which they were emitted; they never merge."""
         self.arrivals: list[tuple[int, int]] = []
-        """(join, source) in task order."""
+        """(join index, node index of the source) in task order."""
         self.errors: dict[int, list[Handled]] = {}
-        """Failures by the index of the on_error node that handles them."""
+        """Failures in task order, by the index of the `on_error` node that handles them."""
         self.ends: bool = False
-        """Whether a router said END."""
+        """Whether a router returned a label that leads to END."""
         self.emptied: list[BranchPlan] = []
-        """Conditional edges whose routers returned an empty list: a map over nothing."""
+        """Conditional edges whose routers returned an empty list: a map over nothing (decision 0060)."""
 
     def due(self) -> list[Due]:
-        """The next tasks in task order: plain activations as their nodes were added, then Sends as emitted."""
+        """Return the next tasks in task order: plain ones as their nodes were added, then Sends as emitted (R2)."""
         nodes = self.plain
-        order = sorted(nodes) if len(nodes) > 1 else nodes
+        order = sorted(nodes) if len(nodes) > 1 else nodes  # indexes number the nodes as they were added
         if self.errors:
             return [Due(nodes[at], None, self._error(at), False) for at in order] + self.sends
         return [_make(Due, (nodes[at], None, None, False)) for at in order] + self.sends
@@ -63,7 +67,10 @@ class Routed:
 
 
 def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
-    """What was due before and where *routed* leads, in task order: plain activations of one node are one (R2, R4)."""
+    """Return the tasks that were due before and those of *routed*, in task order; plain ones of a node merge (R2, R4).
+
+    Sends that were due before precede those of *routed*. *routed* is changed.
+    """
     for item in before:
         if not item.is_send:
             routed.plain.setdefault(item.node.index, item.node)
@@ -76,30 +83,34 @@ def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
 
 @final
 class Router:
-    """Asks routers and reads Commands for one plan."""
+    """Calls the routers and reads the Commands of one plan."""
 
     __slots__ = ("plan", "view", "where")
 
     def __init__(self, plan: Plan, where: Callable[[], str | Place]) -> None:
         self.plan: Plan = plan
         self.where: Callable[[], str | Place] = where
+        """Makes the place for errors."""
         self.view: Any = None
-        """The state that routers were asked on, once one was."""
+        """The state that routers were called with; None until one was called."""
 
     def follow(self, tasks: Sequence[Task], view: Any, asked: tuple[BranchPlan, Any] | None = None) -> Routed:
-        """Where *tasks* lead, on the folded state *view*.
+        """Return where *tasks* lead on the folded state *view*.
 
-        Edges and routers of a node are followed once, at its first task without a goto (decision 0005).
+        The edges and routers of a node are followed once, at its first task without a goto (decision 0005).
 
         Args:
-            asked: A router that was asked already, and what it said.
+            asked: A branch whose router was called already, and what it returned; None if no router was called.
+
+        Raises:
+            RouteError: A router raised, or returned something that has no route.
         """
         result = Routed()
         plain = result.plain
         followed: set[int] = set()
         for task in tasks:
             node = task.node
-            if task.status == HANDLED:
+            if task.status == HANDLED:  # its node's edges do not apply (decision 0007)
                 handler = node.on_error
                 if isinstance(handler, NodePlan):
                     plain[handler.index] = handler
@@ -107,7 +118,7 @@ class Router:
                     assert failure is not None  # noqa: S101 - a HANDLED task has one
                     told = TaskFailure(error=failure, node=node.name, task_id=task.id, arg=own(task.arg))
                     result.errors.setdefault(handler.index, []).append(Handled(failure, (told,)))
-            elif task.goto is not None:
+            elif task.goto is not None:  # replaces all edges of the node, join arrivals included (R3)
                 for target in task.goto:
                     if target.__class__ is NodePlan:
                         plain[target.index] = target
@@ -119,7 +130,7 @@ class Router:
         return result
 
     def lead(self, targets: Sequence[Any]) -> Routed:
-        """Where the checked *targets* of a goto lead."""
+        """Return where the checked *targets* of a goto lead."""
         result = Routed()
         for target in targets:
             if target.__class__ is NodePlan:
@@ -129,12 +140,17 @@ class Router:
         return result
 
     def ask(self, node: NodePlan, view: Any) -> Routed:
-        """Where the edges of *node* lead on the state *view*; START's lead to the first tasks."""
+        """Return where the edges of *node* lead on the state *view*; those of START lead to the first tasks.
+
+        Raises:
+            RouteError: As for `follow`.
+        """
         result = Routed()
         self._edges(node, view, result, None)
         return result
 
     def _edges(self, node: NodePlan, view: Any, result: Routed, asked: tuple[BranchPlan, Any] | None) -> None:
+        """Add where all edges of *node* lead to *result*: static ones, then conditional ones in order, then joins."""
         self.view = view
         for target in node.static:
             result.plain[target.index] = target
@@ -151,7 +167,7 @@ class Router:
             raise self.router_error(node, branch, error) from error
 
     def router_error(self, node: NodePlan, branch: BranchPlan, error: BaseException) -> RouteError:
-        """The error of a router that raised."""
+        """Return the error for a router that raised *error*."""
         return RouteError(
             f"Router {branch.router_name}() after {self._name(node)} raised {told(error)}",
             code="router-failed",
@@ -162,21 +178,27 @@ class Router:
         )
 
     def read(self, node: NodePlan, branch: BranchPlan, said: Any) -> Routed:
-        """Where *branch*, the only edge of *node*, leads, whose router said *said*."""
+        """Return where *branch*, the only edge of *node*, leads after its router returned *said*.
+
+        Raises:
+            RouteError: As for `follow`.
+        """
         result = Routed()
         self._read(node, branch, said, result)
         return result
 
     def _read(self, node: NodePlan, branch: BranchPlan, said: Any, result: Routed) -> None:
+        """Add where the returned value *said* leads to *result*: a label, a Send, or a list or tuple of them."""
         if issubclass(type(said), (list, tuple)):
-            if not said:
+            if not said:  # ends the branch (R3), and may keep a join from firing
                 result.emptied.append(branch)
             known, sends = self.plan.by_name, result.sends
             for one in said:
+                # A Send to a node that takes a context needs no further check; a fan-out has thousands of these.
                 if one.__class__ is Send and (name := one.node).__class__ is str and name in known:
                     target = known[name]
                     if target.wants_context:
-                        arg = one.arg  # its task's alone (R15): others, the caller, the state may hold the same object
+                        arg = one.arg  # copied, so that it belongs to its task alone (R15)
                         sends.append(_make(Due, (target, arg if arg.__class__ in SCALARS else own(arg), None, True)))
                         continue
                 self._one(node, branch, one, said, result)
@@ -184,6 +206,11 @@ class Router:
             self._one(node, branch, said, said, result)
 
     def _one(self, node: NodePlan, branch: BranchPlan, label: Any, said: Any, result: Routed) -> None:
+        """Add where *label*, one item of what the router returned, leads to *result*.
+
+        Raises:
+            RouteError: It is not a label or Send, or has no route.
+        """
         if label.__class__ is Send:
             result.sends.append(self.send(label, branch, node))
             return
@@ -199,7 +226,7 @@ class Router:
                 node=self._node(node),
                 value=self._told(said),
             )
-        target: Any = branch.table.get(label, NO_DEFAULT)
+        target: Any = branch.table.get(label, NO_DEFAULT)  # None is a target: it means END
         if target is NO_DEFAULT:
             target = branch.default
         if target is NO_DEFAULT:
@@ -220,24 +247,25 @@ class Router:
             result.ends = True
 
     def _quoted(self, said: Any) -> str:
+        """Return the text of what a router returned, without values of untracked fields (R16)."""
         return quoted(said, self.plan.state.untracked, self.view)
 
     def _told(self, said: Any) -> Any:
-        """What a router said, unless that tells the value of an untracked field."""
+        """Return what a router returned, for an attribute of an error; None if it reveals an untracked value (R16)."""
         return None if tells(said, self.plan.state.untracked, self.view) else said
 
-    # -- Commands ------------------------------------------------------------------------------------------------
-
     def targets(self, goto: Any, node: NodePlan) -> tuple[Any, ...]:
-        """The checked targets of a Command's goto: plans, END, Dues of Sends.
+        """Return the checked targets of a Command's goto, in order: NodePlans, END, and Dues of Sends.
 
         Raises:
-            RouteError: START, an unknown node, or one outside the node's declared `goto=`.
+            RouteError: A target is START, an unknown node, or outside the node's declared `goto=`, or a Send cannot be
+                delivered.
         """
         items: Any = goto if issubclass(type(goto), (list, tuple)) else (goto,)
         return tuple(self._target(item, node) for item in items)
 
     def _target(self, item: Any, node: NodePlan) -> Any:
+        """Return one checked target of a Command's goto; see `targets`."""
         what = f"Command.goto of node {node.name!r}"
         if isinstance(item, Send):
             due = self.send(item, None, node)
@@ -254,6 +282,11 @@ class Router:
         return plan
 
     def _declared(self, target: Any, item: Any, node: NodePlan, what: str) -> None:
+        """Check that *target* is among the declared targets of *node*; a node that declares none may go anywhere.
+
+        Raises:
+            RouteError: It is not.
+        """
         if node.goto is not None and target not in node.goto:
             raise RouteError(
                 f"{what} is {short(item)}, which its goto= does not declare.",
@@ -266,16 +299,19 @@ class Router:
             )
 
     def send(self, send: Send, branch: BranchPlan | None, node: NodePlan) -> Due:
-        """The task that *send* starts; *branch* emitted it, or a Command of *node*.
+        """Return the task that *send* starts; its argument is a copy (R15).
+
+        Args:
+            branch: The conditional edge whose router emitted it; None if a Command of *node* did.
 
         Raises:
-            RouteError: Its node is END, START or unknown, or takes no context to see the argument in.
+            RouteError: Its node is END, START or unknown, or takes no context and so could not see the argument.
         """
         try:
             plan = self.plan.by_name[send.node]
         except (KeyError, TypeError):
             raise self._unknown(send.node, f"A Send of {self._emitter(branch, node)}", node) from None
-        if not plan.wants_context and plan.child is None:
+        if not plan.wants_context and plan.child is None:  # a nested graph gets the argument as input (decision 0015)
             raise RouteError(
                 f"A Send of {self._emitter(branch, node)} goes to node {plan.name!r}, which takes no context and so "
                 "cannot see its argument.",
@@ -294,6 +330,7 @@ class Router:
         return f"router {branch.router_name}() after {self._name(node)}"
 
     def _unknown(self, item: Any, what: str, node: NodePlan) -> RouteError:
+        """Return the error for a target that is not a node of the graph, with what may have been meant."""
         if isinstance(item, (StartType, EndType)):
             end = isinstance(item, EndType)
             text = f"{what} goes to {item.name}, where no task can run."
@@ -324,4 +361,5 @@ class Router:
 
 
 def _labels(branch: BranchPlan) -> list[Any]:
+    """Return the labels that have a route, for an error."""
     return [label for label in branch.table if not isinstance(label, EndType)]

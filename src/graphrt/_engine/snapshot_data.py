@@ -1,4 +1,4 @@
-"""The engine between two supersteps as plain data: what snapshots and forks are made of. `evolve.restore` reads it."""
+"""The engine between two supersteps as plain data, for stored snapshots and forks. `evolve.restore` reads it back."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ if TYPE_CHECKING:
 
 
 def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
-    """The engine between two supersteps as plain data; its values are shared, not copied.
+    """Return the engine between two supersteps as plain data; the values are shared, not copied.
 
-    An open superstep is left out: what opened it is due again. One that is held was folded, and is kept.
+    An open superstep is left out: the tasks that it was opened with are due in the result, and its superstep and visits
+    are not counted. A held superstep is folded already, so it is kept with the outcomes of its tasks.
 
     Args:
-        ended: The call of the fast path has ended, and the next one is not made ready yet; what is due is not known.
+        ended: Whether the fast path's task has ended and the next one is not open yet. The next tasks are unknown then.
     """
     open_tasks = engine.tasks if not engine.held else []
     due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)
     seen = {task.node.index for task in open_tasks}
-    if engine.call is not None and not ended:  # the fast path has made its next call ready
+    if engine.call is not None and not ended:  # the fast path has opened its next superstep
         due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
     names, sends, errors, handled = due_parts([*due, *engine.waiting] if engine.waiting else due)
     untracked = engine.plan.state.untracked
-    visits = [count - (at in seen) for at, count in enumerate(engine.visits)]
+    visits = [count - (at in seen) for at, count in enumerate(engine.visits)]  # without the open superstep's
     return events.StateSaved(
         values={name: value for name, value in engine.values.items() if name not in untracked},
         superstep=engine.superstep - opened,

@@ -1,6 +1,7 @@
-"""What model calls used of a run, what people allowed it, and what is taken off the integer field `token_budget`.
+"""Usage of model calls: totals of a run, grants beyond its budget, and the field `token_budget` (decision 0030).
 
-What holds calls to budgets before they are made is no part of the engine.
+A grant is what a person allowed a budget beyond its limit. Here usage is counted after the calls; drivers and the
+harness hold calls to budgets before they are made.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
 
 
 GRANTED: Final = "granted/"
-"""Keys of effects that tell how much more a person allowed begin so; the question that was answered follows."""
+"""Prefix of the keys of effects that record grants; the key of the answered question follows."""
 RUN: Final = "run"
-"""Whose budget that of the run is."""
+"""Name of the run's budget in grants."""
 
 
 def grants(effects: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[int, int, int]]]:
-    """What people allowed: the question, whose budget it was about, and how much more of tokens, microdollars, calls."""
-    for key, told in dict(effects).items():  # another worker thread may add to them
-        # An effect of the user's own may begin so, but ends with its count, as in "name#0".
+    """Yield the grants in *effects* as (key of the question, name of the budget, (tokens, microdollars, calls))."""
+    for key, told in dict(effects).items():  # a copy: other worker threads may add effects meanwhile
+        # A user's own effect may have the prefix, but its key ends with its count, as in "name#0".
         if key.startswith(GRANTED) and key.rpartition("/")[2].isdigit() and issubclass(type(told), dict):
             tokens, microusd, calls = told["more"]
             yield key.removeprefix(GRANTED), told["of"], (tokens, microusd, calls)
 
 
 def granted(effects: Mapping[str, Any], of: str) -> tuple[int, int, int] | None:
-    """All that the budget of *of* was allowed beyond its limits; None if nobody was asked."""
+    """Return the sum of the grants in *effects* to the budget named *of*; None if there are no grants to it."""
     total: tuple[int, int, int] | None = None
     for _, whose, more in grants(effects):
         if whose == of:
@@ -42,14 +43,14 @@ def granted(effects: Mapping[str, Any], of: str) -> tuple[int, int, int] | None:
 
 
 def added(total: tuple[int, int, int] | None, more: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
-    """Both together."""
+    """Return the sum of *total* and *more*, where None counts as nothing."""
     if total is None or more is None:
         return more if total is None else total
     return total[0] + more[0], total[1] + more[1], total[2] + more[2]
 
 
 def used(engine: Engine) -> Usage | None:
-    """By all tasks so far, those of the open superstep included."""
+    """Return the usage of all tasks so far, including those of the open superstep; None if there was no model call."""
     total = engine.usage
     for task in engine.tasks:
         one = task.extra.usage if task.extra is not None else None
@@ -59,7 +60,7 @@ def used(engine: Engine) -> Usage | None:
 
 
 def count(engine: Engine, task: Task) -> None:
-    """Add what the model calls of a committed task used, and what they were allowed beyond the run's budget."""
+    """Add the usage of a committed task, and its grants to the run's budget, to the engine's totals."""
     extra = task.extra
     if extra is None:
         return
@@ -71,9 +72,10 @@ def count(engine: Engine, task: Task) -> None:
 
 
 def spending(engine: Engine, task: Task) -> tuple[dict[str, Any], ...]:
-    """The update that takes what *task* used off the state's budget; none without a budget or without usage.
+    """Return the update that takes the tokens of *task* off the field `token_budget`: 0 or 1 updates.
 
-    A task that failed and whose error is handled changes nothing else, but what it used is paid.
+    It is empty without such a field, without usage, or if the field has no aggregating reducer. A handled failure gets
+    it too, because its model calls are paid.
     """
     used = task.extra.usage if task.extra is not None else None
     if used is None or not used.total_tokens or budget_field(engine) is None:
@@ -82,11 +84,13 @@ def spending(engine: Engine, task: Task) -> tuple[dict[str, Any], ...]:
 
 
 def budget_field(engine: Engine, values: Mapping[str, Any] | None = None) -> int | None:
-    """What the state's budget has left; None without one: no such field, no whole number, or a reducer of its own but `add`.
+    """Return the tokens left in the field `token_budget`; None if the graph does not use it as a budget.
+
+    That is so if the field is missing, is not an int, or has a reducer other than `spend` and `add`.
 
     Args:
-        engine: Of the graph.
-        values: Of the state; None takes those that it has.
+        engine: The engine whose graph declares the field.
+        values: Values of the state; None takes the committed ones.
     """
     field = engine.fields.get(TOKEN_BUDGET)
     if field is None or (field.aggregates and field.reduce not in (spend, add, operator.add)):

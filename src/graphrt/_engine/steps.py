@@ -1,8 +1,10 @@
-"""Steps: what each finished task did to the state, computed when asked for.
+"""Steps: what each finished task did to the state, computed on access (decision 0010).
 
-A Step keeps no state. Steps form a chain that leads to the newest state, and each knows how to undo its task. Steps
-that nobody holds are garbage at once, so a stream of steps costs what each one changed, however large the state has
-grown. (A persistent array in the sense of Baker, "Shallow binding makes functional arrays fast", 1991.)
+A Step stores no state. Steps form a chain that leads to the newest state, and each has a record that undoes its task:
+`before` and `after` start from the newest values and undo the later steps one by one. The links point forward only, so
+a step without references is garbage at once. A stream of steps costs what each one changed, however large the state is.
+
+Source: persistent arrays by rerooting, as in Baker, "Shallow binding makes functional arrays fast", 1991.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ S = TypeVar("S")
 
 
 def revert(values: Values, undo: Undo) -> None:
-    """Undo one task in *values*."""
+    """Undo one task in *values*, which is changed; lists in it are replaced and not cut."""
     for name, before in undo.items():
         if before is ABSENT:
             values.pop(name, None)
@@ -36,10 +38,10 @@ def revert(values: Values, undo: Undo) -> None:
 
 @final
 class Diff:
-    """What one task changed: `added`, `removed` and `updated` fields, computed when asked for.
+    """Changes of one task: `added`, `removed` and `updated` fields, computed on access.
 
-    Their values are copies, which cost their size: of a list that grew by one item the whole list. `changed` and
-    `Step.update` cost what the task wrote.
+    Their values are copies, which cost their size: for a list that grew by one item, that of the whole list. `changed`
+    and `Step.update` cost only what the task wrote.
     """
 
     __slots__ = ("_step",)
@@ -49,23 +51,23 @@ class Diff:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Names of the fields that differ, in the order in which they were written."""
+        """Names of the fields that were written or reset, in the order in which that happened."""
         return tuple(self._step._undo)
 
     @property
     def added(self) -> dict[str, Any]:
-        """Fields that had no value before: name to new value."""
+        """Fields that had no value before the task: name to new value."""
         return self._written(absent_before=True)
 
     @property
     def removed(self) -> dict[str, Any]:
-        """Fields that have no value any more: name to old value."""
+        """Fields that have no value after the task: name to old value."""
         after, undo = self._after(), self._step._undo
         return {n: own(before) for n, before in undo.items() if n not in after and before is not ABSENT}
 
     @property
     def updated(self) -> dict[str, Any]:
-        """Fields whose value was written: name to new value."""
+        """Fields that had a value and were written: name to new value."""
         return self._written(absent_before=False)
 
     def _written(self, *, absent_before: bool) -> dict[str, Any]:
@@ -77,11 +79,13 @@ class Diff:
         return found
 
     def _after(self) -> Values:
+        """Return the values after the task; of the newest step without a copy, which must not be changed."""
         step = self._step
+        # Nothing to undo for the newest step: reading its diff costs what it changed (decision 0010).
         return step._tape.newest() if step._next is None else step._values()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """The three parts under their names."""
+        """Return the three parts by name: `added`, `removed` and `updated`."""
         return {"added": self.added, "removed": self.removed, "updated": self.updated}
 
     def __eq__(self, other: object) -> bool:
@@ -95,7 +99,7 @@ class Diff:
 
 @final
 class Step(Generic[S]):
-    """One finished task of a run: who ran, what it wrote, how the state changed."""
+    """One finished task of a run: which node ran, what it wrote, and how the state changed."""
 
     __slots__ = (
         "_next",
@@ -125,24 +129,25 @@ class Step(Generic[S]):
         self.superstep: int = superstep
         """Number of the superstep in the thread, from 1."""
         self.duration_s: float = duration_s
-        """Seconds that the last attempt took."""
+        """Duration of the last attempt in seconds."""
         self._tape = recorder
         self._node = node
         self._undo = undo
         self._updates = updates
         self._task = task
-        """None for a plain task: it was alone in its superstep, and has nothing but its update."""
+        """None for a plain task of the fast path: its object is reused, and all that it had is its update."""
         self._next: Step[S] | None = None
+        """The step after this one; None for the newest."""
 
     def _values(self) -> Values:
-        """The values after this task, in a dict of its own."""
+        """Return the values after this task in a new dict, by undoing all later steps."""
         later: list[Step[S]] = []
         step = self._next
         while step is not None:
             later.append(step)
             step = step._next
         values = dict(self._tape.newest())
-        for step in reversed(later):
+        for step in reversed(later):  # newest first: a record applies to the values that its own task left
             revert(values, step._undo)
         return values
 
@@ -153,39 +158,39 @@ class Step(Generic[S]):
 
     @property
     def task_id(self) -> str:
-        """Derived id, stable over re-execution."""
+        """Id of the task, derived from path, superstep, position and node; stable over re-execution."""
         return self._task.id if self._task else f"{self._tape.engine.path}{self.superstep}.0:{self._node.name}"
 
     @property
     def outcome(self) -> Literal["success", "error", "interrupted"]:
-        """How the task ended."""
+        """How the task ended: `success`, `error` (handled or not), or `interrupted` while it waits for an answer."""
         return _OUTCOME[self._task.status] if self._task else "success"
 
     @property
     def update(self) -> dict[str, Any] | None:
-        """The validated update, a copy; None if the node changed nothing. Of a nested graph: its writes, merged."""
+        """The validated update as a copy; None if the node wrote nothing. For a nested graph, its writes merged."""
         updates = self._updates
         found = updates[0] if len(updates) == 1 else combined(self._tape.engine.fields, updates)
         return None if found is None else {name: own(value) for name, value in found.items()}
 
     @property
     def goto(self) -> tuple[str, ...] | None:
-        """Targets of the node's Command, None if its edges applied."""
+        """Targets of the node's Command by name, in order; None if the node's edges applied."""
         return goto_names(self._task) if self._task else None
 
     @property
     def usage(self) -> Usage | None:
-        """What the task's model calls used; None if it made none."""
+        """Usage of the task's model calls; None if it made no calls."""
         return self._task.extra.usage if self._task and self._task.extra else None
 
     @property
     def error(self) -> BaseException | None:
-        """What the node raised, for the outcome `error`."""
+        """What the node raised, for the outcome `error`; else None."""
         return self._task.extra.failure if self._task and self._task.extra else None
 
     @property
     def run_metadata(self) -> dict[str, Any]:
-        """Run, thread, graph and attempt that the step belongs to."""
+        """Where the step belongs: `run_id`, `thread` (None without one), `graph` and `attempt` (from 1)."""
         engine = self._tape.engine
         return {
             "run_id": self._tape.run_id(),
@@ -196,7 +201,7 @@ class Step(Generic[S]):
 
     @property
     def before(self) -> S:
-        """The state before this task, in task order within its superstep. A copy: it costs the size of the state."""
+        """State before this task, in task order within its superstep. A copy, which costs the size of the state."""
         values = self._values()
         revert(values, self._undo)
         state: S = self._tape.engine.make_view(own(values))
@@ -204,17 +209,21 @@ class Step(Generic[S]):
 
     @property
     def after(self) -> S:
-        """The state after this task, in task order within its superstep. A copy: it costs the size of the state."""
+        """State after this task, in task order within its superstep. A copy, which costs the size of the state."""
         state: S = self._tape.engine.make_view(own(self._values()))
         return state
 
     @property
     def diff(self) -> Diff:
-        """What changed from `before` to `after`."""
+        """Difference between `before` and `after`."""
         return Diff(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The step as JSON-ready data; values that JSON lacks are shown by their `repr`."""
+        """Return the step as JSON-ready data; values without a JSON form are given by their `repr`.
+
+        The keys are `step`, `superstep`, `node`, `task_id`, `state_before`, `state_diff`, `state_after`, `outcome`,
+        `error`, `duration_s` and `run_metadata`, which also has the tokens that the task used.
+        """
         from pydantic_core import to_jsonable_python
 
         after = self._values()
@@ -226,7 +235,7 @@ class Step(Generic[S]):
             "superstep": self.superstep,
             "node": self.node,
             "task_id": self.task_id,
-            "state_before": {n: v for n, v in before.items() if n != EXTRA},
+            "state_before": {n: v for n, v in before.items() if n != EXTRA},  # EXTRA is not a field
             "state_diff": self.diff.to_dict(),
             "state_after": {n: v for n, v in after.items() if n != EXTRA},
             "outcome": self.outcome,
@@ -250,28 +259,28 @@ _OUTCOME: Final[dict[int, Any]] = {DONE: "success", HANDLED: "error", FAILED: "e
 
 
 def goto_names(task: Task) -> tuple[str, ...] | None:
-    """The targets of the task's Command as text."""
+    """Return the names of the targets of the task's Command, in order; None if it has no goto."""
     if task.goto is None:
         return None
     return tuple(target_name(target) for target in task.goto)
 
 
 def target_name(target: Any) -> str:
-    """A checked target of a Command as text."""
+    """Return the node name of a checked target of a Command, or "END"."""
     name = getattr(target, "name", None)
     return str(name) if name is not None else str(target.node.name)
 
 
 @final
 class StepRecorder:
-    """Makes the steps of one run, in the order of their commits."""
+    """Makes the steps of one run in commit order, and has the newest values that they start from."""
 
     __slots__ = ("_count", "_final", "_last", "engine", "ready", "run_id")
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Engine = engine
         self.run_id: Callable[[], str | None] = lambda: None
-        """Tells the id of the run, made at first need."""
+        """Returns the id of the run, which is made at first need."""
         self._final: Values | None = None
         self._count = 0
         self._last: Step[Any] | None = None
@@ -279,10 +288,11 @@ class StepRecorder:
         """Steps to publish, oldest first."""
 
     def record(self, task: Task, undo: Undo, *, plain: bool = False) -> None:
-        """Note that *task* finished; *undo* is empty for one that changed nothing.
+        """Add a step for *task*, which has finished.
 
         Args:
-            plain: The task object will be used again: nothing but its update is kept.
+            undo: Previous values of the fields that it wrote; empty if it wrote nothing.
+            plain: Whether the task object will be reused, so that only its update may be kept.
         """
         step: Step[Any] = Step(
             self._count,
@@ -295,20 +305,20 @@ class StepRecorder:
             None if plain else task,
         )
         if self._last is not None:
-            self._last._next = step
+            self._last._next = step  # links point forward only, so that a step without references is freed at once
         self._last = step
         self.ready.append(step)
         self._count += 1
 
     def newest(self) -> Values:
-        """The values after the last step: the engine's, until the run is over."""
+        """Return the values after the last step: those of the engine, or the final ones once the run is over."""
         return self.engine.values if self._final is None else self._final
 
     def end(self) -> None:
-        """The run is over: the engine may go on to another one, the steps stay with what they saw."""
+        """Freeze the newest values at the end of the run, because the engine may drive another run."""
         self._final = self.engine.values
 
     def take(self) -> list[Step[Any]]:
-        """The steps that are ready."""
+        """Return the steps that were not published yet, oldest first, and remove them from `ready`."""
         steps, self.ready = self.ready, []
         return steps

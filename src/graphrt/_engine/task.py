@@ -1,6 +1,10 @@
-"""A task (one activation of one node in one superstep), and what a driver may report about it.
+"""Tasks (one activation of one node in one superstep), and the replies that a driver may report about them.
 
-Plain values only. Who creates tasks is the engine; who runs them is a driver.
+Plain values only: the engine creates tasks, and drivers run them. A reply is an update, a Command, an Interrupt, None,
+or one of the classes `Failed`, `TimedOut`, `Asked`, `Nested`, `Spent` and `Stopped`.
+
+Data: `Task` has what every task needs. Everything rarer (questions, effects, failures, a nested graph) is in `Extra`,
+which is made at first need, so that a plain task costs one object.
 """
 
 from __future__ import annotations
@@ -19,40 +23,40 @@ if TYPE_CHECKING:
     from graphrt.events import Usage
 
 DUE, RUNNING, DONE, HANDLED, PAUSED, FAILED = range(6)
-"""Status of a task: to be started; started; its update is staged; it failed and its on_error node takes over;
-it waits for answers; it failed for good."""
+"""Status of a task, in this order: to be started; started; its update is staged; failed, and its `on_error` node takes
+over; waiting for answers; failed for good. The numbers matter: a report counts only for DUE and RUNNING tasks."""
 
 
 @final
 class Handled:
-    """What the `on_error` node of one or several failed tasks is given."""
+    """What the `on_error` node gets of one or several failed tasks (decisions 0007 and 0056)."""
 
     __slots__ = ("error", "failures")
 
     def __init__(self, error: BaseException, failures: tuple[TaskFailure, ...]) -> None:
         self.error: BaseException = error
-        """What was raised; a group if several tasks failed."""
+        """What the node raised; an exception group if several tasks failed."""
         self.failures: tuple[TaskFailure, ...] = failures
-        """0..n failed tasks in task order: none where an old journal tells the errors alone."""
+        """Failed tasks in task order; empty if a journal of graphrt 0.1 has the errors alone."""
 
     def told(self) -> tuple[TaskFailure, ...]:
-        """The failures for the handler: what it does to their arguments changes nothing."""
+        """Return the failures for `ctx.failures`, with arguments that belong to the handler (R15)."""
         return tuple(replace(failure, arg=own(failure.arg)) for failure in self.failures)
 
     @classmethod
     def together(cls, found: Sequence[Handled]) -> Handled:
-        """Several as one."""
+        """Return *found*, 1 or more, as one value: a single one unchanged, several as one flat exception group."""
         failures = tuple(failure for one in found for failure in one.failures)
         if len(found) == 1:
             return found[0]
-        known = all(one.failures for one in found)
+        known = all(one.failures for one in found)  # else some came from an old journal, and stay nested groups
         errors = [failure.error for failure in failures] if known else [one.error for one in found]
         return cls(BaseExceptionGroup("several tasks failed", errors), failures)
 
 
 @final
 class Extra:
-    """What only some tasks have: made at first need."""
+    """The part of a task that only some tasks have, made at first need."""
 
     __slots__ = (
         "advice",
@@ -76,33 +80,40 @@ class Extra:
 
     def __init__(self) -> None:
         self.handles: Handled | None = None
-        """What failed in the tasks that this one handles, as the `on_error` node of theirs."""
+        """Failures that this task handles as an `on_error` node; None for any other task."""
         self.raise_as_is: bool = False
-        """The failure is graphrt's own word about the task, to be raised as it is."""
+        """Whether the failure itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
         self.interrupts: list[OpenInterrupt] = []
+        """Questions in the order in which they were first asked, also answered and closed ones."""
         self.answers: int = 0
-        """How many answers it was given."""
+        """Number of answers that the task was given."""
         self.answers_ahead: dict[str, Any] = {}
-        """Answers by interrupt id to a nested graph and the node around it: one that begins anew asks once more."""
+        """Answers by interrupt id to a nested graph and its node, for a nested graph that begins anew (0027)."""
         self.effects: dict[str, Any] = {}
+        """Results of effects by key: `name#n` for `ctx.effect`, other forms for model calls and grants."""
         self.effect_answers: dict[str, int | None] = {}
-        """How many answers the task had been given when an effect began or ended, by the effect's key."""
+        """Number of answers that the task had when an effect started or ended, by key; None in journals of 0.1."""
         self.calls: list[str] = []
-        """Keys of effects in the order in which they were asked for last: their results come in any order."""
+        """Keys of effects in the order in which the node last requested them; their results come in any order."""
         self.intents: dict[str, int] = {}
-        """How often effects of the class `once` were started, by their key."""
+        """Number of starts of each `"once"` effect, by key; without a result, its outcome is unknown."""
         self.ended: bool = False
-        """Its outcome is known, though it waits: graphrt 0.1 let `interrupt_after` pause before the fold."""
+        """Whether the outcome is known although the task waits: graphrt 0.1 let `interrupt_after` pause before the
+        fold."""
         self.edited: bool = False
-        """An edit took it as finished: its `interrupt_after` does not pause."""
+        """Whether an edit took the task as finished, so that its `interrupt_after` does not pause."""
         self.usage: Usage | None = None
+        """Usage of the task's model calls so far; None without calls."""
         self.failure: BaseException | None = None
+        """Error with which the task failed for good; None if it did not."""
         self.advice: str = ""
-        """What to do about the failure, where more is known than the exception says."""
+        """Advice on the failure, if more is known than the exception says; else empty."""
         self.retries: list[tuple[int, float, BaseException]] = []
+        """Failed attempts that were retried: (attempt from 1, seconds to wait, error)."""
         self.delay_s: float = 0.0
+        """Seconds to wait before the next attempt (backoff)."""
         self.child: Any = None
-        """The parked engine of a nested graph."""
+        """The parked engine of a nested graph; None for other nodes and before the graph begins."""
 
 
 @final
@@ -130,45 +141,51 @@ class Task:
     def __init__(self, node: NodePlan, index: int, superstep: int, arg: Any, state: Any, engine: Engine) -> None:
         self.node: NodePlan = node
         self.plain: int = node.plain
+        """Way of calling the node: `CALL_SYNC`, `CALL_ASYNC` or `CALL_WITH_CONTEXT` of `_plan.tables`."""
         self.index: int = index
+        """Position in the superstep, from 0, in task order."""
         self.superstep: int = superstep
+        """Number of the superstep in the thread, from 1."""
         self.arg: Any = arg
+        """Argument of the Send that started the task; None for a plain activation."""
         self.state: Any = state
         """The snapshot, as an instance of the state class; dropped at the end of the superstep."""
         self.engine: Engine = engine
+        """The engine of the graph that the task belongs to."""
         self.attempt: int = 1
         """Number of the attempt within the retry policy, from 1."""
         self.execution: int = 1
-        """Number of the execution: grows with each attempt, resume and retry. What a report names."""
+        """Number of the execution, from 1: it grows with each attempt, resume and retry. Reports name it."""
         self.duration_s: float = 0.0
-        """Seconds that the last attempt took, where somebody watches."""
+        """Duration of the last attempt in seconds; measured only if durations are wanted."""
         self.status: int = DUE
         self.updates: tuple[dict[str, Any], ...] = ()
-        """Validated updates: one, or those of a nested graph in its commit order."""
+        """Validated updates: 0 or 1; for a nested graph one for each of its commits, in commit order."""
         self.goto: tuple[Any, ...] | None = None
-        """Checked targets of a Command: NodePlan, END, or (NodePlan, arg) for a Send."""
+        """Checked targets of a Command: NodePlan, END, or a Due for a Send; None if the node's edges apply."""
         self.timeout_s: float | None = None
+        """Seconds that the attempt may take; None without a limit."""
         self.extra: Extra | None = None
 
     @property
     def id(self) -> str:
-        """Derived, stable over re-execution, unique in the thread."""
+        """Id `path/superstep.index:node`: derived, stable over re-execution, and unique in the thread (R13)."""
         return f"{self.engine.path}{self.superstep}.{self.index}:{self.node.name}"
 
     def more(self) -> Extra:
-        """The extra part, made if it is not there."""
+        """Return the extra part, and make it first if the task has none."""
         extra = self.extra
         if extra is None:
             extra = self.extra = Extra()
         return extra
 
     def open_interrupts(self) -> list[OpenInterrupt]:
-        """Questions that wait for an answer, in the order asked."""
+        """Return the questions that wait for an answer, in the order in which they were asked."""
         return [question for question in self.extra.interrupts if question.open] if self.extra else []
 
 
-class Recalled(Exception):  # noqa: N818 - stands for what was raised before a restart
-    """An error of which an entry tells the name and the first line."""
+class Recalled(Exception):  # noqa: N818 - in place of what was raised before a restart
+    """An error that was raised before a restart: a journal has only the name of its class and its first line."""
 
     def __init__(self, type_name: str, message: str) -> None:
         super().__init__(message)
@@ -178,7 +195,7 @@ class Recalled(Exception):  # noqa: N818 - stands for what was raised before a r
 
 @final
 class Failed:
-    """Reported: the attempt raised."""
+    """Reply: the attempt raised an exception."""
 
     __slots__ = ("advice", "error", "raise_as_is", "retry_after_s")
 
@@ -192,11 +209,11 @@ class Failed:
     ) -> None:
         self.error = error
         self.retry_after_s = retry_after_s
-        """Seconds that the error asks to wait before another attempt."""
+        """Seconds that the error asks to wait before another attempt; None if it does not say."""
         self.raise_as_is = raise_as_is
-        """The error is graphrt's own word about the task, and is raised as it is."""
+        """Whether the error itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
         self.advice = advice
-        """What to do about it, where more is known than the error says."""
+        """Advice on the error, if more is known than it says; else empty."""
 
     def __repr__(self) -> str:
         return f"Failed({type(self.error).__name__})"
@@ -204,7 +221,7 @@ class Failed:
 
 @final
 class TimedOut:
-    """Reported: the attempt took longer than it may, and was cancelled or abandoned."""
+    """Reply: the attempt exceeded its timeout, and was cancelled or abandoned after *seconds*."""
 
     __slots__ = ("seconds",)
 
@@ -214,7 +231,7 @@ class TimedOut:
 
 @final
 class Asked:
-    """Reported: the attempt paused with questions; `child` holds the parked engine of a nested graph."""
+    """Reply: the attempt paused with questions; `child` is the parked engine of a nested graph, else None."""
 
     __slots__ = ("child", "questions")
 
@@ -225,7 +242,7 @@ class Asked:
 
 @final
 class Nested:
-    """Reported: a nested graph ended; its updates in commit order."""
+    """Reply: a nested graph ended; its updates are in commit order."""
 
     __slots__ = ("updates",)
 
@@ -235,7 +252,7 @@ class Nested:
 
 @final
 class Spent:
-    """Reported: what a node returned whose model calls took something of the state's budget."""
+    """Reply: what a node returned, after model calls that count against the field `token_budget`."""
 
     __slots__ = ("reply",)
 
@@ -245,7 +262,7 @@ class Spent:
 
 @final
 class Stopped:
-    """Reported: the attempt was cancelled, or never started, because the superstep stops."""
+    """Reply: the attempt was cancelled or never started, because the superstep stops."""
 
     __slots__ = ()
 

@@ -1,7 +1,8 @@
-"""Runs inside runs: a nested graph as the body of one task (rule R17).
+"""Nested graphs: a compiled graph as the body of one task (rule R17, decision 0015).
 
-The child has no thread of its own. It starts with its parent's values of the shared fields, and its updates, not its
-final values, become the task's updates. Its engine stays on the task, so that a resume or a retry continues it.
+The child has no thread of its own. It starts with its parent's values of the shared fields. Its updates, and not its
+final values, become the updates of the task. Its engine stays on the task (`Extra.child`), so that a resume or a retry
+continues it from its last commit.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from graphrt.limits import Limits
 
 
 def nested(task: Task, control: Control) -> Flow:
-    """Drive the nested graph of *task*; returns the reply for its parent's engine.
+    """Drive the nested graph of *task*, and return the reply for the parent's engine.
+
+    Returns:
+        `Nested` if it completed, `Asked` if it paused, `STOPPED` if it was cancelled, else `Failed` or `TimedOut`.
 
     Raises:
-        StoreError: What it did could not be stored.
+        StoreError: An outcome inside it could not be stored, so that the whole run cannot continue.
     """
     parent: Engine = task.engine
     plan = task.node.child
@@ -37,25 +41,26 @@ def nested(task: Task, control: Control) -> Flow:
         if engine is None:
             engine = _begin(task, parent, plan, limits)
             extra.child = engine
-        else:
+        else:  # resumed or retried: a failed task inside is due again
             engine.limit(limits)
             engine.retry()
         try:
             status = yield from run(engine, control, Watch(records=False))
         finally:
-            extra.usage = used(engine)  # however it ended: what was paid is paid
+            extra.usage = used(engine)  # also after an error: those model calls are paid
     except DeadlineError as error:
         own_s = plan.limits.deadline_s
+        # The node's timeout was the child's deadline, see `_limits`: then it is a timeout of the node.
         if task.timeout_s is not None and (own_s is None or task.timeout_s <= own_s):
             return TimedOut(task.timeout_s)
         return Failed(error, raise_as_is=True)
     except StoreError:
-        raise  # the run cannot go on, whatever the node's policy says
+        raise  # no failure of this node: its retry policy and `on_error` do not apply
     except GraphrtError as error:
         if error.node is None:
             error.__dict__["node"] = task.node.name
         given = parent.where(task).known
-        if "arg" in given:  # what the graph was started with is the argument of all that it runs plainly
+        if "arg" in given:  # an error of a plain task inside has no argument of its own: this one started the graph
             error.__dict__.setdefault("arg", given["arg"])
         return Failed(error, raise_as_is=True)
     if status == CANCELLED:
@@ -69,21 +74,21 @@ def nested(task: Task, control: Control) -> Flow:
 
 
 def child_of(task: Task) -> Engine:
-    """An engine for the nested graph of *task*, without any state yet."""
+    """Return a new engine for the nested graph of *task*, without values."""
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: Engine = task.engine
     engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
-    engine.run_id, engine.unstorable = parent.run_id, parent.unstorable
+    engine.run_id, engine.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
     engine.depth = parent.depth + 1
     return engine
 
 
 def child_again(task: Task) -> Engine:
-    """The engine of the nested graph of *task* as it stood before its first superstep.
+    """Return the engine of the nested graph of *task* as it was before its first superstep.
 
     Raises:
-        GraphrtError: The graph's input cannot be made any more: what maps it has changed.
+        GraphrtError: The graph's input cannot be made again, for instance because its `input=` mapping has changed.
     """
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
@@ -93,6 +98,7 @@ def child_again(task: Task) -> Engine:
 
 
 def _limits(plan: Plan, task: Task) -> Limits:
+    """Return the child's limits, where the timeout of its node is an upper bound of its deadline."""
     if task.timeout_s is None:
         return plan.limits
     own_s = plan.limits.deadline_s
@@ -100,6 +106,12 @@ def _limits(plan: Plan, task: Task) -> Limits:
 
 
 def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
+    """Return an engine for the nested graph that has its input and is ready to run.
+
+    Raises:
+        LimitError: The graphs are nested deeper than `max_depth`.
+        InputError: The input cannot be made, or does not fit the nested graph's state.
+    """
     if parent.depth + 1 > parent.limits.max_depth:
         raise LimitError(
             f"Node {task.node.name!r} nests graph {plan.name!r} {count(parent.depth + 1, 'level')} deep.",
@@ -113,10 +125,11 @@ def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
     given = _input(task, parent, plan)
     values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
     engine = child_of(task)
-    inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
+    inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)  # not steps and visits (R17)
     engine.limit(inherited.over(limits))
     if parent.log is not None:
         engine.listen(parent.codec, staging=parent.staging, stamps=parent.stamps)
+    # A field that takes the last value on both sides needs only its newest write: a long loop keeps no history.
     shared = {
         name
         for name, field in plan.state.fields.items()
@@ -128,6 +141,11 @@ def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
 
 
 def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
+    """Return the child's input: shared fields or the `input=` mapping, overlaid with the argument of a Send.
+
+    Raises:
+        InputError: A mapping function raised or returned no mapping, or the argument of the Send is not a mapping.
+    """
     wanted: Any = task.node.policy.input
     values = parent.values
     given: dict[str, Any]
@@ -162,6 +180,14 @@ def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
 
 
 def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any], ...]:
+    """Return the updates for the parent: one for each commit of the child that wrote a mapped field, in commit order.
+
+    An `output=` function gets the child's final state, and returns one update or None.
+
+    Raises:
+        InputError: The function raised, or returned something else than an update.
+        UpdateError: An update does not fit the parent's fields.
+    """
     wanted: Any = task.node.policy.output
     node, where = task.node.name, parent.where(task)
     update = parent.plan.update
@@ -190,7 +216,7 @@ def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any],
 
 
 def _output_names(wanted: Any, parent: Engine, plan: Plan) -> list[tuple[str, str]]:
-    """(parent's field, child's field) pairs."""
+    """Return pairs of (parent's field, child's field): the `output=` mapping, else the fields of the same name."""
     if is_mapping(wanted):
         return list(wanted.items())
     names = plan.spec.output_names if plan.spec.output_names is not None else plan.state.fields
@@ -198,6 +224,11 @@ def _output_names(wanted: Any, parent: Engine, plan: Plan) -> list[tuple[str, st
 
 
 def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent: Engine) -> Any:
+    """Return `fn(state)`; *option* is `input` or `output`, for the error.
+
+    Raises:
+        InputError: The function raised.
+    """
     try:
         return fn(state)
     except Exception as error:

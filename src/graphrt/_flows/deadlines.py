@@ -1,4 +1,4 @@
-"""How long an attempt may take: by its own timeout, and by the deadline of its run. Clocks are asked, never read."""
+"""Time limits of an attempt: its own timeout, and the deadline of its run. Clock readings come from the driver."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from graphrt.errors import DeadlineError, count
 
 
 def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
-    """Set the timeout of the attempt: that of the node, or the time left until the run's deadline if it is shorter."""
+    """Set `task.timeout_s`: the timeout of the node, or the time left until the run's deadline if that is shorter.
+
+    Args:
+        deadline_s: End of the run in seconds of the driver's monotonic clock; None without a deadline.
+
+    Raises:
+        DeadlineError: The deadline is over.
+    """
     timeout_s = _own(engine, task)
     if timeout_s is not None or deadline_s is not None:
-        task.plain = 0  # the driver's long way keeps the time
+        task.plain = 0  # CALL_WITH_CONTEXT: only that way of calling a node enforces timeouts
     if deadline_s is None:
         task.timeout_s = timeout_s
         return
@@ -21,24 +28,25 @@ def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
     if remaining <= 0:
         task.status = DUE
         raise too_late(engine)
-    if task.extra is not None and task.extra.delay_s > 0.0:  # a retry that waits first
+    if task.extra is not None and task.extra.delay_s > 0.0:  # the backoff before a retry counts as well
         task.extra.delay_s = min(task.extra.delay_s, remaining)
         remaining -= task.extra.delay_s
     task.timeout_s = remaining if timeout_s is None else min(remaining, timeout_s)
 
 
 def is_cut(engine: Engine, task: Task, reply: object) -> bool:
-    """Whether the attempt timed out because of the run's deadline, and not because of its node's own timeout."""
+    """Return whether the attempt timed out because of the run's deadline, and not of its node's own timeout."""
     return reply.__class__ is TimedOut and task.timeout_s != _own(engine, task)
 
 
 def _own(engine: Engine, task: Task) -> float | None:
+    """Return the timeout of the node in seconds, else the run's default; None without one."""
     own_s = task.node.policy.timeout_s
     return own_s if own_s is not None else engine.limits.timeout_s
 
 
 def too_late(engine: Engine) -> DeadlineError:
-    """The error of a run whose deadline is over."""
+    """Return the error for a run whose deadline is over."""
     return DeadlineError(
         f"The run took longer than {engine.limits.deadline_s:g} s; open: {', '.join(map(repr, engine.pending()))}.",
         where=engine.where(),

@@ -1,8 +1,8 @@
-"""What a flow may ask of a driver, as imperative values.
+"""Effects: the requests that a flow yields to its driver, as imperative values. Nothing is performed here.
 
-A `Task` that is yielded asks to run it and send its reply, a `Step` to hand it to whoever iterates.
-
-A driver answers each effect with what its docstring says. Nothing is performed here.
+A flow is a generator. It yields an effect, and the driver performs it and sends the answer that the effect's docstring
+names. Two other values may be yielded: a `Task`, which the driver runs and answers with the reply, and a `Step`, which
+it hands to the reader of a step generator.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.task import Task
 
 Staged: TypeAlias = tuple[str, list[Logged]]
-"""A key (a task's id, or the path and number of a superstep of a nested graph) and the events that it stands for."""
+"""A key and the events to stage under it: a task's id, or a nested graph's path with `+` and the number of a batch."""
 
 Flow: TypeAlias = Generator[Any, Any, Any]
-"""Yields effects and Tasks, is sent their answers, returns its result."""
+"""A generator that yields effects, Tasks and Steps, is sent the answers, and returns its result."""
 
 
 @final
 class Start:
-    """Start several tasks; answered at once with None. Their replies come by `Collect`."""
+    """Start several tasks; answered with None without waiting. `Collect` returns their replies."""
 
     __slots__ = ("tasks",)
 
@@ -32,12 +32,13 @@ class Start:
 
 @final
 class Collect:
-    """Wait until started tasks have ended; answered with 1..n (task, attempt, reply) in any order.
+    """Wait for started tasks to end; answered with a list of (task, execution, reply) in any order.
 
-    The driver may wait for all of them, but returns as soon as one failed, and when the run is to halt.
+    The driver may wait for all of them, but it returns as soon as one failed or the run is to halt. The list has one
+    item or more; it may be empty after *until* or when the run is to halt.
 
     Args:
-        until: When to return with what has ended, which may be nothing; None waits as long as it takes.
+        until: When to return with what has ended, in seconds of the monotonic clock; None waits without a limit.
     """
 
     __slots__ = ("until",)
@@ -48,7 +49,7 @@ class Collect:
 
 @final
 class Await:
-    """Finish a coroutine that a plain function returned; answered with the reply of its task."""
+    """Await a coroutine that a plain function returned as the result of *task*; answered with the task's reply."""
 
     __slots__ = ("coroutine", "task")
 
@@ -59,10 +60,10 @@ class Await:
 
 @final
 class Stop:
-    """Cancel what was started and is not collected; answered with the replies of what ended all the same.
+    """Cancel the started tasks that were not collected; answered like `Collect`, with those that ended all the same.
 
-    Async tasks are cancelled and awaited; sync tasks that did not start never start; started ones are awaited for at
-    most the grace time and are abandoned then.
+    Async tasks are cancelled and awaited. Sync tasks that did not start never start; those that did are awaited for at
+    most `grace_s` and then abandoned (R9).
     """
 
     __slots__ = ()
@@ -70,7 +71,7 @@ class Stop:
 
 @final
 class Sleep:
-    """Wait *seconds*, or until the run is to halt; answered with None."""
+    """Wait for *seconds*, or until the run is to halt; answered with None."""
 
     __slots__ = ("seconds",)
 
@@ -80,34 +81,36 @@ class Sleep:
 
 @final
 class Now:
-    """Read the monotonic clock; answered with seconds."""
+    """Read the monotonic clock, for durations and deadlines; answered with seconds."""
 
     __slots__ = ()
 
 
 @final
 class Record:
-    """Write entries, and stage what is left of the open superstep; answered with None once they are stored."""
+    """Write entries to the journal, and stage events with them in one commit; answered with None once it is stored."""
 
     __slots__ = ("last", "logged", "staged")
 
     def __init__(self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, last: bool = False) -> None:
         self.logged: Sequence[Logged] = logged
+        """Events to write, in order."""
         self.staged: Sequence[Staged] = staged
+        """Events of tasks of the open superstep."""
         self.last: bool = last
-        """Nothing more will be written by this run."""
+        """Whether this is the last commit of the run, which also releases the thread's claim."""
 
 
 @final
 class Tell:
-    """Write the superstep of the fast path that `engine.told` tells of; answered with None once it is stored."""
+    """Write the fast-path superstep that is noted in `engine.told`; answered with None once it is stored."""
 
     __slots__ = ()
 
 
 @final
 class Stage:
-    """Keep events of the open superstep beside the journal; answered with None once they are stored."""
+    """Stage events of the open superstep (decision 0020); answered with None once they are stored."""
 
     __slots__ = ("staged",)
 
@@ -117,7 +120,7 @@ class Stage:
 
 @final
 class Publish:
-    """Hand *item* of *mode* to whoever watches; answered with None."""
+    """Hand *item* to the readers of the stream mode *mode*; answered with None."""
 
     __slots__ = ("item", "mode")
 
@@ -128,7 +131,7 @@ class Publish:
 
 @final
 class Time:
-    """Read the runtime's clock; answered with seconds since the epoch."""
+    """Read the runtime's clock, for expiry times; answered with seconds since the epoch."""
 
     __slots__ = ()
 
@@ -138,23 +141,26 @@ COLLECT, STOP, NOW, TIME, TELL = Collect(), Stop(), Now(), Time(), Tell()
 
 @final
 class Control:
-    """How the outside asks a run to halt. Set from any worker thread; read between effects."""
+    """Switches of a run that its surroundings set: a request to halt, and what is watched.
+
+    `cancel` may be called from any worker thread. The flow reads `halt` between effects.
+    """
 
     __slots__ = ("halt", "live", "on_halt", "watched")
 
     def __init__(self) -> None:
         self.halt: str | None = None
-        """Why the run is to halt, None while it may go on."""
+        """Reason to halt; None while the run may continue."""
         self.on_halt: list[Any] = []
-        """Called without arguments when `halt` is set: drivers wake up what waits."""
+        """Callbacks without arguments, called when `halt` is set: drivers wake up what waits."""
         self.watched: bool = False
-        """Whether somebody can cancel the run: it has a thread. Else only its caller can."""
+        """Whether code other than the caller can cancel the run, because it has a thread."""
         self.live: bool = False
-        """Whether somebody watches what tasks do while their superstep is open."""
+        """Whether the stream mode `live` is read, which shows tasks while their superstep is open (R17)."""
 
     def cancel(self, reason: str) -> None:
-        """Ask the run to halt; the first reason stands."""
+        """Request the run to halt; of several reasons the first is kept."""
         if self.halt is None:
             self.halt = reason
-        for wake in list(self.on_halt):
+        for wake in list(self.on_halt):  # a copy: worker threads add and remove callbacks meanwhile
             wake()

@@ -1,7 +1,7 @@
-"""The stream mode `live`: what tasks do while their superstep is open, in nested graphs and at the top alike (rule R17).
+"""The stream mode `live`: what tasks do while their superstep is open, in nested graphs and at the top (rule R17).
 
-Nothing of it is journalled, and nothing is built unless somebody watches (`Control.live`). That a task starts is told
-by whoever starts it; everything else follows from the engine's state after a report or a commit, and is told here.
+Its items are not journalled, and are built only if the mode is read (`Control.live`, decision 0050). Drivers publish
+that a task starts. All other items follow from the engine's state after a report or a commit, and are made here.
 """
 
 from __future__ import annotations
@@ -25,30 +25,33 @@ _OUTCOME: Mapping[int, str] = {DONE: "success", HANDLED: "error", FAILED: "error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """One item of the stream mode `live`. It has no `seq`: nothing of it is in the journal."""
+    """One item of the stream mode `live`. It has no `seq`, because it is not in the journal."""
 
     path: str
-    """Task id of the nested graph's node that the task belongs to, empty at the top."""
+    """Task id of the node that runs the nested graph which the task belongs to; empty at the top."""
     node: str
+    """Name of the task's node."""
     task_id: str
+    """Id of the task, stable over re-execution."""
     what: What
-    """`started`, `retrying` and `ended` tell of an attempt, `step` of its commit. `withdrawn` takes back what was shown
-    of the task since it started, below its path included: the attempt was given up."""
+    """`started`, `retrying` and `ended` describe an attempt, `step` its commit. `withdrawn` takes back what was shown
+    of the task since it started, also of tasks below its path, because the attempt was given up."""
     value: Any = None
-    """`started`: the number of the attempt. `retrying`: a mapping with `attempt`, the number of the next one, `wait_s`,
-    `error` and `message`. `ended`: "success", "error" or "interrupted". `step`: the update, None if nothing changed."""
+    """`started`: the number of the attempt, from 1. `retrying`: a mapping with `attempt` (the number of the next one),
+    `wait_s`, `error` and `message`. `ended`: "success", "error" or "interrupted". `step`: the update, None if there is
+    no change. `withdrawn`: None."""
 
 
 def live(task: Task, what: What, value: Any = None) -> Live:
-    """An item about *task*."""
+    """Return an item about *task*."""
     return Live(path=task.engine.path.rstrip("/"), node=task.node.name, task_id=task.id, what=what, value=value)
 
 
 def reported(task: Task, reply: Any) -> Flow:
-    """Publish what became of an attempt of *task*, which was reported with *reply*."""
+    """Publish how an attempt of *task* ended, after *reply* was reported to the engine."""
     nested = task.node.child is not None
     if task.status == DUE:
-        if not nested:  # a nested graph goes on from its last commit: what it has shown stands
+        if not nested:  # a nested graph continues from its last commit, so that what it has shown stays valid
             yield Publish("live", live(task, "withdrawn"))
         if reply is not STOPPED and task.extra is not None and task.extra.retries:
             _, wait_s, error = task.extra.retries[-1]
@@ -60,13 +63,14 @@ def reported(task: Task, reply: Any) -> Flow:
             }
             yield Publish("live", live(task, "retrying", told))
         return
-    if nested and task.status == HANDLED:  # one that failed goes on from its last commit at the next drive
+    # A nested graph whose failure was handled does not run again; one that failed continues at the next drive.
+    if nested and task.status == HANDLED:
         yield Publish("live", live(task, "withdrawn"))
     yield Publish("live", live(task, "ended", _OUTCOME[task.status]))
 
 
 def given_up(engine: Engine) -> Flow:
-    """Publish which tasks of a superstep that could not be committed lost their outcomes: a retry runs them again."""
+    """Publish which tasks lost their outcomes because their superstep could not be committed; `retry` runs them."""
     for task in engine.tasks:
         if task.status == FAILED:
             if task.node.child is None:
@@ -75,13 +79,16 @@ def given_up(engine: Engine) -> Flow:
 
 
 def take_long_way(tasks: Sequence[Task]) -> None:
-    """Let drivers run *tasks* where they tell that a task starts, and not by a plain call."""
+    """Make drivers run *tasks* in the way that publishes `started`, and not by a plain call."""
     for task in tasks:
         task.plain = CALL_WITH_CONTEXT
 
 
 def committed(engine: Engine) -> list[Publish]:
-    """What the tasks of the open superstep wrote, in task order; taken before its commit, told after it."""
+    """Return the `step` items of the open superstep, in task order, without untracked fields (R16).
+
+    Made before the commit, which closes the superstep, and published after it.
+    """
     steps: list[Publish] = []
     for task in engine.tasks:
         update = combined(engine.fields, [tracked(engine, one) for one in task.updates])

@@ -1,6 +1,8 @@
-"""An open superstep, as it stood when its process died: staged outcomes, and nested graphs with theirs (rules R9, R17).
+"""Restore an open superstep from what is staged for it: outcomes of tasks, and nested graphs (rules R9, R17).
 
-The journal was folded before; what is staged beside it belongs to the superstep that is due or open.
+The journal is folded before. Staged events belong to the superstep that is due or open then (decision 0020): after a
+pause, a failure, or the death of the process. A nested graph has no journal of its own. Its committed supersteps are
+staged as numbered batches, and its open superstep like one at the top, with its path in the keys.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from graphrt._plan.fields import APPEND
 from graphrt.events import InterruptAnswered, SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
-"""Key to events: a task's id, its id with `#` and the key of an effect, or the path of a nested graph with `+` and a
-number."""
+"""Staged events by key. A key is a task's id, its id with `#` and the key of an effect, or a nested graph's path with
+`+` and the number of a batch, from 0."""
 
 
 def restore_open(
@@ -30,17 +32,21 @@ def restore_open(
     told: Sequence[str],
     take: Take,
 ) -> None:
-    """Bring the open superstep of *engine* to where it was.
+    """Restore the open superstep of *engine*, whose journal has been folded.
 
     Args:
+        staged: What the store has staged for the thread.
         answers: Answers by interrupt id that were journalled since the last commit.
-        withdrawn: Reasons by interrupt id of questions withdrawn since then; staged rows may be older than that.
-        told: Paths of what was journalled of nested graphs since then: it is not told again.
+        withdrawn: Reasons by interrupt id of questions that were withdrawn since then.
+        told: Paths of the events of nested graphs that were journalled since then, one for each event. These events are
+            staged as well, and must not be journalled a second time.
+        take: Makes values of events the engine's own.
 
     Raises:
-        LookupError, ValueError: What is staged does not fit the graph.
+        LookupError, ValueError, TypeError: The staged events do not fit the graph.
     """
     if staged:
+        # Staged rows may be older than an answer or a withdrawal: both are applied once more, on top of them.
         _restore(engine, staged, told, take)
         for id_, event in answers.items():
             engine.answer({id_: event.answer}, nth=event.nth)
@@ -50,8 +56,8 @@ def restore_open(
 
 def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) -> None:
     if engine.held:
-        return  # its tasks are folded: what was staged of them is history
-    if not engine.tasks:
+        return  # its outcomes are in the journal, and what was staged of them is out of date
+    if not engine.tasks:  # the journal does not show that a superstep opened; the ids of staged tasks do
         first = f"{engine.path}{engine.superstep + 1}."
         if not engine.due or not any(key.startswith(first) for key in staged):
             return
@@ -64,7 +70,7 @@ def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) ->
             evolve_all(engine, staged[mine], take, journalled=False)
             _keep_outcome(task, staged[mine])
             _check_updates(engine, task)
-        for key, logged in staged.items():
+        for key, logged in staged.items():  # effects that were stored while the task was still running
             if key.startswith(effects):
                 evolve_all(engine, logged, take, journalled=False)
         if task.node.child is not None:
@@ -75,10 +81,10 @@ def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) ->
 
 
 def _check_updates(engine: Engine, task: Task) -> None:
-    """See that the updates of a staged outcome can be folded: they were checked when the node returned, not since.
+    """Check that the updates of a staged outcome can be folded: they were checked when the node returned, not since.
 
     Raises:
-        LookupError, TypeError: They cannot.
+        LookupError, TypeError: They cannot be folded.
     """
     for update in task.updates:
         for name, value in update.items():
@@ -87,16 +93,16 @@ def _check_updates(engine: Engine, task: Task) -> None:
 
 
 def _forget(task: Task) -> None:
-    """What is staged of a task is all that is known of it: what the journal told before is told again."""
+    """Drop the retries that the journal had of *task*: its staged events are complete, and contain them again."""
     extra = task.extra
     if extra is not None:
         extra.retries = []
 
 
 def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
-    """Keep the staged outcome of a task that pauses after its node: the answer lets it be folded, and runs nothing.
+    """Keep the staged outcome of a task that graphrt 0.1 paused after its node: an answer must not run it again.
 
-    Questions that were asked before the node ran are told behind the outcome, and would let the task run again.
+    Questions from before the node ran follow the outcome in the staged events, and would make the task due.
     """
     extra = task.extra
     if extra is None or not extra.interrupts or extra.interrupts[-1].key != "after":
@@ -108,10 +114,12 @@ def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
 
 
 def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) -> None:
+    """Restore the nested graph of an unfinished *task*, with its questions; nothing if no event of it is staged."""
     path = f"{task.id}/"
     if not any(key.startswith(path) for key in staged):
         return
     child = child_again(task)
+    # Its committed supersteps: folded here, and kept for the parent's commit, which journals them.
     while (logged := staged.get(f"{path}+{child.batches}")) is not None:
         evolve_all(child, logged, take)
         child.settled += logged
@@ -120,12 +128,12 @@ def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) 
     _forget_told(child, told)
     extra = task.more()
     extra.child = child
-    extra.usage = None
+    extra.usage = None  # `nested` computes it again from the child
     open_ = child.open_interrupts()
     asked = {question.id: question for question in extra.interrupts}
     for question in open_:
         known = asked.get(question.id)
-        if known is not None:  # what entries of the graph around it tell
+        if known is not None:  # from the parent's entries: which graphs have journalled it, and later edits
             question.told |= known.told
             question.stale = question.stale or known.stale
     extra.interrupts = open_
@@ -133,7 +141,7 @@ def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) 
 
 
 def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
-    """Keep what a nested graph that has ended told: it is journalled with the outcome of its task."""
+    """Keep the staged events of a nested graph that has ended, which are journalled with the outcome of its task."""
     child = child_of(task)
     while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
         child.settled += logged
@@ -145,7 +153,7 @@ def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
 
 
 def _told_since_commit(child: Engine) -> list[str]:
-    """Paths of what a nested graph told of graphs inside it since its own last commit."""
+    """Return the paths of staged events of graphs inside *child* since its own last commit, one for each event."""
     paths: list[str] = []
     for path, event in child.settled:
         if path != child.path:
@@ -156,6 +164,6 @@ def _told_since_commit(child: Engine) -> list[str]:
 
 
 def _forget_told(child: Engine, told: Sequence[str]) -> None:
-    """Drop what was told already: when its parent fails, a nested graph tells what it came to so far."""
+    """Drop the staged events of *child* that are journalled already, which happens when its parent fails."""
     count = sum(path.startswith(child.path) for path in told)
     del child.settled[:count]

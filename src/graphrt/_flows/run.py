@@ -1,6 +1,7 @@
-"""The run loop, written once: begin, run, commit, until nothing is due, somebody must answer, or it fails.
+"""The run loop, written once: begin, run, commit, until nothing is due, a person must answer, or the run fails.
 
-Effects are asked here and never performed. What follows from what is the engine's.
+Effects are yielded here and performed by a driver; what follows from a reply is decided by the engine. Entries are
+recorded before anything shows what they say: durable first, then true.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "can
 
 @final
 class Watch:
-    """Who looks on while a run goes: which items are published, and whether entries are written by this flow."""
+    """What a run publishes: steps, updates and values; and whether this flow writes the entries."""
 
     __slots__ = ("any", "only_steps", "records", "steps", "updates", "values")
 
@@ -52,9 +53,9 @@ class Watch:
         self.updates: bool = updates
         self.values: bool = values
         self.any: bool = steps or updates or values
-        self.only_steps: bool = steps and not updates and not values
+        self.only_steps: bool = steps and not updates and not values  # a shorter way through the fast path's loop
         self.records: bool = records
-        """False in a nested graph: its entries are written with its parent's commit."""
+        """False in a nested graph, whose entries are written with its parent's commit (R17)."""
 
 
 UNWATCHED: Final = Watch()
@@ -64,18 +65,18 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     """Drive *engine* until it completes, pauses, is cancelled or fails.
 
     Returns:
-        The status: completed, interrupted or cancelled.
+        The status: `completed`, `interrupted` or `cancelled`.
 
     Raises:
         GraphrtError: The run failed; its open superstep can be retried.
-        BaseException: What a node or the caller raised that is no Exception (Ctrl-C, a cancelled task).
+        BaseException: A node or the caller raised something other than an Exception (Ctrl-C, asyncio cancellation).
     """
     try:
         status = yield from _drive(engine, control, watch)
     except Exception as error:
         if isinstance(error, StoreError) and not outcome.failed_with(engine, error):
-            # What could not be stored did not happen, and the store has nothing to say that it could. The thread is
-            # given back next: nothing of this run goes on then.
+            # What could not be stored did not happen, so no `RunFailed` is written. The thread's claim is released
+            # next, and no node may go on then: another process may own the thread.
             if watch.records:
                 control.cancel(type(error).__name__)
             yield from _land(engine, control)
@@ -93,16 +94,16 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         yield from _last_words(engine, watch, error)
         raise
     except GeneratorExit:
-        raise  # the driver is gone: nothing can be asked any more
+        raise  # the driver closed the flow: it performs no more effects
     except BaseException as error:
         fast_path.park(engine)
-        control.cancel(type(error).__name__)  # what still runs sees ctx.cancelled
+        control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
         yield from _stop(engine, control)
         emit_events.note(engine, events.RunCancelled(reason=type(error).__name__, folded=emit_events.folded(engine)))
         yield from _last_words(engine, watch, error)
         raise
     if engine.check_state:
-        mutation_check.look(engine)  # what the last superstep wrote: no other looks at it
+        mutation_check.look(engine)  # the values of the last superstep, which no later one looks at
     if status == CANCELLED:
         emit_events.note(
             engine, events.RunCancelled(reason=control.halt or "cancelled", folded=emit_events.folded(engine))
@@ -117,7 +118,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
 
 
 def _last_words(engine: Engine, watch: Watch, error: BaseException) -> Flow:
-    """Write how the run ended with *error*, which is on its way to the caller whether that can be stored or not."""
+    """Write that the run ended with *error*, which reaches the caller even if that cannot be stored."""
     try:
         yield from _flush(engine, watch, last=True)
     except StoreError as other:
@@ -125,7 +126,7 @@ def _last_words(engine: Engine, watch: Watch, error: BaseException) -> Flow:
 
 
 def _land(engine: Engine, control: Control) -> Flow:
-    """End what still runs, where the flow failed between two tasks."""
+    """Stop the tasks that still run, after the flow failed while it handled another one."""
     if any(task.status == RUNNING for task in engine.tasks):
         yield from _stop(engine, control)
 
@@ -136,13 +137,13 @@ def _node(error: Exception) -> str | None:
 
 
 def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
-    """Write what became true; with *last* also what is known of the tasks of a superstep that stays open."""
+    """Write the new events; with *last* also stage what is known of the tasks of a superstep that stays open."""
     if watch.records:
         if engine.log:
             yield Record(emit_events.take(engine), _standing(engine) if last and engine.dirty else (), last=last)
     elif engine.staging:
         staged = _standing(engine) if last and engine.dirty else []
-        if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):  # its parent tells that it ended
+        if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):  # its task's outcome says as much
             logged = emit_events.take(engine)
             engine.settled += logged
             staged.append((f"{engine.path}+{engine.batches}", logged))
@@ -152,19 +153,20 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
 
 
 def _standing(engine: Engine) -> list[tuple[str, list[emit_events.Logged]]]:
-    """What is known of the tasks that were not staged yet."""
-    tasks = sorted(engine.dirty, key=attrgetter("index"))
+    """Return the events to stage of all tasks with unstaged changes, and count those changes as staged."""
+    tasks = sorted(engine.dirty, key=attrgetter("index"))  # task order, not completion order (R2)
     engine.dirty.clear()
     return [(task.id, emit_events.standing(engine, task)) for task in tasks]
 
 
 def _stage(engine: Engine) -> Flow:
-    """Stage what became known of tasks, while others of the superstep go on."""
+    """Stage what is new about tasks, while others of the superstep still run (R9)."""
     if engine.dirty:
         yield Stage(_standing(engine))
 
 
 def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
+    """Run superstep after superstep; return the status of the run."""
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
@@ -172,11 +174,11 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
     while True:
         if control.halt is not None:
             return CANCELLED
-        call = None if control.live else fast_path.begin(engine)
+        call = None if control.live else fast_path.begin(engine)  # the fast path does not publish starts
         if call is not None:
             if engine.log:
                 yield from _flush(engine, watch)
-                if control.halt is not None:  # who read that the run began has left
+                if control.halt is not None:  # the reader of these first entries cancelled the run
                     fast_path.take_back(engine)
                     return CANCELLED
             reply: Any = None
@@ -192,23 +194,23 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                         yield from _flush(engine, watch)
                 if watched:
                     if only_steps:
-                        yield from engine.recorder.take()  # type: ignore[union-attr]  # steps have a tape
+                        yield from engine.recorder.take()  # type: ignore[union-attr]  # set if steps are watched
                     else:
                         yield from _publish(engine, watch)
-                if control.halt is not None:
+                if control.halt is not None:  # no superstep is left open: the next task is due, not started
                     fast_path.take_back(engine)
                     break
-            if engine.tasks and call is None:  # the reply was odd: the general path takes it
+            if engine.tasks and call is None:  # an odd reply: the general path handles it
                 if reply.__class__ is CoroutineType:
                     reply = yield Await(engine.tasks[0], reply)
                 if reply.__class__ is Interrupt:
                     yield from _date(reply)
                 engine.report(engine.tasks[0], 1, reply)
-                if engine.tasks[0].status == DUE:  # one more attempt
+                if engine.tasks[0].status == DUE:  # one more attempt, after the failed one is stored
                     yield from _stage(engine)
         elif not engine.begin() and not engine.quiesce():
             return COMPLETED
-        elif engine.log:  # that the run began, and what was chosen without a commit: what is staged stands on it
+        elif engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
             yield from _flush(engine, watch)
         if engine.tasks:
             status = yield from _superstep(engine, control, watch, deadline_s)
@@ -217,7 +219,7 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
 
 
 def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float | None) -> Flow:
-    """Run the open superstep to its commit; a status if the run ends before it."""
+    """Run the open superstep up to its commit; return a status if the run ends there, else None."""
     if engine.held:
         return (yield from _route(engine, watch))
     tasks = engine.tasks
@@ -235,7 +237,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         emit_events.failures(engine)
         raise failures.failure(engine, failed)
     if DUE in statuses:
-        return CANCELLED  # the run halts; what is due runs at the next drive
+        return CANCELLED  # the run halts; due tasks run at the next drive
     if PAUSED in statuses:
         for task in tasks:
             if task.status == PAUSED:
@@ -252,7 +254,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         raise
     if held:
         emit_events.raised_after(engine)
-    yield from _flush(engine, watch)
+    yield from _flush(engine, watch)  # before anything is published: durable first, then true
     yield from live
     if watch.any:
         yield from _publish(engine, watch)
@@ -260,7 +262,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
 
 
 def _route(engine: Engine, watch: Watch) -> Flow:
-    """Ask where a superstep leads that was held until its `interrupt_after` is answered (rule R1)."""
+    """Route a held superstep whose `interrupt_after` was answered (R1); return INTERRUPTED if it was not."""
     if engine.open_interrupts():
         return INTERRUPTED
     engine.route()
@@ -273,7 +275,7 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
     while task.status == DUE and control.halt is None:
         wait_s = task.extra.delay_s if task.extra is not None else 0.0
         if wait_s > 0.0:
-            task.more().delay_s = 0.0
+            task.more().delay_s = 0.0  # waited here, and not once more by the driver
             if deadline_s is not None:
                 wait_s = min(wait_s, max(0.0, deadline_s - (yield NOW)))
             yield Sleep(wait_s)
@@ -301,11 +303,11 @@ def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None)
 
 
 _PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
-"""Types of replies that need a further effect, or another reading, before they are reported."""
+"""Classes of replies that need a further effect or check before they are reported."""
 
 
 def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
-    """Run several tasks; stop the others as soon as one failed for good."""
+    """Run several tasks; stop the others as soon as one failed for good (R9)."""
     if deadline_s is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
         for task in due:
             yield from set_timeout(engine, task, deadline_s)
@@ -330,7 +332,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                     yield from _date(reply)
                 if is_cut(engine, task, reply):
                     reply, late = STOPPED, True
-            if not outcome.report(engine, task, execution, reply):
+            if not outcome.report(engine, task, execution, reply):  # a duplicate, or late
                 continue
             if control.live:
                 yield from reported(task, reply)
@@ -343,7 +345,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                 left -= 1
                 failed = failed or task.status == FAILED
         if deadline_s is not None and left and not failed:
-            late = late or (yield NOW) >= deadline_s  # perhaps some wait for a place, and no timeout runs for them
+            late = late or (yield NOW) >= deadline_s  # tasks that wait under `max_concurrency` have no timeout yet
         if failed or late:
             yield from _stop(engine, control)
             break
@@ -354,15 +356,15 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
 
 
 def _date(question: Interrupt) -> Flow:
-    """Set when a returned question expires."""
+    """Set when a returned Interrupt expires, by the runtime's clock."""
     if question.expires_s is not None:
         question.expires_at = (yield TIME) + question.expires_s
 
 
 def _stop(engine: Engine, control: Control) -> Flow:
-    """End what runs; what ended all the same keeps its outcome, the rest is due again at the next drive."""
+    """Stop running tasks; those that ended all the same keep their outcome, the others are due at the next drive."""
     for task, execution, reply in (yield STOP):
-        if is_cut(engine, task, reply):  # the deadline ended both the run and this attempt
+        if is_cut(engine, task, reply):  # the deadline of the run ended this attempt: its node did not fail
             reply = STOPPED
         if engine.report(task, execution, reply) and control.live:
             yield from reported(task, reply)
@@ -374,7 +376,7 @@ def _stop(engine: Engine, control: Control) -> Flow:
 
 
 def _publish(engine: Engine, watch: Watch) -> Flow:
-    """Publish what the last commit did."""
+    """Publish the steps, updates and values of the last commit."""
     recorder = engine.recorder
     steps = recorder.take() if recorder is not None else ()
     for step in steps:
@@ -382,16 +384,16 @@ def _publish(engine: Engine, watch: Watch) -> Flow:
             yield step
         if watch.updates:
             yield Publish("updates", {step.node: step.update})
-    if watch.values and (engine.held or not engine.tasks):
+    if watch.values and (engine.held or not engine.tasks):  # after an odd reply on the fast path nothing is committed
         yield Publish("values", engine.make_view(own(engine.values)))
 
 
 def _show(engine: Engine, watch: Watch, status: int) -> Flow:
-    """Publish a step for each task that did not get to a commit: it failed, or it waits."""
+    """Publish a step for each task with *status*, FAILED or PAUSED, whose superstep cannot commit."""
     if not watch.steps or engine.recorder is None:
         return
     for task in engine.tasks:
         if task.status == status:
-            task.state = None
+            task.state = None  # the step keeps the task, which must not keep a view of the lists (R15)
             engine.recorder.record(task, {})
     yield from engine.recorder.take()

@@ -1,7 +1,9 @@
-"""The two verbs that make a run portable: `drive` decides and never waits, `invoke` runs one node (a driver's part).
+"""The seam for a distributed engine: `drive` decides and never waits; running a node is left to the caller.
 
-In one process the run flow does both. On a distributed engine they are messages, delivered at least once and in any
-order: `drive` may be called too often, and the outcome of a task may be reported twice; both change nothing.
+In one process the run loop (`run`) does both, and no other product code calls `drive`. On a distributed engine, driving
+and running a node would be messages that are delivered at least once and in any order. So both are idempotent: calling
+`drive` too often and reporting an outcome twice change nothing. The laws in `tests/laws` drive random graphs this way
+and compare the journals.
 """
 
 from __future__ import annotations
@@ -16,24 +18,26 @@ from graphrt._flows.run import COMPLETED, INTERRUPTED
 
 
 class Decision(NamedTuple):
-    """What follows from the state of a run."""
+    """Result of `drive`: the status of the run, and the tasks to dispatch."""
 
     status: str
     """`running`, `completed` or `interrupted`."""
     tasks: tuple[Task, ...] = ()
-    """Tasks to dispatch now, in task order; none while dispatched ones are out."""
+    """Tasks to dispatch now, in task order; empty while dispatched tasks have not been reported."""
 
 
 def drive(engine: Engine) -> Decision:
-    """Commit what has ended, and say what is to be dispatched. Level-triggered: it looks at the state alone.
+    """Commit a superstep whose tasks have ended, open the next one, and return the tasks to dispatch.
+
+    Level-triggered: the decision depends on the engine's state alone, and not on the events that led to it.
 
     Raises:
-        GraphrtError: A task failed for good, a limit is reached, a commit is refused.
+        GraphrtError: A task failed for good, a limit is reached, or the superstep cannot be committed.
     """
     while True:
         if not engine.tasks and not engine.begin() and not engine.quiesce():
             return Decision(COMPLETED)
-        if not engine.tasks:
+        if not engine.tasks:  # joins fired: `begin` opens their superstep
             continue
         if engine.held:
             if not _routed(engine):
@@ -45,7 +49,7 @@ def drive(engine: Engine) -> Decision:
             raise failure(engine, next(task for task in engine.tasks if task.status == FAILED))
         if DUE in statuses:
             due = tuple(task for task in engine.tasks if task.status == DUE)
-            for task in due:
+            for task in due:  # marked as running, so that a repeated call does not dispatch them again
                 engine.snapshot_for(task)
                 task.status = RUNNING
             return Decision("running", due)
@@ -58,13 +62,14 @@ def drive(engine: Engine) -> Decision:
 
 
 def _tell_questions(engine: Engine) -> None:
+    """Log the open questions of paused tasks."""
     for task in engine.tasks:
         if task.status == PAUSED:
             emit_events.raised(engine, task)
 
 
 def _routed(engine: Engine) -> bool:
-    """Ask where a superstep leads that was held; False if a person must answer first."""
+    """Route a held superstep; return False if a person must answer first."""
     if engine.open_interrupts():
         emit_events.raised_after(engine)
         return False

@@ -1,1 +1,1 @@
-"""Floor 3: the journal. Events become numbered entries, entries become bytes in a store, and bytes become state again."""
+"""The journal: events become numbered entries, entries become bytes in a store, and bytes become state again."""

@@ -1,4 +1,8 @@
-"""The entries of one commit together, before they are bytes and after. Values only."""
+"""The events of one commit, as values: before they are encoded, and after they are decoded.
+
+`Batch` is the general form. `Line` is the compact form of a fast-path superstep in a store that keeps objects. Encoding
+is in `batch_format`, writing in `writer`.
+"""
 
 from __future__ import annotations
 
@@ -31,52 +35,65 @@ STATUS: Final[Mapping[Any, Status]] = {
     RunFailed: "failed",
     RunCancelled: "cancelled",
 }
-"""The status of a thread after an event of a run."""
+"""Status of a thread after each event that begins or ends a run."""
 UNSTAGES: Final = frozenset({SuperstepCommitted, SuperstepAbandoned})
-"""Events after which nothing stands beside the journal: what was staged became entries, or was given up."""
+"""Events after which nothing is staged: what was staged has become entries, or was given up.
+
+The writer and the reader both rely on this set (decision 0044).
+"""
 LATEST_S: Final = 9.2e12
-"""A time that is further from the epoch than this, 290,000 years, may not be told in whole microseconds of 64 bits."""
+"""Largest distance from the epoch in seconds, 290,000 years: microseconds are stored in 64 bits with a sign."""
 _TUPLE: Final[Any] = tuple
 _CAUSES: Final = (RunStarted, RunResumed, SuperstepCommitted)
 
 
 class Batch(NamedTuple):
-    """The entries of one commit."""
+    """The events of one commit, with their time, run and cause. Staged bodies and snapshots leave these three empty."""
 
     at: float
+    """Seconds since the epoch, from one reading of the clock per commit."""
     run: str
+    """Id of the run that wrote them."""
     cause: int
-    """What led to the first of them: the last start, resume or commit before."""
+    """`seq` of the last start, resume or commit before the first event; 0 if there is none."""
     logged: Sequence[Logged]
+    """Pairs of path and event, in journal order."""
 
     def entries(self, first: int, thread: str | None = None) -> Iterator[Entry]:
-        """The entries of *thread*, the first of which is number *first*."""
+        """Yield the entries of *thread*, numbered from *first*."""
+        # A nested graph has causes of its own; until it has one, the top graph's latest applies.
         causes: dict[str, int] = {"": self.cause}
         for seq, (path, event) in enumerate(self.logged, first):
             cause = causes.get(path, causes[""])
             if isinstance(event, _CAUSES):
                 causes[path] = seq
+            # Engines end a nested path with a slash; entries do not.
             yield Entry(
                 seq=seq, at=self.at, run=self.run, cause=cause, event=event, path=path.rstrip("/"), thread=thread
             )
 
 
 class Line(NamedTuple):
-    """A commit of the fast path, kept by a store in memory: what two entries are made of when somebody reads them."""
+    """A fast-path commit in a store that keeps objects. `FastStep` makes its two entries when they are read."""
 
     at: float
+    """Seconds since the epoch."""
     superstep: int
     node: str
     update: Mapping[str, Any] | None
     next: tuple[str, ...]
+    """The node that is due next; empty at the end."""
 
 
 new_line: Final[Callable[[tuple[Any, ...]], Line]] = partial(_TUPLE.__new__, Line)
-"""Makes a line of its fields in order: done for every superstep, so without the detour of a call with arguments."""
+"""Builds a `Line` from a tuple of its fields.
+
+It runs once per superstep, so it skips the `__new__` that NamedTuple generates in Python.
+"""
 
 
 def no_time(at: object) -> InputError:
-    """The error for a clock that told *at*."""
+    """Return the error for a clock reading *at* that is infinite or not a number."""
     return InputError(
         f"The clock returned {at!r}, which cannot be stored as a time.",
         known="nothing was stored",
@@ -85,15 +102,21 @@ def no_time(at: object) -> InputError:
 
 
 def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:
-    """The cause of what comes after entries up to *seq*, the last of which are *logged*."""
+    """Return the cause of the entry that follows *logged*.
+
+    Args:
+        seq: Number of the last entry of *logged*.
+        cause: The result if *logged* has no start, resume or commit of the top graph.
+    """
     for back, (path, event) in enumerate(reversed(logged)):
+        # Starts and commits of nested graphs cause entries of their own graph only.
         if not path and isinstance(event, _CAUSES):
             return seq - back
     return cause
 
 
 def fingerprint_after(logged: Sequence[Logged]) -> str | None:
-    """The fingerprint of the thread's graph after *logged*; None if they say nothing of that."""
+    """Return the fingerprint of the thread's graph after *logged*; None if no event of it sets one."""
     found = [told for _, event in logged if (told := _fingerprint(event)) is not None]
     return found[-1] if found else None
 

@@ -1,128 +1,44 @@
-"""Batches of events as bytes, and back. Every event has its form here; values go through the codec, one line each.
+"""The stored form of a batch of events: encoding it as bytes, and decoding it.
 
-A body is lines of JSON. The first tells the structure: what happened, with names, numbers and times, and no value of
-the user's. The lines after it are the values, which the structure names by their number: a value can be taken out later without
-touching the rest. The last line is a checksum (CRC-32) against accidents; the chain is what holds against people. Old forms stay readable: a change is a new version with an upcaster (`upcast`).
+A body is lines of JSON, separated by one newline (docs/reference/journal.md):
+
+    line 0    structure: version, time, run, cause, new names, entries, number of a line that vouches (optional)
+    line 1-n  one value per line, as the codec encodes it; the structure names it by the number of its line
+    last      checksum over everything before it
+
+The structure holds no user values. Each value has a line of its own, so that it can be removed without touching the
+rest. The checksum of a record or snapshot is a CRC-32, which finds accidents; against deliberate changes there is the
+hash chain (`chain`). A staged body ends with a SHA-256 instead, over thread, key and body (decision 0044).
+
+The form of each event is in `event_schema`, and of each kind of field in `field_codecs`. A change of the form is a new
+version with an upcaster (`upcast`), so that old journals stay readable.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from math import isfinite
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from pydantic_core import from_json, to_json
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
-from graphrt._engine.storability import Stamped, stamp
 from graphrt._journal.batch import Batch, no_time
+from graphrt._journal.body import VERSION, Body, Vouch
 from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, WITH_NODE
 from graphrt._journal.field_codecs import Form, node_of
-from graphrt._journal.name_table import Names
 from graphrt.errors import GraphrtError, StoreError
 
 if TYPE_CHECKING:
-    from graphrt._codec import Codec
+    pass
 
-VERSION: Final = 1
 _CHECKSUM: Final = 8
-"""Hexadecimal digits of a checksum."""
+"""Length of a CRC-32 in hexadecimal digits."""
 _REFERENCE: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
-"""What stands for a large value. No text can look like it: the quotes in a text are escaped."""
-
-
-class Vouch(NamedTuple):
-    """What a record says of what stands in other rows, so that it cannot be changed there unseen."""
-
-    names: tuple[int, str] | None = None
-    """How many names there were after it, and their digest. Of the first record of a thread."""
-    bound: bool = False
-    """Whether staged bodies of the thread are bound to their keys. Of the first record as well."""
-    staged: Mapping[str, str] = MappingProxyType({})
-    """What is known of tasks beside the journal after it: the key, and how the body ends; empty if that may change."""
-    snapshot: tuple[int, str] | None = None
-    """The entry that a snapshot is of which was made since the record before, and the digest of its body."""
-
-
-NOTHING: Final = Vouch()
-
-
-@final
-class Body:
-    """A body that is being written or read: its lines, and the names that it may use."""
-
-    __slots__ = ("blobs", "codec", "fetch", "lines", "names", "path", "untracked", "vouched", "written")
-
-    def __init__(self, codec: Codec, names: Names, untracked: frozenset[str] = frozenset()) -> None:
-        self.codec: Codec = codec
-        self.names: Names = names
-        self.untracked: frozenset[str] = untracked
-        self.lines: list[bytes] = [b""]
-        """The first one is kept free for the structure."""
-        self.blobs: dict[str, bytes] = {}
-        self.path: str = ""
-        self.fetch: Callable[[str], bytes] | None = None
-        self.written: list[tuple[str, int]] = []
-        """What the body folds into fields of the state, in order: name, and number of the line."""
-        self.vouched: Vouch = NOTHING
-        """What the body says of what stands outside of it."""
-
-    def put(self, value: Any) -> int:
-        """Write *value* on a line of its own; returns the line's number."""
-        return self.line(self.codec.dump(value))
-
-    def line(self, line: bytes) -> int:
-        """Add an encoded value."""
-        self.lines.append(line)
-        return len(self.lines) - 1
-
-    def get(self, at: int) -> Any:
-        """The value on line *at*."""
-        if at <= 0:
-            raise IndexError
-        return self.codec.load(self.lines[at], self.fetch)
-
-    def put_fields(self, values: Mapping[str, Any]) -> list[int]:
-        """Write fields, one line each; returns name and line in turn."""
-        made = values if isinstance(values, Stamped) else stamp(self.codec, values, self.untracked)
-        self.blobs.update(made.blobs)
-        placed: list[int] = []
-        for name, line in made.lines.items():
-            placed.append(self.names.put(name))
-            at = len(self.lines)
-            self.lines.append(line)
-            placed.append(at)
-            if not self.path:
-                self.written.append((name, at))
-        return placed
-
-    def get_fields(self, placed: Sequence[int]) -> dict[str, Any]:
-        """The fields that `put_fields` wrote."""
-        names, lines, load, fetch = self.names.known, self.lines, self.codec.load, self.fetch
-        found: dict[str, Any] = {}
-        each = iter(placed)
-        for number, at in zip(each, each, strict=True):
-            if number < 0 or at <= 0:
-                raise IndexError
-            name = names[number]
-            found[name] = load(lines[at], fetch)
-            if not self.path:
-                self.written.append((name, at))
-        return found
-
-    def put_error(self, error: BaseException) -> int:
-        """Write what was raised."""
-        return self.line(self.codec.dump_error(error))
-
-    def get_error(self, at: int) -> BaseException:
-        """What was raised, or what stands for it."""
-        if at <= 0:
-            raise IndexError
-        return self.codec.load_error(self.lines[at])
+"""A reference to a large value. No text can look like it, because JSON escapes the quotes inside a string."""
 
 
 def encode(
@@ -134,17 +50,18 @@ def encode(
     snapshot: tuple[int, str] | None = None,
     binding: bytes = b"",
 ) -> bytes:
-    """*batch* as bytes.
+    """Encode *batch* as bytes.
 
     Args:
-        first: It is the first record of its thread, which vouches for the names in the meta.
-        staged: What stands beside the journal after it, that it vouches for; see `Vouch`.
-        snapshot: The entry of a snapshot that it vouches for, and the digest of its body.
-        binding: What a staged body is bound to, `binding`; else it ends with a checksum.
+        first: Whether it is the first record of its thread, which vouches for the names in the meta.
+        staged: Staged bodies that it vouches for; see `Vouch`.
+        snapshot: Entry and digest of a snapshot that it vouches for.
+        binding: Prefix of the SHA-256 that ends a staged body; see `staging.binding`. Without it a CRC-32 ends the
+            body.
 
     Raises:
         NotStorable: A value cannot be stored exactly.
-        InputError: The batch's time is none.
+        InputError: The batch's time is infinite or not a number.
     """
     if not isfinite(batch.at):
         raise no_time(batch.at)
@@ -152,10 +69,11 @@ def encode(
     try:
         entries = [_encoded(body, path, event) for path, event in batch.logged]
     except BaseException:
-        body.names.forget(known)  # else a later body would use names that were never written
+        body.names.forget(known)  # otherwise later bodies would refer to names that were never stored
         raise
     structure = [VERSION, batch.at, batch.run, batch.cause, body.names.known[known:], entries]
-    if first or staged or snapshot:  # like a value it has a line: what is staged is the user's
+    if first or staged or snapshot:
+        # On a line of its own, like a value: digests of staged outcomes are made of user values.
         told: dict[str, Any] = {}
         if first:
             told |= {"names": [len(body.names.known), digest(to_json(body.names.known))], "bound": 1}
@@ -164,20 +82,20 @@ def encode(
         if snapshot:
             told["snapshot"] = snapshot
         structure.append(body.line(to_json(told)))
-    body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no other word for them
+    body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no literal for NaN and infinity
     text = b"\n".join(body.lines)
     return b"%s\n%b" % (text, _closing(text, binding))
 
 
 def digest(data: bytes) -> str:
-    """Of what stands in another row: what a record vouches for it with."""
-    from hashlib import sha256  # loads OpenSSL
+    """Return the SHA-256 of another row's body in hexadecimal, as a record vouches for it."""
+    from hashlib import sha256  # imported here because it loads OpenSSL, which takes time at start-up
 
     return sha256(data).hexdigest()
 
 
 def _closing(text: bytes, bound: bytes) -> bytes:
-    """The last line of a body."""
+    """Return the last line of a body: a CRC-32 of *text*, or a SHA-256 that also covers *bound* if that is given."""
     if not bound:
         return b"%08x" % crc32(text)
     from hashlib import sha256  # loads OpenSSL
@@ -186,12 +104,16 @@ def _closing(text: bytes, bound: bytes) -> bytes:
 
 
 def blob_names(payload: Any) -> set[str]:
-    """The names of the large values that *payload* refers to: a body, a snapshot or a staged body."""
+    """Return the names of the large values that *payload* refers to.
+
+    Args:
+        payload: A record's body, a snapshot or a staged body. An object of a store in memory refers to none.
+    """
     return {name.decode() for name in _REFERENCE.findall(payload)} if payload.__class__ is bytes else set()
 
 
 def encode_state(body: Body, state: events.StateSaved) -> bytes:
-    """A snapshot as bytes: a batch of one event, which is no entry.
+    """Encode a snapshot: a batch with one event, which is not an entry.
 
     Raises:
         NotStorable: A value cannot be stored exactly.
@@ -201,30 +123,35 @@ def encode_state(body: Body, state: events.StateSaved) -> bytes:
 
 
 def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
+    """Return *event* as a list: code, path (0 at the top), and the fields of its form."""
     body.path = path
     form = FORMS[event.__class__]
     entry: list[Any] = [CODES[event.__class__], path or 0]
     for name, how in form:
         value = getattr(event, name)
         entry.append(None if value is None else how.put(body, value))
+    # Trailing fields that hold their default are dropped. An empty list counts as the default only if the default is
+    # not None, because `goto=()` and `goto=None` differ. `entry` begins with code and path, hence the 3.
     while entry[-1] is None or (entry[-1] == [] and form[len(entry) - 3][1].empty is not None):
-        entry.pop()  # what stands for it where nothing stands is the same
+        entry.pop()  # reading an absent field gives the same value
     return entry
 
 
 def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False, first: bool = False) -> Batch:
-    """What `encode` was given.
+    """Decode the batch that `encode` was given.
 
     Args:
-        binding: What a staged body may be bound to.
-        bound: It has to be: else an older graphrt may have staged it with a checksum.
-        first: Nothing stands before it, which a fork could begin with.
+        binding: Prefix that a staged body may be bound with.
+        bound: Whether a staged body must be bound. If not, one that graphrt 0.1 staged with a CRC-32 is read too.
+        first: Whether it is the first record of its thread: then the error does not advise a fork from an earlier
+            entry.
 
     Raises:
         StoreError: The bytes are damaged, or of a newer version.
     """
     text, _, check = data.rpartition(b"\n")
     try:
+        # The length tells the two kinds of ending apart: 8 digits are a CRC-32, 64 a SHA-256.
         closed = binding if bound or len(check) > _CHECKSUM else b""
         if check != _closing(text, closed):
             raise ValueError("it is not what was staged under its key" if closed else "its checksum is wrong")
@@ -246,6 +173,7 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
         return Batch(at, run, cause, logged)
     except GraphrtError:
         raise
+    # Errors of indexing and converting arbitrary JSON: a body whose checksum is right may still hold anything.
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise StoreError(
             "A part of the journal cannot be read: it is not what graphrt wrote.",
@@ -257,6 +185,7 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
 
 
 def _vouched(body: Body, line: int) -> Vouch:
+    """Read the line that vouches for other rows."""
     told = from_json(body.lines[line])
     if line < 1 or told.__class__ is not dict:
         raise TypeError("what it vouches for is no object")
@@ -276,6 +205,7 @@ def _pair(told: Any) -> tuple[int, str] | None:
 
 
 def _decoded(body: Body, entry: Any) -> Logged:
+    """Return the path and event that `_encoded` wrote; absent fields get the defaults of the form."""
     code, path = entry[0], entry[1]
     kind = BY_CODE[code]
     body.path = path = path or ""
@@ -292,7 +222,8 @@ def _decoded(body: Body, entry: Any) -> Logged:
         elif how.empty is ...:
             raise ValueError(f"{name} is missing")
         else:
-            values[name] = {} if how.empty.__class__ is dict else how.empty  # each has its own: it may be changed
+            values[name] = {} if how.empty.__class__ is dict else how.empty  # a fresh dict: it may be changed
+    # The task's id names the node, so the node is not stored.
     if kind in WITH_NODE:
         values["node"] = node_of(values["task"], path)
     return path, kind(**values)

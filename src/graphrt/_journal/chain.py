@@ -1,16 +1,23 @@
 """The hash chain over the journal: a small header for each commit, and salted commitments to its lines.
 
-A header names the header before it, the lines of its own commit and the state after it, and holds no value of the
-user's. It is what a signature, a MAC or a Merkle tree stands on later; a line and its salt can be taken away, and the
-chain still holds. The layout is fixed, so that there is one way only to write a header (decision 0021):
+A header holds the hash of the previous header, of the commit's own lines and of the state after it, and no user values.
+A signature, a MAC or a Merkle tree can be built on headers later. A line and its salt can be removed, and the chain
+still verifies. The layout is fixed, so that each header can be written in one way only (decision 0021):
 
-    version u8 | seq u64 | entries u32 | at i64, microseconds | prev 32 | body 32 | state 32        big-endian, 117 bytes
+    version u8 | seq u64 | entries u32 | at i64, microseconds | prev 32 | body 32 | state 32     big-endian, 117 bytes
 
-`prev` is SHA-256 of 0x00 and the header before (RFC 6962, a leaf); of the first one it stands for the thread.
-`body` is SHA-256 over the commitments of the lines, each SHA-256 of a label, 16 bytes of salt, and the line.
-`state` is SHA-256 over the fields' rolling digests, by name. A field's digest is a chain over the commitments of the
-lines that were folded into it: it is extended, never computed anew, however large the field has grown. Of a line nothing
-but its commitment goes into a header: without the salt none of these hashes tells whether a guess of the line is right.
+- `prev` is SHA-256 of 0x00 and the previous header (a leaf of RFC 6962); in the first header, a hash of the thread's
+  id.
+- `body` is SHA-256 over the commitments of the lines. A commitment is SHA-256 of a label, 16 bytes of salt, and the
+  line.
+- `state` is SHA-256 over the rolling digests of the fields, sorted by name.
+
+A field's digest is a chain over the commitments of the lines that were folded into it. It is extended and never
+computed again, however large the field has grown. Of a line only the commitment enters a header: without the salt, none
+of these hashes tells whether a guess of the line is right.
+
+A seal is a header, followed by the salts of the lines.
+This module loads OpenSSL, so it is imported for chained threads only.
 """
 
 from __future__ import annotations
@@ -25,20 +32,28 @@ from graphrt._journal.batch import LATEST_S
 from graphrt.errors import InputError, StoreError
 
 HEADER: Final = Struct(">BQIq32s32s32s")
+"""Layout of a header: 117 bytes."""
 SALT_BYTES: Final = 16
+"""Length of the salt of each line."""
 VERSION: Final = 1
 _HEAD: Final = Struct(">BQIq")
-"""What of a header can be told without a hash."""
+"""The part of a header that needs no hash: version, `seq`, number of entries, time."""
+# Each kind of hash begins with a label of its own, so that no hash is valid as one of another kind.
 _GENESIS: Final = b"graphrt/journal/v1\x00"
 _COMMIT: Final = b"graphrt/commit/v1\x00"
 _FIELD: Final = b"graphrt/field/v1\x00"
 LEAF: Final = "\x00"
-"""Key of the last header's hash beside the digests of fields: no field has this name."""
+"""Key of the last header's hash among the saved digests; no field can have this name."""
 
 
 @final
 class Chain:
-    """The end of a thread's chain, to which commits are added."""
+    """The end of a thread's hash chain, to which commits are added.
+
+    Args:
+        thread: Id of the thread that the chain began with.
+        digests: What `saved` returned, to go on from a snapshot; None at the beginning.
+    """
 
     __slots__ = ("_labels", "digests", "leaf")
 
@@ -46,11 +61,12 @@ class Chain:
         self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in (digests or {}).items()}
         """Field to its rolling digest."""
         self._labels: list[tuple[str, bytes]] = []
-        """Fields with digests in order, and what stands before each digest. Names are only ever added."""
+        """Fields in order of their names, each with the bytes that stand before its digest in the hash of the state."""
         self.leaf: bytes = self.digests.pop(LEAF, b"") or sha256(_GENESIS + thread.encode()).digest()
+        """Hash of the last header, which becomes `prev` of the next one."""
 
     def saved(self) -> dict[str, str]:
-        """What a snapshot keeps of the chain."""
+        """Return what a snapshot keeps of the chain: digests in hexadecimal, by field, and the leaf under `LEAF`."""
         return {LEAF: self.leaf.hex(), **{name: value.hex() for name, value in sorted(self.digests.items())}}
 
     def seal(
@@ -62,17 +78,21 @@ class Chain:
         written: Iterable[tuple[str, int]],
         seed: int | None,
     ) -> bytes:
-        """The seal of a commit, which is added to the chain.
+        """Add a commit to the chain, and return its seal: the header and the salts.
 
         Args:
+            seq: Number of the commit's last entry.
+            count: Number of its entries.
             at: Seconds since the epoch.
+            lines: Its body without the checksum, the structure first.
             written: Fields of the state and the numbers of the lines that were folded into them, in order.
-            seed: Makes the same salts in every run; None draws them.
+            seed: Makes the salts the same in every run (R13); None draws them at random.
 
         Raises:
-            InputError: *at* is no time that a header can hold; the chain is as it was.
+            InputError: *at* does not fit into a header; the chain is unchanged.
         """
         try:
+            # Before anything is hashed: a time that does not fit must leave the chain unchanged.
             head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
         except (error, TypeError, ValueError, OverflowError) as cause:
             raise InputError(
@@ -88,7 +108,8 @@ class Chain:
         return header + salts
 
     def _header(self, head: bytes, lines: Sequence[bytes], written: Iterable[tuple[str, int]], salts: bytes) -> bytes:
-        # Loops, not comprehensions: this is done for every commit, and for every record that is read.
+        """Return the header of a commit, and extend the digests of the fields that it wrote."""
+        # Loops, because comprehensions cost a call before CPython 3.12 (PEP 709), and this runs for every record.
         commits: list[bytes] = []
         begin = 0
         for line in lines:
@@ -97,14 +118,16 @@ class Chain:
             begin = end
         digests = self.digests
         for name, number in written:
-            before = digests[name] if name in digests else b""  # noqa: SIM401 - a call less, for each field
+            before = digests[name] if name in digests else b""  # noqa: SIM401 - saves a call per field
+            # The commitment, not the line: a digest over the line would have no salt, and would confirm a guess of it.
             digests[name] = sha256(_FIELD + before + commits[number]).digest()
         return head + self.leaf + sha256(b"".join(commits)).digest() + self._fields()
 
     def _fields(self) -> bytes:
-        """The digest of the fields' digests."""
+        """Return the hash of the state: SHA-256 over names and digests of all fields."""
         digests = self.digests
         labels = self._labels
+        # Fields are only ever added, so the count tells whether one is new.
         if len(labels) != len(digests):
             labels = self._labels = [(name, name.encode() + b"\x00") for name in sorted(digests)]
         state = b""
@@ -115,10 +138,10 @@ class Chain:
     def check(
         self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
     ) -> None:
-        """Take in a stored commit, if it is what was sealed; for *written* see `seal`.
+        """Verify a stored commit against its *seal*, and add it to the chain; for *written* see `seal`.
 
         Raises:
-            StoreError: It was changed, or stands where it does not belong.
+            StoreError: The commit was changed, or is not the one that follows.
         """
         header, salts = seal[: HEADER.size], seal[HEADER.size :]
         head = _head(seq, count, at)
@@ -129,13 +152,13 @@ class Chain:
 
 @final
 class Links:
-    """Checks records one after another for who has not the state: that each is what was sealed, and follows the last.
+    """Verifies records in sequence without the state: that each is what was sealed, and follows the one before.
 
-    Only the digests of the fields in a header are not looked at, for which all that was ever written is needed.
+    The hash of the state in a header is not verified: that needs everything that was ever written.
 
     Args:
-        thread: The id that the chain began with, if the first record is the first of the thread; else None: whatever
-            comes first is taken to be in its place.
+        thread: Id that the chain began with, if the first record is the first of the thread. None accepts any first
+            record as being in its place.
     """
 
     __slots__ = ("_leaf",)
@@ -144,10 +167,10 @@ class Links:
         self._leaf = b"" if thread is None else sha256(_GENESIS + thread.encode()).digest()
 
     def check(self, seq: int, count: int, at: float, lines: Sequence[bytes], seal: bytes) -> None:
-        """Take in the next commit; see `Chain.check`.
+        """Verify the next commit; see `Chain.check`.
 
         Raises:
-            StoreError: It was changed, or stands where it does not belong.
+            StoreError: The commit was changed, or is not the one that follows.
         """
         header, salts = seal[: HEADER.size], seal[HEADER.size :]
         if len(salts) != SALT_BYTES * len(lines):
@@ -156,6 +179,7 @@ class Links:
         for at_line, line in enumerate(lines):
             salt = salts[SALT_BYTES * at_line : SALT_BYTES * (at_line + 1)]
             commits += sha256(_COMMIT + salt + line).digest()
+        # If the record before is not known, the first one's own `prev` is taken as right.
         before = self._leaf or header[_HEAD.size : _HEAD.size + 32]
         if header[: _HEAD.size + 64] != _head(seq, count, at) + before + sha256(commits).digest():
             raise _misfit(seq, count)
@@ -163,7 +187,7 @@ class Links:
 
 
 def _head(seq: int, count: int, at: float) -> bytes:
-    """What a header begins with; nothing if no header can say this."""
+    """Return the beginning of a header, or nothing if the numbers do not fit: then no seal matches."""
     try:
         return _HEAD.pack(VERSION, seq, count, round(at * 1e6))
     except (error, ValueError, OverflowError):
@@ -182,4 +206,5 @@ def _misfit(seq: int, count: int) -> StoreError:
 
 
 def _salts(seed: int, seq: int, size: int) -> bytes:
+    """Return the salts of a seeded run. Anyone who knows the seed can compute them, and confirm a guess of a line."""
     return shake_256(f"graphrt/salt/{seed}/{seq}".encode()).digest(size)

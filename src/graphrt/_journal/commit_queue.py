@@ -1,6 +1,10 @@
-"""How commits reach the store (rule R11): at once, a little later, or at the end. In order in any case.
+"""The way of commits to the store (rule R11): at once, in the background, or at the end; in order in each case.
 
-What waits is merged: a later `unstage` makes earlier staging pointless, records follow one another.
+    sync    `put` stores the commit
+    async   a worker thread stores it; `put` waits while too many entries are not stored yet
+    exit    `flush` and `close` store it
+
+Commits that wait are merged into few: their records are joined, and a later `unstage` drops earlier staging.
 """
 
 from __future__ import annotations
@@ -14,14 +18,14 @@ from graphrt._journal.leases import give_back
 from graphrt.stores.protocol import Claim, Commit, Record, Store
 
 MOST_WAITING: Final = 256
-"""Most entries that `async` may lose when its process dies."""
+"""Most entries that wait under `async`, and are lost if the process dies (R11)."""
 
 
 @final
 class CommitQueue:
     """The commits of one claim, on their way to the store.
 
-    Not locked: the journal writes from one worker thread at a time.
+    The methods are not locked against each other: the journal calls them from one thread at a time.
     """
 
     __slots__ = (
@@ -43,26 +47,32 @@ class CommitQueue:
         self._claim = claim
         self._mode = mode
         self._released = False
+        """Whether the claim was given back, which the last commit can do itself."""
         self._waiting: list[Commit] = []
         self._size = 0
-        """Entries that wait."""
+        """Entries that are not stored yet, those being stored included."""
         self._error: BaseException | None = None
+        """The first error of the store under `async` and `exit`; every later `put` and `flush` raises it."""
         self._more: threading.Condition | None = threading.Condition() if mode == "async" else None
+        """Guards what the worker thread shares, and announces changes of it. None unless `async`."""
         self._worker: threading.Thread | None = None
         self._done = False
         self._busy = False
-        """Whether the worker thread writes."""
+        """Whether the worker thread has taken commits that are not all stored yet."""
 
     @property
     def claim(self) -> Claim:
-        """The claim that they are written under."""
+        """The claim that the commits are written under."""
         return self._claim
 
     def put(self, commit: Commit) -> None:
-        """Write *commit*, now or in its turn. After `close` the store judges it at once: nobody is left to write it later.
+        """Store *commit*, or queue it.
+
+        After `close` it goes to the store at once, which refuses it because the claim is void: so a late outcome of an
+        abandoned task neither waits for ever nor is lost in silence.
 
         Raises:
-            StoreError: It, or one before it, could not be stored.
+            StoreError: The commit, or one before it, could not be stored.
             ConflictError: The claim is void.
         """
         if self._mode == "sync" or self._done:
@@ -80,6 +90,8 @@ class CommitQueue:
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="graphrt-journal", daemon=True)
                 self._worker.start()
+            # An empty queue accepts a commit of any size: one with more entries than the limit would otherwise wait for
+            # ever.
             while self._error is None and self._size and self._size + count > MOST_WAITING:
                 more.wait()
             self._raise()
@@ -92,6 +104,7 @@ class CommitQueue:
             raise self._error
 
     def _work(self) -> None:
+        """Store what is put until the queue is closed or the store fails; runs in the worker thread."""
         more = self._more
         assert more is not None  # noqa: S101 - made for this mode
         while True:
@@ -105,14 +118,16 @@ class CommitQueue:
             for merged in merged_groups(batch):
                 try:
                     self._store.commit(self._claim, merged)
-                except BaseException as error:  # noqa: BLE001 - whoever writes next raises it
+                except BaseException as error:  # noqa: BLE001 - the next call raises it
                     with more:
                         self._error = error
+                        # Commits behind the failed one expect its entries, and cannot be stored either.
                         self._waiting, self._size = [], 0
                         more.notify_all()
                     return
                 with more:
                     self._released = merged.release
+                    # Only now: entries count as lost until the store has them.
                     self._size -= sum(record.count for record in merged.records)
                     more.notify_all()
             with more:
@@ -120,10 +135,10 @@ class CommitQueue:
                 more.notify_all()
 
     def flush(self) -> None:
-        """All that was put is stored when this returns.
+        """Return once everything that was put is stored.
 
         Raises:
-            StoreError: Something could not be.
+            StoreError: A commit could not be stored.
         """
         more = self._more
         if more is not None:
@@ -138,12 +153,12 @@ class CommitQueue:
             try:
                 self._store.commit(self._claim, merged)
             except BaseException as error:
-                self._error = error  # what follows it cannot be stored either
+                self._error = error  # later commits expect the entries of this one
                 raise
             self._released = merged.release
 
     def close(self) -> None:
-        """Store what waits, end the worker thread, and give the claim back.
+        """Store what waits, end the worker thread, and release the claim.
 
         Raises:
             StoreError: What waited could not be stored.
@@ -164,7 +179,10 @@ class CommitQueue:
 
 
 def merged_groups(commits: Sequence[Commit]) -> list[Commit]:
-    """*commits* as few ones: each snapshot ends one, since it is of the last record."""
+    """Merge *commits* into as few as possible.
+
+    A commit with a snapshot closes its group, because a snapshot must be of the group's last record.
+    """
     groups: list[list[Commit]] = [[]]
     for commit in commits:
         groups[-1].append(commit)
@@ -174,7 +192,7 @@ def merged_groups(commits: Sequence[Commit]) -> list[Commit]:
 
 
 def merge(commits: Sequence[Commit]) -> Commit:
-    """Several commits, one after another, as one."""
+    """Merge consecutive commits into one."""
     if len(commits) == 1:
         return commits[0]
     records: list[Record] = []
@@ -184,6 +202,7 @@ def merge(commits: Sequence[Commit]) -> Commit:
     unstage = False
     for commit in commits:
         records += commit.records
+        # A store applies `unstage` before `stage`, so what is staged from here on stays.
         if commit.unstage:
             unstage = True
             stage.clear()

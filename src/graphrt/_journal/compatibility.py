@@ -1,4 +1,4 @@
-"""Whether a thread may go on with a graph, as a value. `compatibility_check` decides it."""
+"""The verdict on whether a thread may go on with a graph, as a value. `compatibility_check` decides it."""
 
 from __future__ import annotations
 
@@ -10,32 +10,42 @@ from graphrt.migrations import Migration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of the question whether a thread may go on with a graph.
+    """The answer to whether a thread may go on with a graph.
 
-    It is about names, edges, policies, types, reducers' names and what is stored. No node runs, so it cannot know:
+    The check compares names, edges, policies, types, names of reducers, and what is stored. No node runs, so it cannot
+    find:
 
-    - whether the code of nodes and routers still does the same (give a node another `version=` where it does not);
-    - whether a node that waits for an answer still asks the same question: a payload, a `key=` or an `answer_type`
-      that changed is found only when the thread goes on, and then the question may be asked anew;
-    - whether a reducer of the same name folds as before (`replay` finds that).
+    - code of a node or router that does something else (give such a node another `version=`);
+    - a question that changed: if a waiting node now asks with another payload, `key=` or `answer_type`, this shows only
+      when the thread goes on, and the question may then be asked again;
+    - a reducer that keeps its name and folds differently (`replay` finds that).
     """
 
     thread: str
+    """Id of the thread."""
     status: str
+    """Status of the thread."""
     kind: Literal["identical", "compatible", "migrated", "incompatible", "unreadable"]
-    """`identical`: the fingerprints are the same, which says nothing of code. `unreadable`: it fits, and what is stored
-    of it cannot be read or folded here."""
+    """The outcome:
+
+    - `identical`: the fingerprints are the same, which says nothing about code;
+    - `compatible`: the graph changed in ways that the thread can go on with, see *reasons*;
+    - `migrated`: a declared migration leads to the graph;
+    - `incompatible`: something stands in the way, see *reasons*;
+    - `unreadable`: the graph fits, but what is stored cannot be read or folded here.
+    """
     reasons: tuple[str, ...] = ()
-    """What changed, and for `incompatible` and `unreadable` what stands in the way first."""
+    """What changed, as sentences. For `incompatible` and `unreadable` the obstacles come first."""
     pending: tuple[str, ...] = ()
-    """Nodes that are due or open: those whose code the thread meets first."""
+    """Nodes that are due or open, in task order: their code is the first that the thread runs."""
     source: str = ""
     """Fingerprint of the thread's graph."""
     target: str = ""
-    """Fingerprint of the graph at hand."""
+    """Fingerprint of the present graph."""
     migration: Migration | None = None
+    """The declared migration, if *kind* is `migrated`; else None."""
 
     @property
     def ok(self) -> bool:
-        """Whether the thread may go on, as far as a verdict can know."""
+        """Whether the thread may go on, as far as the check can tell."""
         return self.kind not in ("incompatible", "unreadable")

@@ -1,4 +1,8 @@
-"""Whether a thread may go on with the graph at hand (rule R14): decided from what both look like, never guessed."""
+"""The check whether a thread may go on with the present graph (rule R14, decision 0022).
+
+It compares the topology in the thread's meta with that of the graph, and looks at what the stored entries still need:
+the pending nodes, and the reducers of the fields they write. Nothing is changed here; `migrate_thread` does that.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from graphrt.stores.protocol import Loaded
 
 
 class GraphLike(Protocol):
-    """What a compiled graph is here."""
+    """The part of a compiled graph that the check needs."""
 
     __graphrt_plan__: Plan
 
@@ -27,14 +31,18 @@ class GraphLike(Protocol):
 def judge(
     graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration] = ()
 ) -> Verdict:
-    """Judge the thread that was *loaded*.
+    """Return the verdict on the thread that was *loaded*.
+
+    Args:
+        meta: The thread's meta, as `read_meta` returns it.
+        migrations: Declared migrations; the first one for the thread's fingerprint counts.
 
     Raises:
-        StoreError: Its meta or an entry is not what was written.
+        StoreError: The thread's meta or an entry is damaged.
     """
     try:
         return _judged(graph, meta, reader, loaded, migrations)
-    except (LookupError, ValueError, TypeError, AttributeError) as error:  # what the meta says of the graph
+    except (LookupError, ValueError, TypeError, AttributeError) as error:  # the topology is not what graphrt writes
         raise StoreError(
             f"The meta of thread {loaded.head.thread!r} cannot be read.",
             code="store-damaged",
@@ -83,6 +91,7 @@ def _nodes(
     blocking: list[str],
     changes: list[str],
 ) -> None:
+    """Compare nodes: obstacles join *blocking*, other changes join *changes*."""
     old = {node["name"]: node for node in before.get("nodes", ())}
     new = {node["name"]: node for node in now["nodes"]}
     for name in dict.fromkeys(waiting):
@@ -95,6 +104,7 @@ def _nodes(
             )
         elif name in old and there.get("version") != old[name].get("version"):
             changes.append(f"node {name!r} is pending and has another version")
+    # No node in common means another graph. This explains all other reasons, so it comes first.
     if old and not {renamed.get(name, name) for name in old} & new.keys():
         blocking.insert(0, f"the thread belongs to another graph: of its nodes {names(old)} this one has none")
     gone = [name for name in old if name not in new]
@@ -113,7 +123,7 @@ def _fields(
     blocking: list[str],
     changes: list[str],
 ) -> None:
-    """Fields: what was folded with another reducer cannot be folded again; a type that changed needs a word."""
+    """Compare fields. A changed reducer cannot fold old entries again; another changed field needs a migration."""
     old, new = before.get("state", {}), topology(plan)["state"]
     migrated = migration is not None and migration.values is not None
     for name, field in old.items():
@@ -122,6 +132,7 @@ def _fields(
             (changes if migrated else blocking).append(f"field {name!r} is gone from the state")
         elif there["reducer"] != field["reducer"]:
             what = f"field {name!r} has the reducer {there['reducer']} now, and had {field['reducer']}"
+            # A snapshot holds the result of the older reducer; only entries after it are folded again.
             if name in written:
                 blocking.append(
                     f"{what}, which folded entries that are still there (prune() them with the older graph)"
@@ -140,7 +151,7 @@ def _fields(
 
 
 def _written(reader: Reader, loaded: Loaded) -> set[str]:
-    """Fields that entries after the snapshot fold something into."""
+    """Return the fields that the entries after the snapshot fold values into."""
     found: set[str] = set()
     for record in loaded.records:
         for path, event in reader.batch(record).logged:
@@ -156,13 +167,14 @@ def _written(reader: Reader, loaded: Loaded) -> set[str]:
 
 
 def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
-    """Names of the nodes that are due or open, as the thread's own entries tell; no graph is needed."""
+    """Return the names of the nodes that are due or open, from the thread's entries alone; no graph is needed."""
     if loaded.head.status == "completed":
         return ()
+    # Newest first: the last entry that names what is due is the valid one.
     for record in reversed(loaded.records):
         try:
             logged = reader.batch(record).logged
-        except StoreError:
+        except StoreError:  # the verdict stands; folding the thread reports the damage
             return ()
         for path, event in reversed(logged):
             if path:
@@ -179,7 +191,7 @@ def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
 
 
 def refusal(verdict: Verdict) -> InputError:
-    """The error for a thread that may not go on."""
+    """Return the error for a thread that may not go on."""
     other = verdict.reasons[0].startswith("the thread belongs to")
     return InputError(
         f"Thread {verdict.thread!r} cannot go on with this graph: {verdict.reasons[0]}.",

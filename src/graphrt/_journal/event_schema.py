@@ -1,6 +1,7 @@
-"""The stored form of each event: its code and its fields in order.
+"""The stored form of each event: its code, and its fields in order.
 
-A field is only ever added at the end of a form, with what it is when it is not there. Codes are never used again.
+Forms only grow: a field is added at the end, with a default for entries that lack it. A code is never used again. How
+each kind of field is written is in `field_codecs`.
 """
 
 from __future__ import annotations
@@ -49,14 +50,17 @@ from graphrt._journal.field_codecs import (
 )
 
 if TYPE_CHECKING:
-    from graphrt._journal.batch_format import Body
+    from graphrt._journal.body import Body
 
 
 def _put_state(body: Body, state: events.StateSaved) -> list[Any]:
+    """Write the state inside a `ThreadForked`, as a list of its fields."""
     return [how.put(body, value) if (value := getattr(state, name)) is not None else None for name, how in STATE]
 
 
 def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
+    """Read the state inside a `ThreadForked`."""
+    # Not strict: entries of older versions have fewer fields.
     values = {name: how.get(body, one) for (name, how), one in zip(STATE, stored, strict=False) if one is not None}
     for name, how in STATE:
         if name not in values:
@@ -65,6 +69,7 @@ def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
 
 
 def _put_outcomes(body: Body, outcomes: Sequence[events.TaskSucceeded | events.TaskFailed]) -> list[Any]:
+    """Write outcomes inside a snapshot, each as a list of its code and fields."""
     stored: list[Any] = []
     for event in outcomes:
         form = FORMS[event.__class__]
@@ -74,6 +79,7 @@ def _put_outcomes(body: Body, outcomes: Sequence[events.TaskSucceeded | events.T
 
 
 def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
+    """Read the outcomes inside a snapshot."""
     found: list[Any] = []
     for code, *told in stored:
         kind = BY_CODE[code]
@@ -89,6 +95,7 @@ def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
 
 OUTCOMES = FieldCodec(_put_outcomes, _get_outcomes, ())
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
+"""What is due next: names, and by position arguments of Sends and failures; then the joins that changed."""
 STATE: Final[Form] = (
     ("values", FIELDS),
     ("superstep", INT),
@@ -110,7 +117,9 @@ STATE: Final[Form] = (
     ("after", TASKS),
     ("waits", RARE_INT),
 )
+"""The form of `StateSaved`."""
 
+# Stored for good: append fields to a form and forms to the list, and never reuse or reorder.
 _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (
         1,
@@ -200,6 +209,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         (
             ("values", FIELDS),
             ("as_node", NAME),
+            # None means that the edit left what is due as it was.
             ("next", MAYBE_NAMES),
             *_DUE[1:],
             ("open", FLAG),
@@ -239,7 +249,10 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     ),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
+"""Event class to its fields, in stored order."""
 CODES: Final[Mapping[Any, int]] = {kind: code for code, kind, _ in _FORMS}
+"""Event class to its stored code."""
 BY_CODE: Final[Mapping[Any, Any]] = {code: kind for code, kind, _ in _FORMS}
+"""Stored code to event class."""
 WITH_NODE: Final = frozenset({events.TaskSucceeded, events.TaskFailed, events.OutcomeDropped})
-"""Events whose node is that of the task: it is not written twice."""
+"""Events whose node is not stored, because the id of their task names it."""

@@ -1,7 +1,9 @@
-"""Supersteps of the fast path as bytes, without events in between: the very bytes that `batch_format` makes of their events.
+"""The bytes of fast-path supersteps, made without building events.
 
-What one plain task wrote and what came next has a shape, and a graph has few of them: all but a time, two numbers and
-the values is made once for each. Nothing is decided here, and nothing stored.
+They are exactly the bytes that `batch_format` makes of the same events. A superstep of one plain task has a shape:
+node, fields written, next node. A graph has few shapes, so the constant parts of each are encoded once. What is left
+per superstep is a time, the cause, the number of the superstep, and the values. Nothing is decided or stored here;
+`writer` does both.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pydantic_core import to_json
 
 from graphrt import events
 from graphrt._journal.batch import Line, no_time
-from graphrt._journal.batch_format import VERSION
+from graphrt._journal.body import VERSION
 from graphrt._journal.event_schema import CODES
 from graphrt._journal.in_memory_entries import FastStep
 from graphrt._journal.name_table import Names
@@ -27,20 +29,26 @@ if TYPE_CHECKING:
     from graphrt._plan.tables import NodePlan
 
 Fresh: TypeAlias = "tuple[int, NodePlan, Stamped | None, NodePlan | None]"
-"""What the fast path tells of a superstep: its number, the node, its update, and the node that is due after it."""
+"""A superstep as the fast path notes it: its number, the node, its update, and the node that is due next."""
 Shape: TypeAlias = tuple[bytes, bytes, tuple[tuple[str, int], ...]]
-"""What stands after the number of the superstep, where the task is told of and where the commit is; fields and lines."""
+"""Constant bytes after each of the two numbers of the superstep; then fields and the numbers of their lines."""
 
 _STRUCTURE: Final = b"[%d,%%b,%%b,%%d,[],[[%d,0,[%%d%%b%%d%%b" % (VERSION, CODES[events.TaskSucceeded])
+"""Template of a structure. To fill in: time, run, cause, and twice a superstep's number and constant bytes."""
 _COMMIT: Final = b"],[%d,0," % CODES[events.SuperstepCommitted]
+"""End of the task's entry, and beginning of the commit's."""
 
 
 @final
 class FastStepBytes:
-    """Makes the bodies and seals of one run.
+    """Makes bodies and seals for one run.
 
     Args:
-        seed: Makes the same salts in every run; None draws them.
+        names: The names of the thread, with their numbers.
+        state: Gives the fields in schema order, and which are untracked.
+        run_id: Returns the id of the run.
+        chain: The end of the thread's hash chain; None if the thread is not chained.
+        seed: Makes the salts the same in every run; None draws them at random.
     """
 
     __slots__ = ("_chain", "_names", "_order", "_run", "_run_id", "_seed", "_shapes", "_untracked")
@@ -50,17 +58,20 @@ class FastStepBytes:
     ) -> None:
         self._names = names
         self._order = tuple(state.fields)
+        """Fields in schema order."""
         self._untracked = state.untracked
         self._run_id = run_id
         self._chain = chain
         self._seed = seed
         self._run: bytes = b""
-        """The run's id, encoded at first need."""
+        """The run's id as JSON; empty until it is needed."""
         self._shapes: dict[tuple[Any, ...], Shape] = {}
+        """Shapes by node, next node, and fields in the order of the update."""
 
     def shape(self, told: Fresh) -> Shape | None:
-        """What of the structure is the same in every such superstep; None if a name is new, which events have to tell."""
+        """Return the shape of the superstep; None if it has a new name, which only events can introduce."""
         _, node, update, target = told
+        # Fields in the order of the update, because lines are written in that order.
         key = (node, target, *update) if update else (node, target)
         try:
             return self._shapes[key]
@@ -71,12 +82,21 @@ class FastStepBytes:
             return made
 
     def make(self, shape: Shape, told: Fresh, seq: int, at: float, cause: int) -> tuple[bytes, bytes]:
-        """The body and the seal of the commit of the entries up to *seq*."""
+        """Return the body and the seal of the superstep's commit; the seal is empty without a chain.
+
+        Args:
+            seq: Number of the commit's last entry.
+            at: Seconds since the epoch.
+            cause: `seq` of the last start, resume or commit.
+
+        Raises:
+            InputError: *at* is infinite or not a number, or does not fit into a header.
+        """
         task, commit, written = shape
         superstep, _, update, _ = told
         if not self._run:
             self._run = to_json(self._run_id())
-        if at - at:  # it is infinite or no number
+        if at - at:  # nan, and so true, for infinity and nan alone
             raise no_time(at)
         structure = _STRUCTURE % (to_json(at), self._run, cause, superstep, task, superstep, commit)
         chain = self._chain
@@ -86,19 +106,21 @@ class FastStepBytes:
         return b"%b\n%08x" % (text, crc32(text)), seal
 
     def logged(self, told: Fresh) -> Sequence[Logged]:
-        """The same as events."""
+        """Return the superstep as events."""
         superstep, node, update, target = told
         line = Line(0.0, superstep, node.name, update or None, (target.name,) if target is not None else ())
         return FastStep("", 0, line, self._order, self._untracked).logged
 
     def _shape(self, told: Fresh) -> Shape | None:
+        """Build the shape of the superstep; None if one of its names has no number yet."""
         _, node, update, target = told
         number = self._names.number
         written = update.lines if update else ()
+        # An untracked field is named as written, but its value is stored nowhere (R16).
         wrote = [name for name in self._order if name in update] if update else []
         used = [node.name, *written, *wrote, *([target.name] if target is not None else ())]
         numbers = {name: at for name in used if (at := number(name)) is not None}
-        if len(numbers) != len(set(used)):
+        if len(numbers) != len(set(used)):  # a new name, which only events can introduce
             return None
         placed = [part for line, name in enumerate(written, 1) for part in (numbers[name], line)]
         task = b",0,%d]" % numbers[node.name]
@@ -108,5 +130,6 @@ class FastStepBytes:
         if target is not None:
             commit = b",%b,[%d]]]]" % (fields, numbers[target.name])
         else:
+            # Like `batch_format`: fields at the end that hold nothing are left out.
             commit = b",%b]]]" % fields if wrote else b"]]]"
         return task + _COMMIT, commit, tuple(zip(written, placed[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""How single fields of events are written into the structure of a body, and read from it; `event_schema` says which field is which."""
+"""How fields of events are written into the structure of a body, and read from it. `event_schema` assigns them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,43 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from graphrt.events import HandledTask, JoinStanding, Usage
 
 if TYPE_CHECKING:
-    from graphrt._journal.batch_format import Body
+    from graphrt._journal.body import Body
 
 
 class FieldCodec(NamedTuple):
-    """How a field is written into the structure and read from it."""
+    """How one kind of field is written and read. User values go on lines of the body, not into the structure."""
 
     put: Callable[[Body, Any], Any]
+    """Returns the JSON for the structure. A result of None is stored as an absent field."""
     get: Callable[[Body, Any], Any]
+    """Returns the value. Raises what Python raises on data of another form; `decode` makes it a StoreError."""
     empty: Any = None
-    """What it is where nothing stands; `...` where something must."""
+    """Default for a field that is absent; `...` if it is required."""
 
 
 Form: TypeAlias = tuple[tuple[str, FieldCodec], ...]
+"""Names and codecs of an event's fields, in stored order."""
 
 
 def same_(_body: Body, value: Any) -> Any:
+    """Write the value as it is."""
     return value
 
 
 def text_(_body: Body, value: Any) -> str:
+    """Check that a stored value is text."""
     if not isinstance(value, str):
         raise TypeError("text was expected")
     return value
 
 
 def clean_(_body: Body, value: str) -> str:
+    """Escape lone surrogates, which UTF-8 cannot encode."""
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
 def int_(_body: Body, value: Any) -> int:
+    """Check that a stored value is an integer; a bool is not."""
     if value.__class__ is not int:
         raise TypeError("a whole number was expected")
     number: int = value
@@ -45,6 +52,7 @@ def int_(_body: Body, value: Any) -> int:
 
 
 def _number(_body: Body, value: Any) -> float:
+    """Read a number; `float` also takes the texts that `encode` writes for NaN and infinity."""
     return float(value)
 
 
@@ -53,15 +61,17 @@ def _put_flag(_body: Body, value: Any) -> int:
 
 
 def _put_rare_flag(_body: Body, value: Any) -> int | None:
-    """None if it is not set: an entry drops empty fields at its end, so the usual case costs no bytes."""
+    """Return None for False: absent fields at the end cost no bytes, and False is the usual value."""
     return 1 if value else None
 
 
 def _put_rare_int(_body: Body, value: Any) -> int | None:
+    """Return None for 0, as `_put_rare_flag` does for False."""
     return value or None
 
 
 def listed_(_body: Body, items: Any) -> list[Any]:
+    """Write a sequence as a list."""
     return list(items)
 
 
@@ -70,7 +80,10 @@ def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | No
 
 
 def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
-    """On a line of its own: like a value it can be taken out, since it tells whether a guess of one is right."""
+    """Write checksums on a line of their own, so that they can be removed together with the values.
+
+    They have no salt: a checksum confirms a guess of the value.
+    """
     return body.put(dict(checksums)) if checksums else None
 
 
@@ -87,7 +100,7 @@ def _put_name(body: Body, name: str) -> int:
 
 
 def _get_name(body: Body, number: int) -> str:
-    if number < 0:
+    if number < 0:  # would count from the end
         raise IndexError
     return body.names.known[number]
 
@@ -101,6 +114,7 @@ def _get_names(body: Body, numbers: Sequence[int]) -> tuple[str, ...]:
 
 
 def _put_task(body: Body, task: str) -> Any:
+    """Write a task's id, for instance `2.0:search`, as `[2, 0, number of the name]`."""
     place, _, node = task[len(body.path) :].partition(":")
     superstep, _, index = place.partition(".")
     return [int(superstep), int(index), body.names.put(node)]
@@ -128,6 +142,7 @@ def _get_value(body: Body, at: int) -> Any:
 
 
 def _put_message(body: Body, message: str) -> int:
+    """Write a message on a line of its own: it may quote user values."""
     return body.put(clean_(body, message))
 
 
@@ -148,6 +163,7 @@ def _get_updates(body: Body, stored: Sequence[Sequence[int]]) -> tuple[dict[str,
 
 
 def _put_items(body: Body, items: Mapping[int, Any]) -> list[int]:
+    """Write values by position as a flat list: position, number of the line, and so on."""
     return [number for at, value in items.items() for number in (at, body.put(value))]
 
 
@@ -174,6 +190,8 @@ def _get_error(body: Body, at: int) -> BaseException:
 
 
 def _put_usage(_body: Body, usage: Usage) -> list[Any]:
+    """Write the counts, and the cost if it is known."""
+    # The order is stored; the cost comes last because it may be missing.
     counts: list[Any] = [
         usage.input_tokens,
         usage.output_tokens,
@@ -203,6 +221,7 @@ def get_amounts_(body: Body, stored: Sequence[Any]) -> tuple[int, int, int]:
 
 def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
     return [
+        # Two flags in one number: `emptied` came later, and older entries read as before (decision 0060).
         [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), j.fired + 2 * j.emptied]
         for j in joins
     ]
@@ -223,6 +242,7 @@ def _get_joins(body: Body, stored: Sequence[Any]) -> tuple[JoinStanding, ...]:
 
 def _put_handled(body: Body, items: Mapping[int, Sequence[HandledTask]]) -> list[Any]:
     return [
+        # Line 0 is the structure, so the number 0 is free to mean that there is no argument.
         [at, [[_put_task(body, one.task), 0 if one.arg is None else body.put(one.arg)] for one in handled]]
         for at, handled in items.items()
     ]
@@ -286,5 +306,9 @@ COUNTS = FieldCodec(_put_counts, _get_counts, {})
 
 
 def node_of(task: str, path: str) -> str:
-    """The node that the id of a task names; *path* is that of its graph."""
+    """Return the node that a task's id names: `search` for `2.0:search`.
+
+    Args:
+        path: Path of the graph that the task belongs to, with which the id begins.
+    """
     return task[len(path) :].partition(":")[2]

@@ -1,4 +1,8 @@
-"""Entries as objects, for stores that keep no bytes: copies that share no container with anybody (rule R15)."""
+"""Events as objects, for stores that keep objects instead of bytes.
+
+Values are copied on the way in and on the way out, so that journal, run and caller share no container (rule R15,
+decision 0042).
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,11 @@ _VALUES: Final[dict[Any, tuple[str, ...]]] = {
     events.ThreadMigrated: ("values",),
     events.StateSaved: ("values", "sends"),
 }
-"""Fields of events that hold values of the user's."""
+"""Fields of events that hold user values."""
 
 
 def owned(event: Any) -> Any:
-    """*event* with values that are its own."""
+    """Return *event* with copies of its user values, which then belong to the journal alone."""
     kind = event.__class__
     if kind is events.ThreadForked:
         return replace(event, state=owned_state(event.state))
@@ -42,7 +46,7 @@ def owned(event: Any) -> Any:
 
 
 def handed(event: Any) -> Any:
-    """*event* for who may do with it what he likes: it shares no container with the run, the journal or another event."""
+    """Return *event* with copies of all its containers: a caller may change it without effect on run or journal."""
     changed: dict[str, Any] = {}
     for field in fields(event):
         value = getattr(event, field.name)
@@ -54,34 +58,38 @@ def handed(event: Any) -> Any:
 
 
 _SAFE: Final = frozenset({*SCALARS, events.Usage})
-"""What cannot be changed."""
+"""Classes whose instances cannot be changed."""
 
 
 def _plain(value: Any) -> Any:
-    """A mapping as a plain dict, so that nothing of a Stamped one stays."""
+    """Return a mapping as a plain dict: a `Stamped` update would bring its encoded bytes along."""
     return {**value} if is_mapping(value) else value
 
 
 def owned_all(logged: Sequence[Logged]) -> list[Logged]:
-    """*logged* with values that are their own."""
+    """Return *logged* with copies of the user values."""
     return [(path, owned(event)) for path, event in logged]
 
 
 def owned_state(state: events.StateSaved) -> events.StateSaved:
-    """*state* with values that are its own."""
+    """Return a snapshot with copies of its user values."""
     saved: events.StateSaved = owned(state)
     return saved
 
 
 @final
 class FastStep:
-    """A superstep of the fast path: its two entries are made when somebody reads them."""
+    """A fast-path superstep in a store that keeps objects; readers use it like a `Batch`.
+
+    It keeps one `Line`. Its two entries are made when they are read.
+    """
 
     __slots__ = ("_line", "_order", "_untracked", "cause", "run")
 
     def __init__(self, run: str, cause: int, line: Line, order: tuple[str, ...], untracked: frozenset[str]) -> None:
         self.run: str = run
         self.cause: int = cause
+        """`seq` of the last start, resume or commit before it."""
         self._line = line
         self._order = order
         """Fields in schema order."""
@@ -94,8 +102,9 @@ class FastStep:
 
     @property
     def logged(self) -> Sequence[Logged]:
-        """What happened, in order."""
+        """The outcome of the task and the commit, as events."""
         line = self._line
+        # The line keeps the whole update; values of untracked fields are in no entry (R16).
         update = {n: v for n, v in (line.update or {}).items() if n not in self._untracked}
         done = events.TaskSucceeded(
             task=f"{line.superstep}.0:{line.node}",
@@ -110,6 +119,6 @@ class FastStep:
         return [("", done), ("", commit)]
 
     def entries(self, first: int, thread: str | None = None) -> Iterator[Entry]:
-        """The entries of *thread*, the first of which is number *first*."""
+        """Yield the two entries of *thread*, numbered from *first*."""
         for seq, (_, event) in enumerate(self.logged, first):
             yield Entry(seq=seq, at=self._line.at, run=self.run, cause=self.cause, event=event, thread=thread)

@@ -1,11 +1,11 @@
-"""Keeping leases alive while runs drive, and giving claims back: one worker thread for each store, while there is need.
+"""Renewal of leases while runs go on, and release of claims that could not be released: one worker thread per store.
 
-A commit renews the lease of its claim by itself; a node that works for minutes does not commit. The worker thread does
-nothing but `renew`. If it cannot (the process is stopped, the store is away), the lease runs out and somebody else may
-take the thread: what this process still writes is refused then (rule R12).
+A commit renews the lease of its claim. A node that works for minutes commits nothing, so a worker thread calls `renew`.
+If it cannot (the process is stopped, the store is unreachable), the lease runs out and another process may claim the
+thread. What this process still writes is then refused (rule R12).
 
-A claim that cannot be given back because the store fails is owed: it is given back when the store works again, and
-before this process claims the thread anew. Otherwise whoever retries after the fault would wait for his own lease.
+A claim whose release failed is kept. It is released when the store works again, and before this process claims the same
+thread: otherwise a retry after the fault would have to wait for its own lease.
 """
 
 from __future__ import annotations
@@ -22,45 +22,48 @@ from graphrt.errors import StoreError
 from graphrt.stores.protocol import Claim, Store
 
 IDLE_S: Final = 2.0
-"""Seconds that the worker thread waits for another claim before it ends, and between two tries to give one back."""
+"""Seconds until the worker thread ends if nothing is left to do, and between two attempts to release a claim."""
 
 
 @final
-class Keeper:
-    """Renews the claims of one store, and gives back those that it is owed."""
+class LeaseRenewer:
+    """Renews the claims of one store, and releases those whose release failed."""
 
     def __init__(self, store: Store) -> None:
+        # Weak, because renewers are found by their store: a strong reference would keep the store alive.
         self._store = weakref.ref(store)
         self._claims: dict[int, tuple[Claim, float]] = {}
-        """Each with when it is to be renewed next."""
+        """Claims by their `id()`, each with the monotonic time of its next renewal."""
         self._owed: dict[str, tuple[Claim, float]] = {}
-        """By thread: a claim that could not be given back, and when its lease has run out in any case."""
+        """Thread to a claim whose release failed, and the monotonic time at which its lease has run out."""
         self._changed = threading.Condition()
         self._worker: threading.Thread | None = None
         self._due = 0.0
-        """When the worker thread looks again."""
+        """Monotonic time at which the worker thread looks again."""
         self.pid: Final = os.getpid()
+        """The process that the worker thread belongs to; it does not exist in a forked child."""
 
     def add(self, claim: Claim) -> None:
         """Renew *claim* until it is removed."""
         with self._changed:
+            # After a third of the lease: if one attempt fails, another follows before the lease runs out.
             due = time.monotonic() + claim.lease_s / 3
             self._claims[id(claim)] = claim, due
             self._wake(due)
 
     def remove(self, claim: Claim) -> None:
-        """Renew *claim* no more."""
+        """Stop renewing *claim*."""
         with self._changed:
             self._claims.pop(id(claim), None)
 
     def release_later(self, claim: Claim) -> None:
-        """Give *claim* back as soon as the store can."""
+        """Release *claim* as soon as the store can."""
         with self._changed:
             self._owed[claim.thread] = claim, time.monotonic() + claim.lease_s
             self._wake(time.monotonic() + IDLE_S)
 
     def release_now(self, thread: str) -> None:
-        """Give back now what is owed of *thread*.
+        """Release the claim on *thread* whose release failed, if there is one.
 
         Raises:
             StoreError: The store still fails.
@@ -79,31 +82,32 @@ class Keeper:
                 del self._owed[claim.thread]
 
     def _wake(self, due: float) -> None:
-        """See that the worker thread looks at *due* at the latest. The caller has the lock."""
+        """Make the worker thread look at *due* at the latest. The caller holds the lock."""
         if self._worker is None:
             self._worker = threading.Thread(target=self._work, name="graphrt-leases", daemon=True)
             self._worker.start()
         if due < self._due:
-            self._changed.notify_all()  # it waits by the longer leases of before
+            self._changed.notify_all()  # it sleeps until a later time, for claims with longer leases
 
     def _pause(self) -> bool:
-        """Wait until there is something to do; False if there will be nothing."""
+        """Wait until something is due. Returns False if nothing is left: the worker thread then ends."""
         with self._changed:
             idle = time.monotonic() + IDLE_S
             while True:
                 dues = [due for _, due in self._claims.values()]
+                # The idle time counts if a release is to be tried again, or if there is nothing to renew.
                 self._due = min([*dues, idle] if self._owed or not dues else dues)
                 left_s = self._due - time.monotonic()
                 if left_s <= 0:
                     break
                 self._changed.wait(left_s)
             if not self._claims and not self._owed:
-                self._worker = None
+                self._worker = None  # under the lock: the next `_wake` starts another one
                 return False
             return True
 
     def _chosen(self) -> list[Claim]:
-        """The claims that are to be renewed now; they are due again after a third of their lease."""
+        """Return the claims to renew now, and schedule the next renewal of each after a third of its lease."""
         with self._changed:
             now = time.monotonic()
             chosen = [(key, claim) for key, (claim, due) in self._claims.items() if due <= now]
@@ -112,6 +116,7 @@ class Keeper:
             return [claim for _, claim in chosen]
 
     def _work(self) -> None:
+        """Renew and release until nothing is left, or the store is gone; runs in the worker thread."""
         while self._pause():
             claims = self._chosen()
             with self._changed:
@@ -119,7 +124,8 @@ class Keeper:
             store = self._store()
             if store is None:
                 return
-            # Whatever a store raises, the other claims need their keeper: the next time, or the run's next commit, tells.
+            # No error may end this thread, which other claims need. The next attempt, or the run's next commit, meets
+            # the error again.
             with contextlib.suppress(Exception):
                 if claims:
                     store.renew(claims)
@@ -127,26 +133,26 @@ class Keeper:
                 with contextlib.suppress(Exception):
                     store.release(claim)
                     self._paid(claim)
-                if until < time.monotonic():
+                if until < time.monotonic():  # the lease has run out: nothing is left to release
                     self._paid(claim)
-            del store
+            del store  # this frame must not keep the store alive while it waits
 
 
-_keepers: Final[weakref.WeakKeyDictionary[Store, Keeper]] = weakref.WeakKeyDictionary()
+_renewers: Final[weakref.WeakKeyDictionary[Store, LeaseRenewer]] = weakref.WeakKeyDictionary()
 _lock: Final = FreshLock()
 
 
-def keeper_of(store: Store) -> Keeper:
-    """The keeper of *store*, made at first need; another one in the child of a fork."""
+def renewer_of(store: Store) -> LeaseRenewer:
+    """Return the renewer of *store*, made at first use, and made again in a forked child."""
     with _lock:
-        found = _keepers.get(store)
+        found = _renewers.get(store)
         if found is None or found.pid != os.getpid():
-            found = _keepers[store] = Keeper(store)
+            found = _renewers[store] = LeaseRenewer(store)
         return found
 
 
 def take(store: Store, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-    """Claim *thread*, after what this process owes of it; see `Store.claim`.
+    """Claim *thread*, after releasing a claim on it whose release failed before; see `Store.claim`.
 
     Raises:
         InputError: There is no such thread and *create* is False.
@@ -158,18 +164,18 @@ def take(store: Store, thread: str, *, create: bool, lease_s: float, at: float) 
 
 
 def release_now(store: Store, thread: str) -> None:
-    """Give back what this process owes of *thread*.
+    """Release the claim of this process on *thread* whose release failed, if there is one.
 
     Raises:
         StoreError: The store still fails.
     """
     if store.blocking:
-        keeper_of(store).release_now(thread)
+        renewer_of(store).release_now(thread)
 
 
 def give_back(store: Store, claim: Claim) -> None:
-    """Release *claim*, later if the store fails now: what the run came to, and its error, are not changed by that."""
+    """Release *claim*, later if the store fails now. The result or error of the run is not affected."""
     try:
         store.release(claim)
     except StoreError:
-        keeper_of(store).release_later(claim)
+        renewer_of(store).release_later(claim)

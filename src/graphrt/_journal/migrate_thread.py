@@ -1,7 +1,7 @@
-"""A thread of an older graph, brought over to a changed one that was judged fit for it (rule R14).
+"""Bringing a thread of an older graph over to a changed one that was judged fit for it (rule R14, decision 0022).
 
-The past is folded with what the older graph was: fields that are gone and nodes that were renamed or removed have
-stand-ins. Then the values become those of the present graph, by the declared migration or by defaults.
+The stored entries are folded with what the older graph was: removed fields and nodes get stand-ins, renamed nodes an
+alias. Then the values become those of the present graph, by the declared migration or by defaults.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphrt.migrations import Migration
 
 
 def prepare(fold: Fold, verdict: Verdict) -> None:
-    """Give the fold what it needs of the older graph, before anything is folded."""
+    """Give *fold* the fields and nodes of the older graph, before anything is folded."""
     engine, meta = fold.engine, fold.meta
     gone: dict[str, str] = dict(meta.get("gone") or {})
     if verdict.kind != "identical":
@@ -30,6 +30,7 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
     renamed: dict[str, str] = dict(meta.get("renamed") or {})
     if verdict.migration is not None:
         renamed |= verdict.migration.nodes
+    # Also kept in the meta: later loads fold the same old entries, and need the same stand-ins.
     if gone:
         fold.meta = {**meta, "gone": gone}
         engine.fields = {**engine.fields, **{name: _stand_in(name, label) for name, label in gone.items()}}
@@ -40,20 +41,20 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
 
 
 def _stand_in(name: str, label: str) -> Field:
-    """A field that is gone. One with a reducer of the user's keeps the last value written."""
+    """Return a stand-in for a removed field. One with a reducer of the user's keeps the last value written."""
     field = Field(name, Any)
     reducer = getattr(reducers, label, None) if label in reducers.__all__ else None
     if reducer is not None:
         read_marks(field, [reducer], [])
-    field.aggregates = True  # what was folded once is not refused now
+    field.aggregates = True  # several writers in one superstep were checked when the entries were written (R6)
     return field
 
 
 def adopt(fold: Fold, verdict: Verdict) -> None:
-    """Bring the folded thread over, and note the event that the next run is to journal.
+    """Bring the folded thread over, and note the event that the next run journals.
 
     Raises:
-        InputError: The migration raised, or what it returned is no state.
+        InputError: The migration raised, or what it returned is not a valid state.
     """
     engine = fold.engine
     fields = engine.plan.state.fields
@@ -72,17 +73,19 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
         engine.sizes = {}
         engine.take(values, fields)
         engine.forget_view()
-        for task in engine.tasks:  # they run on what the migration made
+        for task in engine.tasks:  # makes them take a new view, of the migrated values
             task.state = None
     why = verdict.migration.name if verdict.migration is not None else f"compatible: {'; '.join(verdict.reasons)}"
     untracked = engine.plan.state.untracked
+    # Untracked fields are in no entry (R16).
     kept = None if values is None else {name: value for name, value in values.items() if name not in untracked}
     fold.fingerprint = verdict.target
     fold.migrated = events.ThreadMigrated(source=verdict.source, target=verdict.target, why=why, values=kept)
 
 
 def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> dict[str, Any]:
-    assert migration.values is not None  # noqa: S101 - the caller looked
+    """Call the migration with a copy of *values*, and return the state that it made."""
+    assert migration.values is not None  # noqa: S101 - the caller checked
     where = f"{migration.name} of thread {engine.thread!r}"
     try:
         made = migration.values(own(values))

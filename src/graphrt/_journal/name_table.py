@@ -1,4 +1,4 @@
-"""The names of a thread: nodes and fields, each written once and meant by its number afterwards."""
+"""The names of a thread's nodes and fields: each is written once, and referred to by its number afterwards."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any, final
 
 @final
 class Names:
-    """Numbers names in the order in which they were first used. Only grows."""
+    """Numbers names in the order of their first use. A number is never used for another name that was stored."""
 
     __slots__ = ("_numbers", "known", "told")
 
     def __init__(self, known: Sequence[str] = ()) -> None:
         self.known: list[str] = list(known)
+        """Names by number."""
         self._numbers: dict[str, int] = {name: at for at, name in enumerate(self.known)}
         self.told: int | None = None
-        """How many of them what was read so far tells of; None if that is not known, and `add` checks nothing."""
+        """Names that the records read so far account for; None if that is unknown: `add` then checks nothing."""
 
     def put(self, name: str) -> int:
-        """The number of *name*, which is new if it was not used before."""
+        """Return the number of *name*; a new name gets the next one."""
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = len(self.known)
@@ -27,22 +28,29 @@ class Names:
         return number
 
     def number(self, name: str) -> int | None:
-        """The number of *name*, None if it was not used before."""
+        """Return the number of *name*; None if it is new."""
         return self._numbers.get(name)
 
     def add(self, names: Sequence[Any]) -> None:
-        """Take over names that were written by another one, in its order."""
+        """Add the names that a body introduces, in its order.
+
+        Raises:
+            TypeError: A name is not text.
+            ValueError: A name has another number than when it was written.
+        """
         for name in names:
             if not isinstance(name, str):
                 raise TypeError("a name is text")
             number = self.put(name)
             if self.told is not None:
+                # Bodies introduce names in the order of their numbers, so a gap means that the meta was changed
+                # (decision 0044).
                 if number > self.told:
                     raise ValueError("a name has another number than when it was written")
                 self.told = max(self.told, number + 1)
 
     def forget(self, length: int) -> None:
-        """Forget all but the first *length* names: what used them was not stored."""
+        """Forget all but the first *length* names, because the body that used them was not stored."""
         for name in self.known[length:]:
             del self._numbers[name]
         del self.known[length:]

@@ -1,6 +1,7 @@
-"""Reading: from what a store holds to the engine as it stood, at the end or at any entry (the law *fold*).
+"""Decoding of what a store holds of one thread, and the checks on it.
 
-A snapshot saves reading, and nothing else: the fold from the first entry comes to the same.
+A snapshot saves reading and nothing else: folding all entries gives the same state (the law *fold*). The fold itself is
+in `thread_fold`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pydantic_core import to_json
 from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import UNSTAGES, Batch
-from graphrt._journal.batch_format import Body, decode, digest
+from graphrt._journal.batch_format import decode, digest
+from graphrt._journal.body import Body
 from graphrt._journal.in_memory_entries import FastStep
 from graphrt._journal.name_table import Names
 from graphrt._journal.staging import binding, outcomes
@@ -27,12 +29,17 @@ if TYPE_CHECKING:
     from graphrt._journal.chain import Links
 
 WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
-"""Codes of errors that say nothing of what is stored."""
+"""Codes of errors of the store that say nothing about what is stored in it."""
 
 
 @final
 class Reader:
-    """Reads the bodies of one thread."""
+    """Decodes the bodies of one thread.
+
+    Args:
+        names: Names of the thread, if there is no *meta*.
+        meta: The thread's meta, as `read_meta` returns it: names, chain, and whether staged bodies are bound.
+    """
 
     __slots__ = ("_alone", "_blobs", "_bound", "_chained", "_saved", "beside", "codec", "names", "store", "thread")
 
@@ -44,16 +51,23 @@ class Reader:
         self.codec: Codec = codec
         self.names: Names = Names(tuple(meta.get("names", names)))
         self._chained = str(meta.get("chained") or "")
+        """Id of the thread that the chain began with; empty without a chain."""
         self._bound = bool(meta.get("bound"))
+        """Whether every staged body must be bound to its key; threads that 0.1 began may have others."""
         self._blobs: dict[str, bytes] = {}
         self._alone = False
+        """Whether large values come from `_blobs` only."""
         self._saved: dict[int, bytes] = {}
-        """Snapshots that were read, by their entries: a later record vouches for each."""
+        """Bodies of snapshots that were read, by entry: a later record vouches for each."""
         self.beside: Mapping[str, str] = {}
-        """What has to stand beside the journal after the records that were read; see `Vouch`."""
+        """Staged bodies that must exist after the records read so far; see `Vouch.staged`."""
 
     def fetch(self, name: str) -> bytes:
-        """A large value by its name."""
+        """Return a large value by its name.
+
+        Raises:
+            KeyError: It is missing.
+        """
         if name not in self._blobs and not self._alone:
             self._blobs |= self.store.blobs(self.thread, [name])
         return self._blobs[name]
@@ -71,27 +85,29 @@ class Reader:
         key: str | None = None,
         first: bool = False,
     ) -> tuple[Batch, Body]:
-        """The batch that *payload* stands for, and what it was read with.
+        """Decode *payload*. Returns the batch, and the `Body` that it was read with.
 
         Args:
-            place: Where it stands, for errors: `entry 3`, `what is staged of '1.0:a'`.
-            key: What it is staged under, which it is bound to.
-            first: It is the body of the first record.
+            names: Names to read with, if not those of the thread: staged bodies and snapshots bring their own.
+            place: Where the payload belongs, for errors: `entry 3`, `what is staged of '1.0:a'`.
+            key: Key of a staged body, to which it is bound; None for a record or a snapshot.
+            first: Whether it is the body of the first record.
 
         Raises:
-            StoreError: It is damaged; the error names thread and place.
+            StoreError: The payload is damaged; the error names thread and place.
         """
         body = Body(self.codec, names if names is not None else self.names)
         body.fetch = self.fetch
         try:
             if key is None:
                 return decode(body, payload, first=first), body
+            # Bound to chain and key, so that a body moved to another task or thread is found.
             return decode(body, payload, binding=binding(self._chained, key), bound=self._bound), body
         except StoreError as error:
             raise self.placed(error, place) from error.__cause__
 
     def placed(self, error: StoreError, place: str, **data: Any) -> StoreError:
-        """*error*, which says now in which thread it was met, and where."""
+        """Return *error* with the thread and place where it occurred, unless it names a thread already."""
         if error.thread is None:
             here, said = f"thread {self.thread!r}" + (f", {place}" if place else ""), error.where
             error.__dict__.update({"thread": self.thread, **data})
@@ -99,26 +115,31 @@ class Reader:
         return error
 
     def batch(self, record: Record) -> Batch | FastStep:
-        """The batch of *record*."""
+        """Return the batch of *record*. Its seal is not checked."""
         payload = record.body
         if payload.__class__ is bytes:
+            # Entries are numbered from 1 without gaps, so the first record ends with its own count.
             return self.body(payload, place=f"entry {record.seq}", first=record.seq == record.count)[0]
         batch: Batch | FastStep = self.kept(payload)
         return batch
 
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
-        """The entries of *records*, in order."""
+        """Yield the entries of *records*, in order."""
         for record in records:
             yield from self.batch(record).entries(record.seq - record.count + 1, self.thread)
 
     def checked(self, record: Record, links: Links | None) -> Batch | FastStep:
-        """The batch of *record*, if it is what was sealed and follows the record before; see `Links`.
+        """Return the batch of *record*, verified without the state: see `Links`.
+
+        Args:
+            links: The links up to the record before; None if the thread is not chained.
 
         Raises:
-            StoreError: It is not, or holds another number of entries than it says.
+            StoreError: The record is not what was sealed, does not follow, or has another number of entries than it
+                says.
         """
         payload, place = record.body, f"entry {record.seq}"
-        if payload.__class__ is not bytes:
+        if payload.__class__ is not bytes:  # objects are kept for threads that are not chained
             kept: Batch | FastStep = self.kept(payload)
             return kept
         batch, body = self.body(payload, place=place, first=record.seq == record.count)
@@ -135,16 +156,17 @@ class Reader:
         return batch
 
     def check_vouched(self, record: Record, batch: Batch, body: Body) -> None:
-        """See that meta and snapshots are what records vouch for. Records of 0.1 have no such word.
+        """Check that meta and snapshots are what *record* vouches for. Records of 0.1 vouch for nothing.
 
         Raises:
-            StoreError: It says something else.
+            StoreError: One of them is not.
         """
         told = body.vouched
+        # The superstep ended, and with it what earlier records vouched for.
         if self.beside and any(not path and event.__class__ in UNSTAGES for path, event in batch.logged):
             self.beside = {}
         self.beside = told.staged or self.beside
-        if told.snapshot is not None and told.snapshot[0] in self._saved:
+        if told.snapshot is not None and told.snapshot[0] in self._saved:  # one that was not read was not used
             seq, wanted = told.snapshot
             if digest(self._saved[seq]) != wanted:
                 raise self._forged(f"The snapshot of entry {seq}", record, "its values, or where the thread stood")
@@ -156,15 +178,19 @@ class Reader:
             self.names.told = max(count, self.names.told or 0)
 
     def check_beside(self, staged: Iterable[tuple[str, Any]], seq: int) -> None:
-        """See that what is *staged* is what the records up to the entry *seq*, the last one, vouch for.
+        """Check that what is *staged* is what the records vouch for.
+
+        Args:
+            seq: Number of the thread's last entry, up to which records were read.
 
         Raises:
-            StoreError: It is not.
+            StoreError: A staged body is missing or changed.
         """
         if not self.beside:
             return
         there = outcomes(staged)
         gone = sorted(key for key in self.beside if key not in there)
+        # An empty end vouches only that a body exists.
         changed = sorted(key for key, end in self.beside.items() if end and there.get(key, end) != end)
         if gone or changed:
             what = "gone" if gone else "not what was written"
@@ -190,7 +216,7 @@ class Reader:
         )
 
     def miscounted(self, record: Record, found: int) -> StoreError:
-        """The error for a record that holds another number of entries than it says."""
+        """Return the error for a record that holds another number of entries than it says."""
         return StoreError(
             f"The record of entry {record.seq} of thread {self.thread!r} holds {found} entries, not {record.count}.",
             code="store-damaged",
@@ -201,7 +227,7 @@ class Reader:
         )
 
     def staged(self, key: str, payload: Any) -> Sequence[Logged]:
-        """The events that are staged under *key*. Their names are their own."""
+        """Return the events that are staged under *key*. A staged body brings its own names."""
         logged: Sequence[Logged] = (
             self.body(payload, Names(), place=f"what is staged of {key!r}", key=key)[0].logged
             if payload.__class__ is bytes
@@ -210,7 +236,11 @@ class Reader:
         return logged
 
     def kept(self, payload: Any) -> Any:
-        """What a store in memory kept as it is."""
+        """Return an object that a store in memory kept as it is.
+
+        Raises:
+            StoreError: The store is durable, so it must hold bytes.
+        """
         if self.store.durable:
             raise StoreError(
                 f"Thread {self.thread!r} holds {type(payload).__name__} where bytes were written.",
@@ -222,7 +252,11 @@ class Reader:
         return payload
 
     def saved(self, payload: Any, seq: int) -> events.StateSaved:
-        """The snapshot of the entry *seq*."""
+        """Return the snapshot of entry *seq*.
+
+        Raises:
+            StoreError: It is damaged, or not a snapshot.
+        """
         if payload.__class__ is not bytes:
             state: events.StateSaved = self.kept(payload)
             return state
@@ -236,7 +270,7 @@ class Reader:
 
 
 def lacking(thread: str, seq: int) -> StoreError:
-    """The error for an entry that is not there."""
+    """Return the error for a missing entry."""
     return StoreError(
         f"Thread {thread!r} lacks entry {seq} of its journal.",
         code="store-damaged",
@@ -248,10 +282,15 @@ def lacking(thread: str, seq: int) -> StoreError:
 
 
 def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
-    """See that what was read up to the entry *seq* is all up to *last*; *more*: entries may have come meanwhile.
+    """Check that reading ended with the thread's last entry.
+
+    Args:
+        seq: Number of the last entry that was read.
+        last: Number of the thread's last entry.
+        more: Allow later entries, which may have been written meanwhile.
 
     Raises:
-        StoreError: It is less, or more.
+        StoreError: Entries are missing, or there are too many.
     """
     if seq == last or (more and seq > last):
         return
@@ -269,10 +308,12 @@ def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
 
 
 def check_unsealed(seq: int, seal: bytes) -> None:
-    """See that the record of a thread that is not chained has no seal: else somebody said so of one that is.
+    """Check that a record of a thread that is not chained has no seal.
+
+    A seal there means that the meta was changed. Switching the chain off would otherwise hide changes of records.
 
     Raises:
-        StoreError: It has one.
+        StoreError: The record has a seal.
     """
     if seal:
         raise StoreError(
@@ -284,19 +325,19 @@ def check_unsealed(seq: int, seal: bytes) -> None:
 
 
 def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
-    """See that *thread* did not exchange its name with the thread that its chain began with.
+    """Check that *thread* did not exchange its id with the thread that its chain began with.
 
-    A copy goes on with the chain of another thread, so a chain that began elsewhere is no damage by itself.
+    A copy continues the chain of another thread, so a chain that began elsewhere is not damage by itself.
 
     Raises:
-        StoreError: That thread's chain began here.
+        StoreError: The chain of the other thread began here.
     """
     began = meta.get("chained")
     if not began or began == thread:
         return
     try:
         other = read_meta(store.load(began, upto=0).meta, began)
-    except (InputError, StoreError) as error:  # it is gone, or another matter
+    except (InputError, StoreError) as error:  # deleted, or damaged: its own readers report that
         if error.code in WORLD:
             raise
         return

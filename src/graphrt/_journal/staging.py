@@ -1,4 +1,12 @@
-"""What stands beside the journal of an open superstep: what each body is bound to, and what records vouch for."""
+"""What is staged next to the journal for an open superstep: what binds each body, and what records vouch for.
+
+A key says what its body is about (decision 0020, docs/reference/journal.md):
+
+    2.0:search          all that is known of a task: retries, effects, questions, outcome
+    2.0:search#pay#0    an effect of a task that still runs
+    2.0:sub/1.0:search  the same, for a task of a nested graph
+    2.0:sub/+0          a commit of a nested graph whose task still runs
+"""
 
 from __future__ import annotations
 
@@ -7,27 +15,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine.task import DONE
 from graphrt._journal.batch import Batch
-from graphrt._journal.batch_format import Body, encode
+from graphrt._journal.batch_format import encode
+from graphrt._journal.body import Body
 
 if TYPE_CHECKING:
     from graphrt._engine.emit_events import Logged
     from graphrt._engine.engine import Engine
 
 _TOLD: Final = 32
-"""Digits of a body's end that are told: 128 bits."""
+"""Digits of a body's end that a record repeats: 128 bits."""
 
 
 def binding(chained: str, key: str) -> bytes:
-    """What the body that is staged under *key* is bound to.
+    """Return the prefix that binds a body to its key: the SHA-256 that ends the body covers it.
 
     Args:
-        chained: The id that the thread's chain began with; empty without a chain.
+        chained: Id of the thread that the chain began with; empty without a chain.
     """
     return b"graphrt/staged/v1\x00%b\x00%b\x00" % (chained.encode(), key.encode("utf-8", "surrogatepass"))
 
 
 def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequence[Logged]) -> bytes:
-    """What is staged under *key* as bytes, bound to it if the thread's *meta* says so.
+    """Encode what is staged under *key*, bound to the key if the thread's *meta* says that bodies are.
 
     Raises:
         NotStorable: A value cannot be stored exactly.
@@ -37,17 +46,22 @@ def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequenc
 
 
 def outcomes(staged: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """How the bodies end that are staged of tasks of the graph at the top: which those are depends on no timing."""
+    """Return key and end of the staged bodies of tasks of the top graph.
+
+    Which bodies nested graphs and running effects leave depends on timing, and the journal must not (R13).
+    """
     return {key: _end(payload) for key, payload in staged if "/" not in key and "#" not in key}
 
 
 def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> Mapping[str, str]:
-    """What a record vouches for of *beside*, what `outcomes` found.
+    """Return what a record vouches for: all keys of *beside*, with the ends of those bodies that are final.
 
-    Of a task that may come to something else before the next record, no more than that something stands there.
+    A body that may be replaced before the next record gets an empty end: the record then vouches only that it exists.
 
     Args:
-        last: The thread is given back with the record: whoever goes on with it writes a record before anything else.
+        beside: Keys and ends, as `outcomes` returns them.
+        last: Whether the thread is released with the record. The next writer then begins with a record, so nothing can
+            be replaced in between.
     """
     if not beside or engine is None:
         return {}
@@ -58,4 +72,5 @@ def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> 
 
 
 def _end(payload: Any) -> str:
+    """Return the last digits of a staged body; empty for an object in memory."""
     return payload[payload.rfind(b"\n") + 1 :][:_TOLD].decode("ascii", "replace") if payload.__class__ is bytes else ""

@@ -1,6 +1,7 @@
-"""A thread as folded up to an entry: the engine as it stood there, and what else its journal tells.
+"""A thread folded up to an entry: the engine as it was then, and what else the journal says.
 
-How bytes are read is `reader`'s; which records are read, and what an open superstep comes to, is the runs' to say.
+Folding takes 18 to 28 microseconds per record (decision 0064). `reader` decodes the records. Which records are read,
+and how an open superstep is restored, is decided in `_runs`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 
 
 def _chain(thread: str, digests: Mapping[str, str] | None) -> Chain:
-    from graphrt._journal.chain import Chain  # loads OpenSSL
+    from graphrt._journal.chain import Chain  # imported here because it loads OpenSSL
 
     return Chain(thread, digests)
 
 
 @final
 class Fold:
-    """A thread as folded up to an entry."""
+    """A thread folded up to an entry."""
 
     __slots__ = (
         "answers",
@@ -67,37 +68,46 @@ class Fold:
         self.reader: Reader = reader
         self.meta: dict[str, Any] = meta
         self.chain: Chain | None = _chain(str(meta["chained"]), None) if meta.get("chained") else None
-        """The end of the hash chain. A copied thread goes on with the chain of the one that it was copied from."""
+        """The end of the hash chain; None if there is none. A copied thread continues its source's chain."""
         self.seq: int = 0
+        """Number of the last entry that was folded."""
         self.cause: int = 0
+        """`seq` of the last start, resume or commit; the next entry names it as its cause."""
         self.status: Status = "new"
         self.error: str | None = None
-        """Why the thread failed: the class and the first line of the error; None if it did not."""
+        """Class and first line of the error that the thread failed with; None if it did not fail."""
         self.run: str = ""
+        """Id of the last run."""
         self.seed: int | None = None
+        """Seed of the last run; None before the first."""
         self.fingerprint: str = ""
+        """Fingerprint of the graph that the thread was last driven with."""
         self.answers: dict[str, events.InterruptAnswered] = {}
-        """Answers since the last commit, by the ids that their questions have on this thread."""
+        """Answers since the last commit, by question. Ids are those on this thread, also if it is a copy."""
         self.asked: dict[str, events.InterruptRaised] = {}
         """Questions since the last commit, by the same ids."""
         self.withdrawn: dict[str, str] = {}
-        """Why questions were withdrawn since the last commit, by the same ids."""
+        """Reasons of the questions that were withdrawn since the last commit, by the same ids."""
         self.nested: list[str] = []
-        """Paths of the entries of nested graphs since the last commit: what stands in the journal of an open superstep."""
+        """Paths of nested entries since the last commit: what the journal has of the open superstep."""
         self.tail: int = 0
-        """What stands since the snapshot: bytes, or entries where objects are kept."""
+        """Size of the records since the snapshot: bytes, or entries where objects are kept."""
         self.steps_at: int = 0
         """Number of the last entry that changed the state."""
         self.staged: Mapping[str, str] = {}
-        """What stands beside the journal of the open superstep's tasks; see `outcomes`."""
+        """Keys and ends of what is staged for the open superstep; see `outcomes`."""
         self.migrated: events.ThreadMigrated | None = None
-        """What the next run is to journal, since the graph has changed."""
+        """Event that the next run journals because the graph has changed; None if it has not."""
 
     def begin(self, saved: events.StateSaved, seq: int, take: Take) -> None:
         """Start from a snapshot.
 
+        Args:
+            seq: Entry that the snapshot is of.
+            take: Makes the snapshot's values the engine's own.
+
         Raises:
-            StoreError: It tells other names than the thread's meta.
+            StoreError: Its names are not those of the thread's meta.
         """
         names = self.reader.names
         if saved.names:
@@ -110,24 +120,27 @@ class Fold:
                     thread=self.reader.thread,
                     seq=seq,
                 )
+            # From here on, new names must continue this list.
             names.told = len(saved.names)
-        evolve_all(self.engine, [("", saved)], take)  # type: ignore[list-item]  # a snapshot is folded like an event
+        evolve_all(self.engine, [("", saved)], take)  # type: ignore[list-item]  # not an Event, but folded like one
         self._stand(saved, seq)
         if self.chain is not None:
+            # A snapshot keeps the chain's digests, so records after it can be verified without those before.
             self.chain = _chain(str(self.meta["chained"]), saved.digests)
 
     def _stand(self, saved: events.StateSaved, seq: int) -> None:
+        """Set what a snapshot, or the state of a fork, says about position and run."""
         self.seq = self.steps_at = seq
         self.cause, self.run, self.seed = saved.cause, saved.run, saved.seed
         self.fingerprint = saved.fingerprint
-        self.status = saved.status  # type: ignore[assignment]  # only we write it
+        self.status = saved.status  # type: ignore[assignment]  # a plain str in events
 
     def add(self, record: Record, upto: int | None = None) -> None:
         """Fold a record, or its entries up to *upto*.
 
         Raises:
-            StoreError: It is damaged.
-            ReplayDivergedError: A reducer raises now that did not then.
+            StoreError: The record is damaged.
+            ReplayDivergedError: A reducer raises that did not when the entries were written.
         """
         batch, take = self.read(record)
         first, logged = record.seq - record.count + 1, batch.logged
@@ -136,13 +149,16 @@ class Fold:
         self.fold(logged, first, batch.run, take)
 
     def read(self, record: Record) -> tuple[Batch | FastStep, Take]:
-        """The entries of the next record, checked against its seal, and how their values become the engine's own.
+        """Decode the next record, and verify it against its seal.
+
+        Returns:
+            The batch, and what makes its values the engine's own: objects in memory are copied, decoded values are not.
 
         Raises:
-            StoreError: It is damaged.
+            StoreError: The record is damaged, or is not the next one.
         """
         first = record.seq - record.count + 1
-        if first != self.seq + 1:
+        if first != self.seq + 1:  # entries are numbered without gaps
             raise lacking(self.reader.thread, self.seq + 1)
         payload = record.body
         take: Take = own
@@ -168,13 +184,19 @@ class Fold:
         return batch, take
 
     def fold(self, logged: Sequence[Logged], first: int, run: str, take: Take) -> None:
-        """Fold events that are numbered from *first*."""
+        """Fold events that are numbered from *first*.
+
+        Raises:
+            StoreError: They do not fit the graph (`journal-misfit`).
+            ReplayDivergedError: A reducer raises that did not when they were written (`fold-failed`).
+        """
         if len(logged) > 1 and logged[-1][1].__class__ is events.ThreadUpdated:  # each edit may change the status
             for seq, one in enumerate(logged, first):
                 self.fold([one], seq, run, take)
             return
         try:
             evolve_all(self.engine, logged, take)
+        # What folding raises for entries that name nodes or fields which the graph lacks, or values that do not fit.
         except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise StoreError(
                 f"The entries from {first} of thread {self.reader.thread!r} do not fit graph {self.engine.plan.name!r}.",
@@ -206,13 +228,16 @@ class Fold:
         self.seq = seq - 1
 
     def _note(self, event: Any, seq: int, take: Take) -> None:
+        """Set what an entry of the top graph says about status, run, questions and answers."""
         kind = event.__class__
         status = STATUS.get(kind)
         if status is not None:
             self.status = status
+            # The next event that sets the status clears it.
             self.error = f"{event.error}: {event.message}" if kind is events.RunFailed else None
         if kind in CHANGES:
             self.steps_at = seq
+        # An answered `interrupt_after` settles too: its superstep was committed, and has been routed now.
         if kind in SETTLES or (kind is events.TasksRouted and event.reason == "answered"):
             self.answers, self.asked, self.withdrawn, self.nested = {}, {}, {}, []
         if kind is events.RunStarted:
@@ -241,6 +266,6 @@ CHANGES: Final = frozenset(
         events.ThreadMigrated,
     }
 )
-"""Events after which the state is another one."""
+"""Events that change the state."""
 SETTLES: Final = frozenset({events.RunStarted, events.SuperstepCommitted, events.ThreadForked})
 """Events after which no superstep is open."""

@@ -1,4 +1,8 @@
-"""A thread's meta: what helps to read its journal, and is not part of it. Names in order, and the graph it belongs to."""
+"""The meta of a thread: what is needed to read its journal, and is not part of it.
+
+It has the names in order, the graph's fingerprint and topology, and the id that the hash chain began with. It also says
+whether staged bodies are bound, and which fields and nodes migrations removed or renamed.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ from graphrt._plan.tables import Plan
 from graphrt.errors import StoreError
 
 PRELOADED_NAMES: Final = 512
-"""Most names that are numbered before they are used, so that few commits bring new ones."""
+"""Most names that are numbered before their first use, so that few commits introduce new ones."""
 
 
 def preload(names: Names, plan: Plan) -> None:
-    """Number the names that the graph will use."""
+    """Number the names of the graph's fields and nodes in advance."""
     for name in [*plan.state.fields, *plan.by_name][:PRELOADED_NAMES]:
         names.put(name)
 
@@ -25,7 +29,13 @@ def preload(names: Names, plan: Plan) -> None:
 def renewed(
     meta: dict[str, Any], names: Names, known: int, fingerprint: str, plan: Plan | None
 ) -> dict[str, Any] | None:
-    """*meta* with what changed: names beyond the first *known*, the graph. None if nothing did."""
+    """Return *meta* with what changed, or None if nothing did.
+
+    Args:
+        known: How many names *meta* has; later ones are new.
+        fingerprint: Fingerprint of the thread's graph.
+        plan: The graph, whose topology is stored with a new fingerprint; None leaves the topology as it is.
+    """
     if len(names.known) == known and meta.get("fingerprint") == fingerprint:
         return None
     new = {**meta, "fingerprint": fingerprint, "names": list(names.known)}
@@ -37,10 +47,10 @@ def renewed(
 
 
 def read_meta(meta: Any, thread: str) -> dict[str, Any]:
-    """The meta of *thread*.
+    """Decode the meta of *thread*; empty if there is none.
 
     Raises:
-        StoreError: It is not what was written (`store-damaged`), or encrypted (`missing-key`).
+        StoreError: It is damaged (`store-damaged`), or encrypted (`missing-key`).
     """
     if meta is None:
         return {}
@@ -48,9 +58,9 @@ def read_meta(meta: Any, thread: str) -> dict[str, Any]:
         data = from_json(meta) if meta.__class__ is bytes else dict(meta)
         wrong = _wrong(data)
     except (ValueError, TypeError) as error:
-        from graphrt.stores._sealing import refuse_sealed  # only here: it belongs to stores with keys
+        from graphrt.stores._sealing import refuse_sealed  # imported here: only stores with keys need it
 
-        refuse_sealed(meta, thread)
+        refuse_sealed(meta, thread)  # encrypted meta is not JSON either, but calls for other advice
         raise _damaged(thread, str(error)[:80]) from error
     if wrong:
         raise _damaged(thread, f"its {wrong} is not what graphrt writes")
@@ -67,10 +77,11 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "gone": (dict,),
     "renamed": (dict,),
 }
+"""Key to the classes that its value may have; each key may be missing."""
 
 
 def _wrong(data: Any) -> str | None:
-    """What of *data* cannot be a meta's."""
+    """Return which part of *data* is not that of a meta; None if all fits."""
     if data.__class__ is not dict:
         return "type"
     names = data.get("names", [])

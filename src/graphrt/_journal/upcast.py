@@ -1,30 +1,27 @@
-"""Old forms of the journal, brought up to the present one. One function for each version that was ever written.
+"""Upcasters: old forms of the journal, converted to the present form. One function for each past version.
 
-A version is never read twice: what is read is upcast in memory, and what is stored stays as it was.
+The rest of graphrt reads the present form only. Old forms are converted in memory when they are read; what is stored
+stays as it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from graphrt._journal.body import VERSION, Body
 from graphrt.errors import StoreError
 
-if TYPE_CHECKING:
-    from graphrt._journal.batch_format import Body
-
 UPCASTERS: Final[Mapping[int, Callable[[Any, Body], Any]]] = {}
-"""Version to what makes the structure of the next one of it. Version 1 is the first: nothing came before."""
+"""Version to the function that converts its structure to the next version. Empty: version 1 is the first."""
 
 
 def upcast(structure: Any, body: Body, upcasters: Mapping[int, Callable[[Any, Body], Any]] = UPCASTERS) -> Any:
-    """*structure* in the present form.
+    """Convert *structure* to the present form.
 
     Raises:
-        StoreError: It is of a newer version, or of none.
+        StoreError: Its version is newer than this graphrt, or unknown.
     """
-    from graphrt._journal.batch_format import VERSION
-
     version = structure[0]
     while version != VERSION:
         step = upcasters.get(version) if isinstance(version, int) else None

@@ -1,7 +1,8 @@
-"""Checking what is stored of one thread without its graph: numbers, checksums, seals, snapshots, staged bodies, blobs.
+"""Verification of one stored thread without its graph: numbers, checksums, seals, snapshots, staged bodies, blobs.
 
-Values are read as plain JSON and never decoded, so no class has to be known. Reading goes through the same `Reader` and
-`Chain` as a run's does. Nothing is written, and one record or blob is in memory at a time, beside what a resume loads.
+Values are read as plain JSON and never decoded, so no user class has to be importable. Reading goes through the same
+`Reader` and `Chain` as that of a run. Nothing is written. One record or blob is in memory at a time, in addition to
+what a resume loads.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ T = TypeVar("T")
 
 __all__ = ["WORLD", "Check"]
 
-FastStep = tuple[str, str, int | None]
-"""The code of what is wrong, a sentence about it, and the entry."""
+Problem = tuple[str, str, int | None]
+"""A finding: its code, a sentence about it, and the number of the entry or None."""
 
 
 @final
 class _Plain:
-    """Stands for a codec: a value is the plain data that it is written as."""
+    """A codec that leaves each value as the JSON data it is written as."""
 
     @staticmethod
     def load(line: bytes, _fetch: object = None) -> Any:
@@ -47,7 +48,7 @@ _PLAIN: Final[Any] = _Plain()
 
 @final
 class Check:
-    """One look at a thread; `problems` are the findings, in the order in which the thread is read."""
+    """One verification of a thread. `problems` yields the findings, in the order in which the thread is read."""
 
     def __init__(self, store: Store, thread: str) -> None:
         self._store = store
@@ -55,11 +56,12 @@ class Check:
         self._named: set[str] = set()
         """Large values that something refers to."""
         self.entries = 0
-        """How many were read."""
+        """Number of entries that were read."""
         self.head: Head | None = None
+        """The thread's head; None until it was loaded."""
 
-    def problems(self) -> Iterator[FastStep]:
-        """What is wrong.
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong.
 
         Raises:
             StoreError: The thread, or a part of it, cannot be read at all.
@@ -71,37 +73,39 @@ class Check:
         reader = Reader(self._store, self._thread, _PLAIN, meta=meta)
         digests, found = self._snapshots(reader, loaded)
         yield from found
-        yield from _told("head", partial(check_own, self._store, self._thread, meta))
+        yield from _found("head", partial(check_own, self._store, self._thread, meta))
         yield from self._records(reader, head, meta, digests)
-        yield from _told("staged", partial(reader.check_beside, loaded.staged, head.seq))
+        yield from _found("staged", partial(reader.check_beside, loaded.staged, head.seq))
         for key, payload in loaded.staged:
-            yield from _told("staged", partial(reader.staged, key, payload))
+            yield from _found("staged", partial(reader.staged, key, payload))
             self._named |= blob_names(payload)
         yield from self._blobs()
 
     def unnamed(self, there: Iterable[str]) -> list[str]:
-        """Those of *there*, the thread's large values, that nothing refers to."""
+        """Return those of *there*, the thread's large values, that nothing refers to. Call it after `problems`."""
         return sorted(set(there) - self._named)
 
-    def _snapshots(self, reader: Reader, loaded: Loaded) -> tuple[dict[int, dict[str, str]], list[FastStep]]:
-        """What each snapshot keeps of the chain, by its entry, and what is wrong with them."""
+    def _snapshots(self, reader: Reader, loaded: Loaded) -> tuple[dict[int, dict[str, str]], list[Problem]]:
+        """Return what each snapshot keeps of the chain, by its entry, and what is wrong with the snapshots."""
         digests: dict[int, dict[str, str]] = {}
-        found: list[FastStep] = []
+        found: list[Problem] = []
         saved, end = loaded.snapshot, loaded.head.seq
         while saved is not None:
             if saved.seq > end:
                 found.append(("snapshot", f"There is a snapshot of entry {saved.seq}, after the last one.", saved.seq))
             kept: list[StateSaved] = []
-            found += _told("snapshot", partial(_keep, kept, partial(reader.saved, saved.body, saved.seq)), saved.seq)
+            found += _found("snapshot", partial(_keep, kept, partial(reader.saved, saved.body, saved.seq)), saved.seq)
             if kept:
                 digests[saved.seq] = dict(kept[0].digests)
             self._named |= blob_names(saved.body)
+            # The protocol has no list of snapshots: loading an earlier moment gives the one before.
             saved = self._store.load(self._thread, upto=saved.seq - 1).snapshot if saved.seq > 0 else None
         return digests, found
 
     def _records(
         self, reader: Reader, head: Head, meta: dict[str, Any], digests: dict[int, dict[str, str]]
-    ) -> Iterator[FastStep]:
+    ) -> Iterator[Problem]:
+        """Yield what is wrong with the records, in order."""
         seq = head.first - 1
         chain = self._chain(meta, seq, digests)
         if seq and seq not in digests:
@@ -120,28 +124,30 @@ class Check:
             if seq > head.seq:
                 yield "tail", f"There are entries after {head.seq}, which was the last one.", head.seq + 1
                 return
-            broken = list(_told("record", partial(_read, reader, record, chain, sealed=sealed), seq))
+            broken = list(_found("record", partial(_read, reader, record, chain, sealed=sealed), seq))
             yield from broken
             if broken:
-                chain, whole = None, False  # what follows cannot be told from it
+                chain, whole = None, False  # without its state, the chain says nothing about later records
             self._named |= blob_names(record.body)
             if chain is not None and seq in digests and digests[seq] != chain.saved():
                 yield "snapshot", f"The snapshot of entry {seq} does not belong to what was written before it.", seq
+        # After a gap or damage, a missing end is not reported as well.
         if whole and seq < head.seq:
             yield "tail", f"The entries from {seq + 1} to {head.seq} are missing.", seq + 1
 
     def _chain(self, meta: dict[str, Any], seq: int, digests: dict[int, dict[str, str]]) -> Chain | None:
-        """The chain as it stood after the entry *seq*; None if there is none, or nobody can tell."""
+        """Return the chain as it was after entry *seq*; None if there is none, or its digests are not known."""
         if not meta.get("chained") or (seq and seq not in digests):
             return None
-        from graphrt._journal.chain import Chain  # loads OpenSSL
+        from graphrt._journal.chain import Chain  # needed for chained threads only
 
         return Chain(str(meta["chained"]), digests.get(seq) if seq else None)
 
-    def _blobs(self) -> Iterator[FastStep]:
+    def _blobs(self) -> Iterator[Problem]:
+        """Yield the large values that are missing or changed."""
         for name in sorted(self._named):
             blobs: list[Mapping[str, bytes]] = []
-            yield from _told("blob", partial(_keep, blobs, partial(self._store.blobs, self._thread, [name])))
+            yield from _found("blob", partial(_keep, blobs, partial(self._store.blobs, self._thread, [name])))
             if not blobs:
                 continue
             blob = blobs[0].get(name)
@@ -152,14 +158,20 @@ class Check:
 
 
 def _keep(kept: list[T], call: Callable[[], T]) -> None:
+    """Call *call* and keep its result, which `_told` would drop."""
     kept.append(call())
 
 
 def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) -> None:
-    """Read *record*, and check it against its seal; without the *chain* before it, only whether it may have one.
+    """Decode *record*, and verify it against its seal.
+
+    Args:
+        chain: The chain before the record; None if there is none or it is not known. Then only whether a seal may exist
+            is checked.
+        sealed: Whether the thread is chained.
 
     Raises:
-        StoreError: It is damaged.
+        StoreError: The record is damaged.
     """
     payload = record.body
     if payload.__class__ is not bytes:
@@ -175,8 +187,8 @@ def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) 
     reader.check_vouched(record, batch, body)
 
 
-def _told(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[FastStep]:
-    """What *call* raises about what is stored, told instead."""
+def _found(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[Problem]:
+    """Yield a finding for the StoreError that *call* raises about what is stored; other errors go on."""
     try:
         call()
     except StoreError as error:

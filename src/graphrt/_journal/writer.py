@@ -1,7 +1,8 @@
-"""Writing: events get their number, time and cause, are stored, and only then are shown. One journal for each run.
+"""The journal of one run: events get their number, time and cause, are stored, and only then are shown to sinks.
 
-What is stored is decided here, and when a snapshot is worth its bytes; how it becomes bytes is `batch_format`'s, and how
-commits reach the store under each durability is `commit_queue`'s.
+It decides what a commit holds, and when a snapshot is worth its bytes. Encoding is in `batch_format`; when commits
+reach the store is in `commit_queue`. Fast-path supersteps come through `tell` (bytes) or `step` (objects), all else by
+`write`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.snapshot_data import saved
 from graphrt._engine.task import Task
 from graphrt._journal.batch import STATUS, UNSTAGES, Batch, Line, fingerprint_after, last_cause, new_line
-from graphrt._journal.batch_format import Body, digest, encode, encode_state
+from graphrt._journal.batch_format import digest, encode, encode_state
+from graphrt._journal.body import Body
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.fast_step_bytes import FastStepBytes
 from graphrt._journal.in_memory_entries import FastStep, handed, owned_all, owned_state
@@ -36,20 +38,20 @@ if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
 
 SNAPSHOT_BYTES: Final = 32_768
-"""The least that is written between two snapshots."""
+"""Least number of bytes written between two snapshots."""
 SNAPSHOT_ENTRIES: Final = 512
-"""The least number of entries between two snapshots of a store that keeps objects."""
+"""Least number of entries between two snapshots, in a store that keeps objects."""
 FLUSH_STEPS: Final = 256
-"""Most supersteps of the fast path that wait in memory for a store that keeps objects."""
+"""Most fast-path supersteps that wait in memory, for a store that keeps objects."""
 FLUSH_S: Final = 0.05
-"""Longest time that they wait, at the next of them."""
+"""Seconds after which the next superstep writes those that wait."""
 
 
 @final
 class Journal:
-    """Numbers events, keeps them in a store if there is one, and hands them to the sinks.
+    """Numbers events, stores them if there is a store, and hands them to the sinks.
 
-    Used from several worker threads: the run's own, and those of nodes that record effects.
+    Several worker threads use it: the run's own, and those of nodes that record effects.
     """
 
     # fmt: off
@@ -87,13 +89,13 @@ class Journal:
         self._at = 0.0
         self._flushed_at = 0.0
         self._tail = 0
-        """Bytes (entries, where objects are kept) since the last snapshot."""
+        """Bytes since the last snapshot; entries where objects are kept."""
         self._measured = 0
-        """Size of the state when it was measured last."""
+        """Size of the state when it was last measured."""
         self.given_at: float | None = None
-        """When the first commit is, if the clock was read for it already."""
+        """Time of the first commit, if the caller has read the clock for it; else None."""
         self.saved: tuple[int, str] | None = None
-        """The entry of a snapshot that no record vouches for yet, and the digest of its body."""
+        """Entry and body's digest of a snapshot that no record vouches for yet."""
         self.seq: int = 0
         """Number of the last entry."""
         self.cause: int = 0
@@ -117,13 +119,14 @@ class Journal:
         """Store what is written from now on.
 
         Args:
-            codec: Makes bytes of values; None where the store keeps objects.
-            chain: The end of the thread's hash chain; None where it is not chained.
-            salts_seed: Makes the salts of a seeded run the same in every run; None draws them.
-            staged: What stands beside the journal; see `outcomes`.
+            codec: Encodes values; None if the store keeps objects.
+            chain: The end of the thread's hash chain; None if it is not chained.
+            tail: Size of what the store has since the last snapshot.
+            salts_seed: Makes the salts of a seeded run the same in every run; None draws them at random.
+            staged: Keys and ends of what is staged already; see `outcomes`.
         """
         if codec is not None and not names.known:
-            meta = {**meta, "bound": 1}  # a new thread: its staged bodies are bound to their keys
+            meta = {**meta, "bound": 1}  # a new thread; threads that 0.1 began stay without
         self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
@@ -131,10 +134,8 @@ class Journal:
 
     @property
     def codec(self) -> Codec | None:
-        """Makes bytes of values; None where objects are kept, or nothing is."""
+        """The codec; None if objects are kept, or nothing is stored."""
         return self._codec
-
-    # -- writing -------------------------------------------------------------------------------------------------
 
     def write(
         self,
@@ -145,33 +146,34 @@ class Journal:
         status: Status | None = None,
         show: bool = True,
     ) -> list[Entry]:
-        """Write *logged* as entries of one commit and stage *staged*: stored first, then shown to the sinks.
+        """Store *logged* as one commit, stage *staged*, and then show the entries to the sinks.
 
         Args:
-            release: Give the thread back with it.
-            status: The thread's status after it, where no event of the run tells.
-            show: Show the entries to the sinks; else the caller does, with `show`, in its own worker thread.
+            release: Release the thread in the same transaction.
+            status: The thread's status after the commit, if no event of a run sets it.
+            show: Whether to show the entries; if not, the caller does with `show`, on a thread of its choice.
 
         Returns:
-            The entries, if somebody watches them or there are sinks.
+            The entries; empty if there are no sinks and the run is not watched.
 
         Raises:
-            StoreError: It could not be stored; nothing of it was.
+            StoreError: The commit could not be stored; nothing of it was.
         """
         with self._lock:
             if self._steps:
-                self._flush_steps()
+                self._flush_steps()  # they came before
             at = self._at = self.given_at if self.given_at is not None else self._clock()
             self.given_at = None
             batch = Batch(at, self._run_id(), self.cause, logged)
             first = self.seq + 1
             if self._commits is not None:
-                self._store(batch, staged, release=release, status=status)
+                self._store(batch, staged, release=release, status=status)  # durable first, then true
             self.seq += len(logged)
             self.cause = last_cause(logged, self.seq, self.cause)
             if not self._sinks and not self._watched:
                 return []
             made = batch.entries(first, self._engine and self._engine.thread)
+            # Sinks and callers get copies (decision 0042).
             entries = [replace(entry, event=handed(entry.event)) for entry in made]
             self.show(entries if show else ())
             return entries
@@ -183,10 +185,10 @@ class Journal:
                 sink(entry)
 
     def stage(self, staged: Sequence[tuple[str, list[Logged]]], *, now: bool = False) -> None:
-        """Keep events of the open superstep beside the journal.
+        """Stage events of the open superstep next to the journal.
 
         Args:
-            now: Durable when this returns, whatever the durability is.
+            now: Whether they must be durable when this returns, under any durability.
         """
         with self._lock:
             if self._commits is None:
@@ -194,6 +196,7 @@ class Journal:
             self._flush_steps()
             blobs: dict[str, bytes] = {}
             bodies = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
+            # The time of the last commit: the clock is read for entries only (R13).
             self._commits.put(Commit(expected=self.seq, at=self._at, stage=bodies, blobs=blobs))
             self._staged |= outcomes(bodies)
             if now:
@@ -202,7 +205,7 @@ class Journal:
     def _store(
         self, batch: Batch, staged: Sequence[tuple[str, list[Logged]]], *, release: bool, status: Status | None
     ) -> None:
-        assert self._commits is not None  # noqa: S101 - the caller looked
+        assert self._commits is not None  # noqa: S101 - the caller checked
         seq, count = self.seq + len(batch.logged), len(batch.logged)
         known = len(self._names.known)
         blobs: dict[str, bytes] = {}
@@ -217,7 +220,7 @@ class Journal:
             self._tail += count
         else:
             body = Body(self._codec, self._names, self._untracked)
-            if known == 0 and self._engine is not None:
+            if known == 0 and self._engine is not None:  # a new thread
                 preload(self._names, self._engine.plan)
             payload = encode(
                 body, batch, first=known == 0, staged=settled(self._engine, beside, last=release), snapshot=self.saved
@@ -227,7 +230,7 @@ class Journal:
                 try:
                     seal = self._chain.seal(seq, count, batch.at, body.lines, body.written, self._salts_seed)
                 except InputError:
-                    self._names.forget(known)  # as `encode` does: this body was never written
+                    self._names.forget(known)  # as in `encode`: this body is never stored
                     raise
             self._tail += len(payload) + len(seal)
             self.saved = None
@@ -252,7 +255,7 @@ class Journal:
         self._staged = beside
 
     def _payload(self, key: str, logged: list[Logged], blobs: dict[str, bytes]) -> Any:
-        """What is staged under *key*; its large values join *blobs*. A staged body names what it needs itself."""
+        """Encode what is staged under *key*, with names of its own; its large values join *blobs*."""
         if self._codec is None:
             return owned_all(logged)
         body = Body(self._codec, Names(), self._untracked)
@@ -261,7 +264,7 @@ class Journal:
         return payload
 
     def _new_meta(self, known: int) -> Any:
-        """The thread's meta, if it changed; *known* is how many names there were before."""
+        """Return the thread's meta if it changed; *known* is the number of names before."""
         plan = self._engine.plan if self._engine is not None else None
         changed = renewed(self._meta, self._names, known, self.fingerprint, plan)
         if changed is None:
@@ -269,17 +272,16 @@ class Journal:
         self._meta = changed
         return changed if self._codec is None else to_json(changed, fallback=repr)
 
-    # -- snapshots -----------------------------------------------------------------------------------------------
-
     def _snapshot(self, seq: int, blobs: dict[str, bytes]) -> Saved | None:
-        """A snapshot of the state after *seq*, if what stands since the last one is worth twice its size.
+        """Return a snapshot of the state after *seq* if the tail is at least twice as large; else None (decision 0018).
 
-        The size is measured when the tail has doubled: what that costs grows with the log of the thread's length.
+        Measuring costs as much as a snapshot, so it waits until the tail has doubled: log(length of the thread) times
+        in all.
         """
         engine = self._engine
         least = SNAPSHOT_ENTRIES if self._codec is None else SNAPSHOT_BYTES
         if engine is None or engine.tasks or self._tail < max(least, 2 * self._measured):
-            return None
+            return None  # a snapshot cannot hold an open superstep
         if self._codec is None:
             self._measured = sum(engine.sizes.values())
             if self._tail < 2 * self._measured:
@@ -292,6 +294,7 @@ class Journal:
         payload = encode_state(body, state)
         self._measured = len(payload) + sum(map(len, body.blobs.values()))
         if self._tail < 2 * self._measured:
+            # At least the tail, so that the next measurement waits until the tail has doubled.
             self._measured = max(self._measured, self._tail)
             return None
         blobs.update(body.blobs)
@@ -299,8 +302,8 @@ class Journal:
         return Saved(seq, payload)
 
     def state(self, seq: int, *, ended: bool = False) -> events.StateSaved:
-        """All that the entries up to *seq*, the last one, came to; no superstep may be open. For *ended* see `saved`."""
-        assert self._engine is not None  # noqa: S101 - only asked where there is one
+        """Return what the entries up to *seq*, the last, fold to; no superstep may be open. *ended*: see `saved`."""
+        assert self._engine is not None  # noqa: S101 - callers have one
         return replace(
             saved(self._engine, ended=ended),
             status=self.status,
@@ -312,16 +315,14 @@ class Journal:
             digests=self._chain.saved() if self._chain is not None else {},
         )
 
-    # -- the fast path -------------------------------------------------------------------------------------------
-
     def step(self, task: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
-        """Note a superstep of the fast path for a store that keeps objects; written with others at once.
+        """Note a fast-path superstep for a store that keeps objects; several are written together.
 
         Args:
-            update: The journal's own: a copy of what the node returned.
+            update: A copy of what the node returned, which belongs to the journal.
         """
         at = self._clock()
-        # A plain task object is used again with the next superstep's number: the engine has the true one.
+        # The fast path reuses a plain task, whose number may be the next superstep's; the engine's is right.
         engine = task.engine
         due = () if target is None else (target.name,)
         steps = self._steps
@@ -332,17 +333,17 @@ class Journal:
                 self._flushed_at = at
 
     def tell(self) -> None:
-        """Store the superstep that the fast path tells of: what `write` makes of its events, without making them."""
+        """Store the superstep that the fast path noted, with the bytes that `write` would make of its events."""
         engine, commits, briefs = self._engine, self._commits, self._briefs
         assert engine is not None and commits is not None and briefs is not None  # noqa: PT018, S101 - `keep` was called
         with self._lock:
             told, engine.told = engine.told, None
             shape = briefs.shape(told)
-            if shape is None or self.saved is not None:
+            if shape is None or self.saved is not None:  # a new name, or a snapshot to vouch for
                 self.write(briefs.logged(told))
                 return
             at = self._at = self._clock()
-            expected, seq = self.seq, self.seq + 2
+            expected, seq = self.seq, self.seq + 2  # the task's outcome and the commit
             blobs: dict[str, bytes] = told[2].blobs if told[2] else {}
             body, seal = briefs.make(shape, told, seq, at, self.cause)
             self._tail += len(body) + len(seal)
@@ -353,7 +354,7 @@ class Journal:
             self.seq = self.cause = seq
 
     def _flush_steps(self, *, fresh: bool = False) -> None:
-        """Write the noted supersteps, a record for each; *fresh*: the engine stands right after the last of them."""
+        """Write the noted supersteps, one record each; *fresh*: the engine is right after the last of them."""
         steps, self._steps = self._steps, []
         engine = self._engine
         if self._commits is None or engine is None or not steps:
@@ -364,23 +365,22 @@ class Journal:
         for line in steps:
             seq = self.seq = self.seq + 2
             records.append(Record(seq, 2, FastStep(run, cause, line, order, untracked)))
-            cause = seq
+            cause = seq  # each commit causes the next superstep
         self.cause = seq = cause
         self._tail += 2 * len(steps)
         snapshot = None
         if fresh and self._tail >= max(SNAPSHOT_ENTRIES, 2 * sum(engine.sizes.values())):
+            # The next call is not made ready yet, so the last step says what is due.
             state = replace(self.state(seq, ended=True), next=steps[-1].next, sends={}, errors={}, entering=False)
             snapshot = Saved(seq, owned_state(state))
             self._tail = 0
         self._commits.put(Commit(expected=expected, at=steps[-1].at, records=records, unstage=True, snapshot=snapshot))
 
-    # -- the end -------------------------------------------------------------------------------------------------
-
     def flush(self) -> None:
-        """Everything written is stored when this returns.
+        """Store everything that was written before this returns.
 
         Raises:
-            StoreError: Something could not be; what the store holds is a correct earlier commit.
+            StoreError: Something could not be stored; the store then holds a correct earlier commit.
         """
         with self._lock:
             self._flush_steps()
@@ -388,7 +388,7 @@ class Journal:
                 self._commits.flush()
 
     def close(self) -> None:
-        """Store what is left, and give the thread back."""
+        """Store what is left, and release the thread."""
         with self._lock:
             try:
                 self._flush_steps()

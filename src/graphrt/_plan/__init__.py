@@ -1,4 +1,4 @@
-"""Floor 1: what may happen. Frozen tables, how they are read off user classes, and the checks of compile().
+"""The plan of a graph (floor 1): its frozen tables, the schema of its state, and the checks of `compile()`.
 
-User code is looked at here and never run, except for defaults of fields.
+Compiling inspects nodes, routers and reducers, and never calls them.
 """

@@ -1,6 +1,7 @@
-"""The result cache of one node: bounded, keyed by the node's inputs, kept by the compiled graph.
+"""Result cache of one node (`cache=`): bounded, keyed by the node's inputs, held by the compiled graph.
 
-Only plain results are kept, as copies. A node says with `cache=` that its result follows from its inputs alone.
+Only mappings and None are cached, as copies: a Command or an Interrupt is not. With `cache=` the author of a node
+states that its result follows from its inputs alone.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from typing import TYPE_CHECKING, Any, final
 from pydantic import BaseModel
 
 from graphrt._plan.fields import is_mapping, own
-from graphrt._plan.state import EXTRA
 from graphrt.errors import UpdateError
 
 if TYPE_CHECKING:
     from graphrt._plan.tables import NodePlan
 
 DEFAULT_SIZE = 256
-"""Results that a cache keeps if `cache=True`."""
+"""Number of results that a cache keeps under `cache=True`."""
 
 
 @final
 class NodeCache:
-    """Results by key, the least recently used dropped first."""
+    """Results by key, at most *size* of them; the least recently used is dropped first.
+
+    All runs of a compiled graph share it, so worker threads may use it at the same time.
+    """
 
     __slots__ = ("_key", "_results", "_size")
 
@@ -35,38 +38,41 @@ class NodeCache:
         self._results: OrderedDict[Hashable, Any] = OrderedDict()
 
     def key(self, node: NodePlan, task: Any) -> Hashable:
-        """The key of a task's inputs: the user's `key=`, or a digest of the state and the argument.
+        """Return the key of a task's inputs: state and `ctx.arg`.
+
+        The user's `key=` function stands in for the state if the node has one.
 
         Raises:
-            UpdateError: The inputs have no canonical form, and the node has no `key=`.
+            UpdateError: The inputs have no canonical form, or what `key=` returned cannot be hashed (`cache-key`).
         """
-        if self._key is not None:
-            key = self._key(task.state)
-            return (key, canonical(task.arg)) if task.arg is not None else key
-        values: Mapping[str, Any] = task.engine.values
+        given = self._key(task.state) if self._key is not None else task.engine.values
         try:
-            return canonical([{n: v for n, v in values.items() if n != EXTRA}, task.arg])
-        except TypeError as error:
+            if self._key is None:
+                return canonical([given, task.arg])
+            hash(given)
+            return (given, canonical(task.arg)) if task.arg is not None else given
+        except (TypeError, RecursionError) as error:  # RecursionError: a value contains itself
             raise UpdateError(
                 f"The inputs of cached node {node.name!r} have no canonical form: {error}",
                 code="cache-key",
                 where=task.engine.where(task),
-                fix="Give the node key=lambda state: ..., with what its result follows from.",
+                fix="Give the node key=lambda state: ..., with what its result follows from, and Sends an argument that "
+                "can be hashed.",
                 node=node.name,
                 boundary=True,
             ) from error
 
     def get(self, key: Hashable) -> tuple[bool, Any]:
-        """(True, a copy of the result) if it is known, else (False, None)."""
+        """Return (True, a copy of the result) if *key* is cached, else (False, None)."""
         try:
             reply = self._results[key]
             self._results.move_to_end(key)
-        except KeyError:
+        except KeyError:  # not cached, or dropped by another worker thread between the two lines
             return False, None
-        return True, own(reply)
+        return True, own(reply)  # a copy: the caller's containers are never aliased (R15)
 
     def put(self, key: Hashable, reply: Any) -> None:
-        """Keep a copy of *reply*, if it is a plain update or None."""
+        """Cache a copy of *reply* if it is a mapping or None; ignore any other reply."""
         if reply is not None and not isinstance(reply, Mapping):
             return
         self._results[key] = own(reply)
@@ -82,10 +88,10 @@ _SETS: Any = (set, frozenset)
 
 
 def canonical(value: Any) -> Hashable:
-    """A hashable form of *value* that is equal for equal values of the same types only.
+    """Return a hashable form of *value*. Two forms are equal only if the values are equal and of the same types.
 
     Raises:
-        TypeError: It holds an object that is compared by identity, or not hashable.
+        TypeError: *value* contains an object that is compared by identity, or that is not hashable.
     """
     kind: Any = value.__class__
     if value is None:
@@ -101,7 +107,7 @@ def canonical(value: Any) -> Hashable:
     if is_dataclass(kind):
         return kind, tuple(canonical(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, float):
-        return kind, repr(value)  # 0.0 and -0.0 differ, NaN equals itself
+        return kind, repr(value)  # repr() tells -0.0 from 0.0, and makes NaN equal to itself
     if kind.__hash__ in (None, object.__hash__):
         raise TypeError(f"a {kind.__name__} is compared by identity")
     return kind, value

@@ -1,4 +1,8 @@
-"""The shape of a user's function: what it takes, whether it is async. Functions are looked at, never called."""
+"""Signatures of user functions: which arguments a node or router takes, and whether it is async.
+
+Plain functions and methods are read off their code object; `inspect.signature` reads any other callable. Nothing here
+calls a function.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,26 @@ from typing import Any, NamedTuple
 
 from graphrt._plan.quoting import short
 
+# Bits of `co_flags`: inspect.CO_VARARGS, CO_GENERATOR, CO_COROUTINE and CO_ASYNC_GENERATOR.
 _VARARGS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x20, 0x80, 0x200
 
 
 class Shape(NamedTuple):
-    """What the plan needs to know of a function."""
+    """Calling convention of a function, or the reason why it cannot be a node."""
 
     wants_context: bool
+    """True if the function is called as `fn(state, ctx)`."""
     is_async: bool
     problem: str | None = None
-    """Why it cannot be a node."""
+    """The reason why the function cannot be a node, as a clause with "it"; None if it can."""
     hint: str = ""
-    """What to do about that, where it is no function at all."""
+    """A correction, if the argument was not a function; otherwise empty."""
 
 
 def node_shape(fn: Any) -> Shape:
-    """The shape of a node's function: `fn(state)` or `fn(state, ctx)`.
+    """Return the calling convention of a node's function: `fn(state)` or `fn(state, ctx)`.
 
-    The second positional parameter is the context if it has no default.
+    A second positional parameter without a default receives the context.
     """
     if isinstance(fn, FunctionType) and not _passes_on(fn):
         return _from_code(fn, bound=0)
@@ -50,7 +56,10 @@ def node_shape(fn: Any) -> Shape:
 
 
 def _instead(given: Any) -> str:
-    """What to do with what is no function; told by what it has, for the classes are of rooms above."""
+    """Return a hint for an argument that is not a function: None, an agent, a builder or a runtime; else "".
+
+    The objects are recognised by their attributes: their classes live on floors above this one.
+    """
     if given is None:
         return "Pass the function itself: add_node('work', work), not what a call of it returned."
     if hasattr(given, "__graphrt_agent__") or (hasattr(given, "run") and hasattr(given, "tools")):
@@ -66,7 +75,7 @@ def _instead(given: Any) -> str:
 
 
 def _passes_on(fn: FunctionType) -> bool:
-    """Whether *fn* is a wrapper that takes what the function inside it takes."""
+    """Return True if *fn* is a wrapper with `*args`, so that the signature is that of its `__wrapped__`."""
     return bool(fn.__code__.co_flags & _VARARGS) and "__wrapped__" in fn.__dict__
 
 
@@ -81,6 +90,7 @@ def _from_code(fn: FunctionType, bound: int) -> Shape:
     if code.co_kwonlyargcount:
         only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
         missing = [name for name in only if name not in (fn.__kwdefaults__ or {})]
+    # inspect.markcoroutinefunction() leaves its mark in `__dict__`, not in the flags.
     is_async = bool(flags & _COROUTINE) or (bool(fn.__dict__) and inspect.iscoroutinefunction(fn))
     return _judge(positional, max(required, 0), missing, star=bool(flags & _VARARGS), is_async=is_async)
 
@@ -96,7 +106,7 @@ def _judge(positional: int, required: int, missing: list[str], *, star: bool, is
 
 
 def router_problem(fn: Callable[..., Any]) -> str | None:
-    """Why *fn* cannot be a router, or None: a router is a plain function of the state."""
+    """Return why *fn* cannot be a router, as a clause with "it", or None. A router is a sync function of the state."""
     shape = node_shape(fn)
     if shape.problem:
         return shape.problem.replace("a node returns one update", "a router returns labels or Sends")

@@ -1,4 +1,4 @@
-"""A copy of a value that shares no container with it: what comes in from outside belongs to the run alone (R15)."""
+"""Copies of values that share no container with the original (R15: input and stored values are never aliased)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pydantic import BaseModel
 from graphrt.commands import Replacement
 
 SCALARS: Final = frozenset({int, str, float, bool, type(None), bytes, complex})
+"""Immutable types whose values contain no other value: shared, never copied."""
 
 
 def own(value: Any) -> Any:
-    """A copy of *value* that shares no container with it.
+    """Return a copy of *value* that shares no container with it.
 
-    Lists, dicts, sets and tuples are copied at every depth, also inside of an Overwrite, models and dataclass instances
-    deeply. Anything else, and
-    whatever cannot be copied (a lock, a client), is kept by reference.
+    Lists, dicts, sets and tuples are copied at every depth, also inside an `Overwrite`. Models and dataclass instances
+    are deep-copied. Anything else, and any value that cannot be copied (a lock, a client), is kept by reference.
     """
     if value.__class__ in SCALARS:
         return value
     try:
         return _own(value)
-    except RecursionError:  # it holds itself, or is very deep
+    except RecursionError:  # a cycle, which deepcopy resolves with its memo; or a very deep value
         return _copied(value)
 
 
@@ -32,6 +32,7 @@ def _own(value: Any) -> Any:
     kind = value.__class__
     if kind in SCALARS:
         return value
+    # A flat container of scalars is copied in one call; only nested ones are walked item by item.
     if kind is list:
         return value[:] if SCALARS.issuperset(map(type, value)) else [_own(item) for item in value]
     if kind is dict:
@@ -41,7 +42,7 @@ def _own(value: Any) -> Any:
     if kind is tuple:
         return tuple([_own(item) for item in value])
     if kind is set:
-        return set(value)
+        return set(value)  # its members are hashable, so they are shared
     if kind is Replacement:
         return Replacement(_own(value.value))
     return _copied(value) if isinstance(value, _CONTAINERS) or hasattr(kind, "__dataclass_fields__") else value

@@ -1,4 +1,7 @@
-"""The judgement `endless-loop`: a cycle that nothing leads out of by choice, so that only a limit ends it."""
+"""The judgement `endless-loop`: cycles that no choice can leave, so that only a limit of the run ends them.
+
+A choice is a conditional edge, a goto, on_error, on_fatigue, or a join that waits for a node outside the cycle.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,22 @@ from graphrt._plan.tables import Plan
 from graphrt.errors import Problem
 
 _SHOWN = 8
-"""Nodes of a loop that its message names."""
+"""Most nodes of a loop that its message names."""
 
 
 def endless_loops(plan: Plan, paths: Paths) -> list[Problem]:
-    """One problem for each loop without a conditional way out, in the order of their first nodes."""
+    """Return one problem per loop without a conditional way out, in the order of the loops' first nodes."""
     if all(target > at for at in range(paths.count) for target in paths.after[at]):
-        return []  # no edge leads back
+        return []  # every edge leads to a later node, so there is no cycle
     found: dict[int, Problem] = {}
     reported: set[int] = set()
+    # First the cycles of static edges alone: static edges are always followed, whatever routers choose.
     always = [() if _may_leave(plan, paths, at) else paths.sure[at] for at in range(paths.count)]
     for component in components(always):
         reported.update(component)
         found[component[0]] = _problem(plan, component, always)
+    # Then every other cycle, joins and conditional edges included, unless a choice leads out of it. The last place of
+    # `after` is START, which is in no cycle.
     for component in components(paths.after[:-1]):
         if reported.isdisjoint(component) and not _leads_out(plan, paths, set(component)):
             found[component[0]] = _problem(plan, component, paths.after)
@@ -30,21 +36,23 @@ def endless_loops(plan: Plan, paths: Paths) -> list[Problem]:
 
 
 def _may_leave(plan: Plan, paths: Paths, at: int) -> bool:
+    """Return True if something may replace the edges of the node: a Command, goto, on_error or on_fatigue."""
     node = plan.nodes[at]
     return at in paths.open or node.goto is not None or node.on_error is not None or node.on_fatigue is not None
 
 
 def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
+    """Return True if some choice leads out of the cycle of nodes *inside*."""
     waiting = {join for at in inside for join in plan.nodes[at].arrives if plan.joins[join].dst.index in inside}
     if any(len(plan.joins[join].sources & inside) < plan.joins[join].need for join in waiting):
-        return True  # it waits for a node outside, which the loop does not run
+        return True  # the join waits for a node outside, which the loop does not run
     for at in inside:
         if at in paths.open or at in paths.stops:
             return True
         if any(target not in inside for target in (*paths.instead[at], *paths.tired[at])):
             return True
         if inside.isdisjoint(paths.edges(at)):
-            return True  # only a goto, on_error or on_fatigue stays, and its edges are taken when none of these is
+            return True  # only goto, on_error or on_fatigue stay inside; without them its edges are followed
         for choice in paths.choices[at]:
             if choice.names == SOME or any(target == OUT or target not in inside for target in choice.targets):
                 return True
@@ -66,7 +74,7 @@ def _problem(plan: Plan, component: Sequence[int], after: Sequence[Sequence[int]
 
 
 def _cycle(component: Sequence[int], after: Sequence[Sequence[int]]) -> list[int]:
-    """A shortest way from the first node of *component* back to itself."""
+    """Return a shortest cycle through the first node of *component*, as indexes; that node is first and last."""
     start, inside = component[0], set(component)
     came: dict[int, int] = {}
     work = deque([start])
@@ -85,7 +93,9 @@ def _cycle(component: Sequence[int], after: Sequence[Sequence[int]]) -> list[int
 
 
 def components(after: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Strongly connected components that hold a cycle, each sorted: Tarjan's algorithm without recursion.
+    """Yield the strongly connected components that contain a cycle, each as a sorted list of indexes.
+
+    Tarjan's algorithm without recursion: a chain of 100,000 nodes would exceed Python's stack.
 
     Source:
         Tarjan, "Depth-First Search and Linear Graph Algorithms", SIAM Journal on Computing 1 (1972).
@@ -99,6 +109,7 @@ def components(after: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     for root in range(count):
         if order[root]:
             continue
+        # In place of the recursion's frames: a node, and its targets that were not looked at yet.
         work: list[tuple[int, Iterator[int]]] = [(root, iter(after[root]))]
         clock += 1
         order[root] = low[root] = clock
@@ -120,7 +131,7 @@ def components(after: Sequence[Sequence[int]]) -> Iterator[list[int]]:
                 work.pop()
                 if work and low[at] < low[work[-1][0]]:
                     low[work[-1][0]] = low[at]
-                if low[at] == order[at]:
+                if low[at] == order[at]:  # `at` is the first node of its component; the rest is above it on the stack
                     component = [stack.pop()]
                     while component[-1] != at:
                         component.append(stack.pop())

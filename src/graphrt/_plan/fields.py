@@ -1,6 +1,7 @@
-"""One field of a state: its type, reducer, markers and default, and how it folds.
+"""One field of a state: its type, reducer, markers and default, and how its updates fold.
 
-Reading the declaration of a field lives here; the whole state (all fields, the class) does not.
+Reads the declaration of a single field. The state class as a whole is read in `state`, and values are folded by the
+engine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ __all__ = [
 ]
 
 LAST, APPEND, CALL, ADD = range(4)
-"""Kinds of fold: take the last value; add at the end (in place where that is safe); call the reducer; `+`."""
+"""Kinds of fold: LAST takes the last value, APPEND adds items at the end, in place where R15 allows,
+CALL calls the reducer, ADD uses `+`."""
 
 
 @final
@@ -45,14 +47,15 @@ class _Absent(Enum):
 
 
 ABSENT: Final = _Absent.ABSENT
-"""The field has no value at all: a key that is not in a TypedDict."""
+"""The field has no value at all: a key that is missing in a TypedDict."""
 
 _UNBOXED: Final = (int, float, str, bytes, type(None), Enum)
+"""Types whose values cannot change in place."""
 
 
 @final
 class Field:
-    """One field of the state, as the plan needs it."""
+    """Schema of one state field: how it is declared, validated, folded and reset."""
 
     __slots__ = (
         "aggregates",
@@ -77,61 +80,66 @@ class Field:
     def __init__(self, name: str, annotation: Any) -> None:
         self.name: str = name
         self.annotation: Any = annotation
-        """The type, with the Annotated around it."""
+        """The declared type, with the Annotated around it."""
         self.check: Check = check_anything
-        """Validates one value of an update; raises ValueError (pydantic's ValidationError is one)."""
+        """Validates one value of an update and returns it; raises ValueError (pydantic's ValidationError is one)."""
         self.check_whole: Check = check_anything
-        """Validates a whole value of the field: input, and what stands in Overwrite()."""
+        """Validates a complete value of the field: in an input, or inside `Overwrite()`."""
         self.reduce: Callable[[Any, Any], Any] = reducers.overwrite
+        """The reducer: `(current, incoming) -> new`."""
         self.kind: int = LAST
+        """LAST, APPEND, CALL or ADD."""
         self.aggregates: bool = False
-        """Whether several tasks of one superstep may write it."""
+        """True if several tasks of one superstep may write the field (R6)."""
         self.identity: Callable[[], Any] | None = None
-        """Makes the value that the reducer starts from where there is none."""
+        """Makes the value from which the reducer starts; None if the reducer has no identity."""
         self.make_default: Callable[[], Any] | None = None
+        """Makes a fresh default; None if the field has no value by default."""
         self.has_default: bool = False
-        """Whether there is something to return to: DELETE may be written."""
+        """True if DELETE may be written: the field has a default, or may be absent."""
         self.required: bool = True
-        """Whether the state class wants it in an input (a TypedDict key may be NotRequired)."""
+        """True if an input must have the field (a TypedDict key may be NotRequired)."""
         self.ephemeral: bool = False
+        """True if the value lives for one superstep and is then reset (R16)."""
         self.untracked: bool = False
+        """True if the value is never stored (R16)."""
         self.nullable: bool = _takes_none(annotation)
-        """Whether the type allows None."""
+        """False if the type surely excludes None, which a reducer then must not return (R7)."""
         self.reducer_name: str = "overwrite"
         self.exact: Any = None
-        """A class whose instances pass `check` unchanged, so that it need not be called; None if there is none."""
+        """Class whose instances pass `check` unchanged, so that the call can be skipped; None if no class does."""
         self.boxed: bool = True
-        """Whether a value may be a list, dict or set."""
+        """False if no value can be a list, dict or set, so that the engine need not watch its length (R15)."""
 
     def settle(self, checked: Checked, update_hint: Any) -> None:
-        """Set the check of updates and the fast path's shortcuts, once the update's type is known."""
+        """Set the check of updates and the shortcuts of the fast path, once the update's type is known."""
         self.check = checked.check
         self.exact = checked.exact
         flat = _is_scalar(self.annotation) and _is_scalar(update_hint)
         self.boxed = not (flat and self.kind in (LAST, ADD))
 
     def reset(self) -> Any:
-        """What an ephemeral field goes back to: its default, else what its reducer starts from, else ABSENT."""
+        """Return the value an ephemeral field is reset to: its default, else its reducer's identity, else ABSENT."""
         if self.make_default is None and self.identity is not None:
             return self.identity()
         return self.default()
 
     def default(self) -> Any:
-        """A fresh default, or ABSENT."""
+        """Return a fresh default, or ABSENT."""
         return self.make_default() if self.make_default is not None else ABSENT
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Whether *value* is a mapping; unlike isinstance, for type checkers too one of anything to anything."""
+    """Return True if *value* is a mapping. For type checkers it is then a `Mapping[Any, Any]`."""
     return isinstance(value, Mapping)
 
 
 _NAMES: Final = frozenset(reducers.__all__) - {"DELETE", "Overwrite", "reduced"}
-"""What may be meant where a text stands beside a type."""
+"""Names that are probably meant as a reducer or marker where `Annotated` has a string (R7)."""
 
 
 def _takes_none(hint: Any) -> bool:
-    """Whether None is a value of *hint*, or may be: of what is no class nobody knows."""
+    """Return True if None may be a value of *hint*: a class can tell, any other annotation is assumed to allow None."""
     for member in hints.members(hint):
         kind: Any = typing.get_origin(member) or member
         if kind is typing.Literal:
@@ -141,7 +149,7 @@ def _takes_none(hint: Any) -> bool:
         try:
             if not isinstance(kind, type) or isinstance(None, kind):
                 return True
-        except TypeError:  # a protocol that cannot be asked
+        except TypeError:  # a protocol that isinstance() does not support
             return True
     return False
 
@@ -151,7 +159,7 @@ def _is_scalar(hint: Any) -> bool:
 
 
 def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -> None:
-    """Set reducer and markers of *field* from what stands beside its type."""
+    """Set the reducer and markers of *field* from the metadata of its Annotated; add misuse to *problems*."""
     found: list[Any] = []
     for mark in metadata:
         if isinstance(mark, reducers.ReducedBy):
@@ -191,6 +199,7 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
         )
     if found:
         _set_reducer(field, found[0], problems)
+    # An int field named `token_budget` is lowered as model calls spend tokens.
     elif field.name == reducers.TOKEN_BUDGET and {*hints.members(field.annotation)} <= {int, type(None)}:
         _set_reducer(field, reducers.spend, problems)
 
@@ -203,11 +212,12 @@ def _set_marker(field: Field, marker: reducers.Marker) -> None:
 
 
 def _is_reducer(mark: Any) -> bool:
+    """Return True if *mark* is callable, and neither a class nor a constraint of pydantic's."""
     return callable(mark) and not isinstance(mark, type) and not hasattr(mark, "__get_pydantic_core_schema__")
 
 
 def reducer_label(fn: Any) -> str:
-    """The reducer's name as it stands in fingerprints and messages."""
+    """Return the name of a reducer or marker for fingerprints and messages."""
     if isinstance(fn, reducers.Marker):
         return fn.name
     if getattr(fn, "__module__", None) == reducers.__name__:
@@ -239,6 +249,7 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
 
 
 def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
+    """Return what makes the identity of reducer *fn*: the field's own built-in type if it can, else the reducer's."""
     start: Any
     try:
         start = reducers.IDENTITIES.get(fn, reducers.NO_IDENTITY)
@@ -259,7 +270,7 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
 
 
 def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
-    """Why a built-in reducer cannot fold the field's type, and what to do; or None."""
+    """Return (why a built-in reducer cannot fold the field's type, what to do), or None."""
     fits = _FITS.get(id(fn))
     if fits is None:
         return None
@@ -280,12 +291,13 @@ _FITS: Final[Mapping[int, tuple[tuple[type, ...], str]]] = {
     id(reducers.merge): ((dict,), "a dict"),
     id(reducers.add): ((int, float, complex, str, bytes, list, tuple), "a type that has +"),
 }
-"""By identity, since a reducer of the user's need not be hashable."""
+"""Built-in reducers by id(), as a user's reducer need not be hashable: the types that each folds, and their names."""
 _KNOWN: Final = frozenset({int, float, complex, bool, str, bytes, list, tuple, set, frozenset, dict})
+"""Types that `_misfit` judges; any other class may bring its own `+` or iteration."""
 
 
 def _uncallable(fn: Any) -> tuple[str, str] | None:
-    """Why *fn* cannot be called as reducer(current, incoming), and what to do; or None."""
+    """Return (why *fn* cannot be called as reducer(current, incoming), what to do), or None."""
     plain = "Make it a plain function that returns the new value; slow work belongs into a node."
     call = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the method itself is wanted
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call):
@@ -311,7 +323,7 @@ def _parameters(signature: inspect.Signature) -> str:
 
 
 def incoming_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
-    """What a custom reducer declares for its second parameter; UNRESOLVED if it says nothing."""
+    """Return the annotation of a custom reducer's second parameter (R7); UNRESOLVED if it is missing or generic."""
     if getattr(fn, "__module__", None) == reducers.__name__:
         return hints.UNRESOLVED
     hint = hints.parameter_hint(fn, 1, localns)

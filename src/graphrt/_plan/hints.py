@@ -1,7 +1,7 @@
-"""Reading annotations: resolved hints of classes and functions, and their parts.
+"""Introspection of type annotations: resolving the hints of classes and functions, and taking hints apart.
 
-Only typing introspection lives here; what a hint means for the graph does not. Annotations are read as the class or
-function declared them: as objects, as text (PEP 563), or computed when asked for (PEP 649).
+Annotations may be objects, strings (PEP 563) or lazily evaluated (PEP 649). What a hint means for the graph is decided
+by the callers, not here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if typing.TYPE_CHECKING:
     from pydantic.fields import FieldInfo  # loads a good part of pydantic that nothing here needs
 
 UNRESOLVED: Final = object()
-"""The annotation is missing, or names what cannot be found."""
+"""The annotation is missing, or refers to a name that cannot be found."""
 
 _QUALIFIERS: Final = frozenset({te.Required, te.NotRequired, te.ReadOnly, typing.Final})
 _ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
@@ -30,7 +30,7 @@ _ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAli
 
 
 def class_hints(cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The annotations of *cls* with `Annotated` kept; of a generic class with arguments, with these put in.
+    """Return the resolved annotations of *cls*, with `Annotated` kept and the arguments of a generic class filled in.
 
     Raises:
         NameError: A name in an annotation is found neither in its module, nor in the class, nor in *localns*.
@@ -39,7 +39,7 @@ def class_hints(cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
     scope = dict(localns or {})
     try:
         found = te.get_type_hints(origin, localns=scope, include_extras=True)
-    except NameError:  # perhaps a class that is defined in the body of this one
+    except NameError:  # the name may be that of a class defined in the body of this one
         found = te.get_type_hints(origin, localns={**vars(origin), **scope}, include_extras=True)
     parameters: tuple[Any, ...] = getattr(origin, "__parameters__", ())
     given = dict(zip(parameters, typing.get_args(cls), strict=False))
@@ -47,15 +47,16 @@ def class_hints(cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def return_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
-    """The return annotation of *fn*, resolved; UNRESOLVED if it has none or it cannot be found."""
+    """Return the resolved return annotation of *fn*; UNRESOLVED if it is missing or names something unknown."""
     return _hint(fn, "return", localns)
 
 
 def parameter_hint(fn: Any, at: int, localns: Mapping[str, Any] | None) -> Any:
-    """The annotation of the positional parameter number *at* of *fn*, resolved like a return annotation."""
-    import inspect  # only custom reducers are asked
+    """Return the resolved annotation of positional parameter *at* (from 0) of *fn*, or UNRESOLVED."""
+    import inspect  # needed for custom reducers only
 
     try:
+        # Kinds 0 and 1: POSITIONAL_ONLY and POSITIONAL_OR_KEYWORD.
         parameters = [p for p in inspect.signature(fn).parameters.values() if p.kind in (0, 1)]
     except (TypeError, ValueError, NameError):
         return UNRESOLVED
@@ -68,23 +69,24 @@ def _hint(fn: Any, name: str, localns: Mapping[str, Any] | None) -> Any:
         return UNRESOLVED
     try:
         hint: Any = function.__annotations__.get(name, UNRESOLVED)
-    except NameError:  # PEP 649: another annotation of the function names what is not there
+    except NameError:  # PEP 649: all annotations are evaluated at once, and one names something undefined
         hint = te.get_annotations(function, format=te.Format.FORWARDREF).get(name, UNRESOLVED)
     if isinstance(hint, str):
         hint = _evaluated(hint, function, localns)
     if _has_reference(hint):
+        # Resolved alone, so that an undefined name in another annotation does no harm.
         holder = types.SimpleNamespace(__annotations__={name: hint})
         try:
             found = te.get_type_hints(holder, function.__globals__, _scope(function, localns), include_extras=True)
-        except Exception:  # noqa: BLE001 - any failure means the same: not known
+        except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything: it stays unresolved
             return UNRESOLVED if isinstance(hint, ForwardRef) else hint
         return found[name]
     return hint
 
 
 def function_behind(fn: Any) -> types.FunctionType | None:
-    """The plain function that a method, a partial, a callable object or a decorated function stands for."""
-    for _ in range(64):
+    """Return the Python function behind a method, partial, callable object or decorator, or None."""
+    for _ in range(64):  # `__wrapped__` may lead in a circle
         if isinstance(fn, types.FunctionType):
             fn = fn.__dict__.get("__wrapped__", fn) if fn.__dict__ else fn
             if isinstance(fn, types.FunctionType) and "__wrapped__" not in fn.__dict__:
@@ -102,7 +104,7 @@ def function_behind(fn: Any) -> types.FunctionType | None:
     return None
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=512)  # many nodes share a few annotations
 def _compiled(text: str) -> types.CodeType:
     return compile(text.strip(), "<annotation>", "eval")
 
@@ -110,21 +112,23 @@ def _compiled(text: str) -> types.CodeType:
 def _evaluated(text: str, function: types.FunctionType, localns: Mapping[str, Any] | None) -> Any:
     try:
         return eval(_compiled(text), function.__globals__, _scope(function, localns))  # noqa: S307 - the author's own
-    except Exception:  # noqa: BLE001 - any failure means the same: not known
+    except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything: it stays unresolved
         return UNRESOLVED
 
 
 def _scope(function: types.FunctionType, localns: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the local names an annotation of *function* may use: *localns*, then the function's closure."""
     scope: dict[str, Any] = dict(localns or {})
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
             scope[name] = cell.cell_contents
-        except ValueError:  # a cell that is still empty
+        except ValueError:  # the cell is empty: the name is not bound yet
             continue
     return scope
 
 
 def _has_reference(hint: Any) -> bool:
+    """Return True if *hint* is, or contains, a string or ForwardRef. The strings of a Literal are values."""
     if isinstance(hint, (str, ForwardRef)):
         return True
     args = typing.get_args(hint)
@@ -135,24 +139,24 @@ def _has_reference(hint: Any) -> bool:
 
 
 def unaliased(hint: Any) -> Any:
-    """What a `type X = ...` stands for; anything else as it is."""
-    for _ in range(64):
+    """Return *hint* with a `type X = ...` around it replaced by its value; any other hint unchanged."""
+    for _ in range(64):  # an alias may name itself
         base = typing.get_origin(hint) or hint
         if not isinstance(base, _ALIASES):
             return hint
         given = dict(zip(base.__type_params__, typing.get_args(hint), strict=False))
         try:
             hint = substituted(base.__value__, given)
-        except NameError:  # PEP 695: computed when asked for
+        except NameError:  # PEP 695: the value is evaluated lazily, and a name in it is undefined
             return hint
     return hint
 
 
 def members(hint: Any) -> Iterator[Any]:
-    """The members of a union, through Annotated and aliases; of anything else the hint itself."""
+    """Yield the members of a union, looking through Annotated and aliases; for any other hint, the hint itself."""
     work = [hint]
     seen = 0
-    while work and seen < 1_000:  # an alias that names itself never ends
+    while work and seen < 1_000:  # a recursive alias never ends
         seen += 1
         hint = bare(work.pop())
         origin = typing.get_origin(hint)
@@ -163,7 +167,7 @@ def members(hint: Any) -> Iterator[Any]:
 
 
 def bare(hint: Any) -> Any:
-    """*hint* without aliases, Annotated, Required, NotRequired and ReadOnly around it."""
+    """Return *hint* without the aliases, Annotated, Required, NotRequired and ReadOnly around it."""
     while True:
         hint = unaliased(hint)
         origin = typing.get_origin(hint)
@@ -174,9 +178,9 @@ def bare(hint: Any) -> Any:
 
 
 def is_required(hint: Any, *, otherwise: bool) -> bool:
-    """Whether a TypedDict's key must be there: by its qualifier, else *otherwise*.
+    """Return True if a TypedDict key is required: by its qualifier, else *otherwise*.
 
-    Python itself does not see a qualifier in an annotation that is a string, as under `from __future__ import annotations`.
+    `__required_keys__` misses qualifiers in string annotations, as under `from __future__ import annotations`.
     """
     while (origin := typing.get_origin(hint)) is typing.Annotated or origin in _QUALIFIERS:
         if origin is te.Required or origin is te.NotRequired:
@@ -186,7 +190,7 @@ def is_required(hint: Any, *, otherwise: bool) -> bool:
 
 
 def without_qualifiers(hint: Any) -> Any:
-    """*hint* without Required, NotRequired and ReadOnly, also where Annotated stands around them; Annotated stays."""
+    """Return *hint* without Required, NotRequired and ReadOnly, also inside Annotated; Annotated itself is kept."""
     origin = typing.get_origin(hint)
     if origin in _QUALIFIERS:
         return without_qualifiers(typing.get_args(hint)[0])
@@ -197,7 +201,7 @@ def without_qualifiers(hint: Any) -> Any:
 
 
 def metadata_of(hint: Any) -> tuple[Any, ...]:
-    """Everything that stands in the Annotated around *hint*, the outermost last."""
+    """Return the metadata of every Annotated around *hint*, innermost first."""
     found: tuple[Any, ...] = ()
     while True:
         hint = unaliased(hint)
@@ -210,7 +214,7 @@ def metadata_of(hint: Any) -> tuple[Any, ...]:
 
 
 def metadata_inside(hint: Any, depth: int = 0) -> Iterator[Any]:
-    """What stands in an Annotated somewhere inside *hint*, not around it."""
+    """Yield the metadata of every Annotated inside *hint*, but not of those around it."""
     if depth > 20 or typing.get_origin(bare(hint)) is Literal:
         return
     for arg in typing.get_args(bare(hint)):
@@ -220,12 +224,12 @@ def metadata_inside(hint: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def _flat(arg: Any) -> tuple[Any, ...]:
-    """The hints in an argument: the parameters of a Callable stand in a list."""
+    """Return the hints in one type argument: several for the parameter list of a Callable, else one."""
     return tuple(arg) if issubclass(type(arg), list) else (arg,)
 
 
 def aliases_of(info: FieldInfo) -> list[str]:
-    """What an input may call the field of a pydantic model beside its name."""
+    """Return the aliases under which an input may give a field of a pydantic model, besides the field's name."""
     return [name for alias in (info.alias, info.validation_alias) for name in _alias_names(alias)]
 
 
@@ -242,14 +246,14 @@ def _alias_names(alias: Any) -> list[str]:
 
 
 def substituted(hint: Any, given: Mapping[Any, Any]) -> Any:
-    """*hint* with type variables replaced."""
+    """Return *hint* with its type variables replaced as *given*."""
     if isinstance(hint, typing.TypeVar):
         return given.get(hint, hint)
     return mapped(hint, lambda arg: substituted(arg, given)) if given else hint
 
 
 def mapped(hint: Any, change: Callable[[Any], Any]) -> Any:
-    """*hint* with *change* applied to each of its arguments; itself if nothing changed."""
+    """Return *hint* with *change* applied to each type argument; the same object if nothing changed."""
     origin = typing.get_origin(hint)
     args = typing.get_args(hint)
     if origin is None or origin is Literal or not args:
@@ -266,12 +270,12 @@ def mapped(hint: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def has_type_variable(hint: Any) -> bool:
-    """Whether a type variable stands anywhere in *hint*."""
+    """Return True if *hint* is, or contains, a type variable."""
     return isinstance(hint, typing.TypeVar) or any(has_type_variable(arg) for arg in typing.get_args(hint))
 
 
 def describe(hint: Any) -> str:
-    """The annotation as people write it; the same in every process and on every Python."""
+    """Return the annotation as people write it. The text is part of fingerprints: equal on every Python version."""
     origin = typing.get_origin(hint)
     args = typing.get_args(hint)
     if origin is typing.Annotated or origin in _QUALIFIERS:
@@ -303,10 +307,10 @@ _SEQUENCES: Final = frozenset({list, tuple, collections.abc.Sequence})
 
 
 def labels_of(hint: Any) -> tuple[tuple[Any, ...], bool] | None:
-    """The labels that a router's return annotation names, and whether the list is closed.
+    """Return the labels that a router's return annotation names, and whether they are all it can return.
 
     Returns:
-        (labels in declaration order, True if nothing else can come), or None if the hint says nothing.
+        (labels in declaration order, True if the router returns nothing else), or None if the hint names no label.
     """
     if hint is UNRESOLVED or hint is None:
         return None
@@ -334,5 +338,5 @@ def labels_of(hint: Any) -> tuple[tuple[Any, ...], bool] | None:
 
 
 def gives_list(hint: Any) -> bool:
-    """Whether a router may return several labels, or none."""
+    """Return True if a router with this return annotation may return a list: several labels, or an empty list."""
     return any((typing.get_origin(member) or member) in _SEQUENCES for member in members(hint))

@@ -1,4 +1,7 @@
-"""What can be wrong with a node by itself: its name, its policy, the fields it names. Edges are the business of `validate`."""
+"""Errors of one node by itself: its name, its policy, and the fields and targets it declares.
+
+Edges are checked in `validate`.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from graphrt.errors import Problem, closest, names
 from graphrt.limits import limit_problem
 
 MAX_NAME: Final = 500
-"""Characters of a node's name at the most."""
+"""Greatest length of a node's name, in characters."""
 
 
 def name_problem(name: object) -> str | None:
-    """Why *name* cannot be the name of a node, or None."""
+    """Return why *name* cannot be the name of a node, as a clause with "it", or None."""
     if not isinstance(name, str):
         return f"it is not a string but of type {type(name).__name__}"
     if not name.strip():
@@ -29,14 +32,14 @@ def name_problem(name: object) -> str | None:
         return f"it has {len(name)} characters"
     if not name.isascii():
         try:
-            name.encode()
+            name.encode()  # names are stored as UTF-8, which has no form for a lone surrogate
         except UnicodeEncodeError:
             return "it has a lone surrogate"
     return None
 
 
 def policy_problems(node: NodeSpec) -> Iterator[tuple[str, str]]:
-    """(code, what is wrong) for the values of a node's policy."""
+    """Yield (code of the problem, what is wrong) for each bad value in a node's policy."""
     policy = node.policy
     limits: list[str | None] = []
     if policy.max_visits != "graph":
@@ -65,7 +68,7 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[str, str]]:
 
 
 def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
-    """Names in a node's `writes=` that the state does not have."""
+    """Yield a problem for each name in a node's `writes=` that is not a field of the state."""
     written: tuple[Any, ...] = node.policy.writes or ()
     for name in written:
         if not isinstance(name, str) or name not in state.fields:
@@ -80,9 +83,9 @@ def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
 
 
 def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
-    """Untracked fields of one graph whose values a nested graph, or the one around it, keeps in a field of its own.
+    """Yield a problem for each untracked field that a nested graph shares with a tracked field, in either direction.
 
-    There they would be stored and told (rule R16). What a function makes of them is its author's.
+    The tracked field would store and show the value (R16). A mapping function is its author's responsibility.
     """
     plan: Any = node.fn.__graphrt_plan__
     inner: StateSchema = plan.state
@@ -111,7 +114,10 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
 
 
 def targets_in_a_type(node: NodeSpec) -> Iterator[Problem]:
-    """The finding for a node that returns `Command[Literal[...]]`: the parameter is the update, no list of targets."""
+    """Yield a problem if a node is annotated `Command[Literal[...]]`: the parameter is the update, not the targets.
+
+    LangGraph declares targets in this place; graphrt declares them with `goto=[...]`.
+    """
     if node.hint is None or node.hint is hints.UNRESOLVED:
         return
     for member in hints.members(node.hint):

@@ -1,7 +1,8 @@
-"""The edges of a plan as indexes: what surely follows a node, what a choice may lead to, what a Command may do.
+"""The possible successors of every node, as lists of indexes that all judgements of `compile()` share.
 
-Read once for all judgements. START has the index -1, which is also the last place of every list. Functions are looked
-at, never called: one that says nothing about what it returns is searched for the words Command and Send.
+A node's index is its place in the plan. START has the index -1, so that it is the last place of every list; END is OUT.
+Functions are inspected, never called. Without a return annotation, the code of a node or router is searched for the
+names `Command` and `Send`.
 """
 
 from __future__ import annotations
@@ -16,46 +17,48 @@ from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import Command, EndType, Send
 
 OUT: Final = -2
-"""Stands for END in choices."""
+"""END, as a target."""
 
 
 ONE, SOME, ALL = range(3)
-"""What a router names: one target; several, or none (it is annotated to return a list); presumably all of them at once
-(it has no annotation, and its code makes a list)."""
+"""Numbers of targets that a router names. ONE: exactly one. SOME: 0..n, as its annotation is a list. ALL: presumably
+every target at once, as it has no annotation and its code builds a list."""
 
 
 class Choice(NamedTuple):
     """One conditional edge."""
 
     targets: tuple[int, ...]
-    """Where it may lead, OUT for END; in declaration order."""
+    """Possible targets without repetition, in declaration order; OUT for END."""
     names: int
-    """ONE, SOME or ALL of them."""
+    """The number of targets that the router names: ONE, SOME or ALL."""
 
 
 @final
 class Paths:
-    """The graph as lists of indexes, one place for each node and the last one for START."""
+    """Successors of every node. Each list has one place per node, by index, and START in the last place."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan: Plan = plan
         self.count: int = len(plan.nodes)
         self.sure: list[tuple[int, ...]] = [()] * (self.count + 1)
-        """Static targets."""
+        """Targets of static edges: they always follow, unless a goto or on_error replaces the edges."""
         self.choices: list[tuple[Choice, ...]] = [()] * (self.count + 1)
+        """Conditional edges, in declaration order."""
         self.instead: list[tuple[int, ...]] = [()] * (self.count + 1)
-        """Targets of declared gotos and of on_error: taken instead of all edges."""
+        """Targets of declared gotos and of on_error, which replace all edges; sorted, without END."""
         self.tired: list[tuple[int, ...]] = [()] * (self.count + 1)
-        """The target of on_fatigue, OUT for END."""
+        """The target of on_fatigue, OUT for END; 0..1 of them."""
         self.after: list[tuple[int, ...]] = [()] * (self.count + 1)
-        """Every node that may follow, nodes of joins included."""
+        """Every node that may follow in any way, nodes behind joins included; may repeat."""
         self.stops: set[int] = set()
-        """Nodes that may end their branch instead of following their edges: goto or on_error to END."""
+        """Nodes that may end their branch instead of following their edges: goto or on_error to END, or `goto=[]`."""
         self.open: set[int] = set()
-        """Nodes that may return a Command to anywhere."""
+        """Nodes without a declared goto that may return a Command to any node."""
         self.sends: bool = False
-        """Whether some router may emit Sends to nodes that are not among its routes."""
+        """True if some router may emit Sends to nodes that are not among its routes."""
         self._commands: dict[int, bool | None] = {}
+        """By the id of a return annotation, what it says about Commands: many nodes share one annotation object."""
         for node in (*plan.nodes, plan.start):
             self._read(node)
 
@@ -110,13 +113,13 @@ class Paths:
         self.instead[at] = tuple(sorted(instead))
 
     def edges(self, at: int) -> tuple[int, ...]:
-        """Where the edges of a node lead if nothing is taken instead of them: static, conditional and joins."""
+        """Return the targets of a node's own edges: static, conditional, then nodes of joins; END is left out."""
         chosen = [target for choice in self.choices[at] for target in choice.targets if target != OUT]
         joined = [self.plan.joins[join].dst.index for join in self.plan.nodes[at].arrives]
         return (*self.sure[at], *chosen, *joined)
 
     def before(self) -> list[list[int]]:
-        """For each node those that it may follow, START as -1."""
+        """Return the predecessors of each node, by index, with START as -1: the reverse of `after`."""
         found: list[list[int]] = [[] for _ in range(self.count + 1)]
         for at in range(-1, self.count):
             for target in self.after[at]:
@@ -125,7 +128,7 @@ class Paths:
 
 
 def _commands(hint: Any) -> bool | None:
-    """Whether a return annotation allows a Command; None if it does not say."""
+    """Return True if a return annotation allows a Command, False if it excludes one, None if it does not say."""
     if hint is hints.UNRESOLVED:
         return None
     found = list(hints.members(hint))
@@ -135,12 +138,14 @@ def _commands(hint: Any) -> bool | None:
 
 
 def _names(branch: BranchPlan) -> int:
+    """Return ONE, SOME or ALL: from the router's annotation, else from whether its code builds a list."""
     if branch.hint is not hints.UNRESOLVED:
         return SOME if hints.gives_list(branch.hint) else ONE
     function = hints.function_behind(branch.router)
     codes = [] if function is None else [function.__code__]
     while codes:
         code = codes.pop()
+        # CPython's code units have two bytes, so opcodes stand at even offsets.
         if _BUILD_LIST in code.co_code[::2] or "list" in code.co_names or "sorted" in code.co_names:
             return ALL
         codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
@@ -151,6 +156,7 @@ _BUILD_LIST: Final = opmap["BUILD_LIST"]
 
 
 def _may_send(branch: BranchPlan) -> bool:
+    """Return True if the router may return a Send, alone or in a list."""
     if branch.hint is hints.UNRESOLVED:
         return _mentions(branch.router, Send)
     return any(
@@ -162,7 +168,7 @@ def _may_send(branch: BranchPlan) -> bool:
 
 
 def _mentions(fn: Any, wanted: type) -> bool:
-    """Whether the code of *fn*, or of a function that it names, names *wanted*."""
+    """Return True if the code of *fn* names *wanted*, or that of global functions it names, up to two levels deep."""
     seen: set[types.CodeType] = set()
     work: list[tuple[Any, int]] = [(fn, 0)]
     while work:

@@ -1,6 +1,6 @@
-"""Values as they stand in messages: shortened, explained, and those of untracked fields not at all (rule R16).
+"""Values as text in error messages: shortened, and left out where they belong to untracked fields (R16, ADR-0051).
 
-Who raises which error does not live here.
+Every message that quotes a value of the user's goes through this module. The errors themselves are raised elsewhere.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 HIDDEN: Final = "is not shown, because the field is untracked"
+"""The end of a sentence about a value that a message leaves out."""
 
 
 def short(value: Any, most: int = 80) -> str:
-    """*value* as text, cut to *most* characters."""
+    """Return the repr of *value*, cut to *most* characters with an ellipsis."""
     text = _text(value)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -27,12 +28,12 @@ def _text(value: Any) -> str:
 
 
 def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str:
-    """A validation error in one line, with the path inside the value.
+    """Return a validation error as one line: up to five mistakes, each with its path inside the value.
 
     Args:
-        error: What a check raised.
+        error: The exception that a check raised; a ValidationError lists every mistake.
         name: The field; empty for a whole state.
-        untracked: Fields, and their aliases, whose values and whose validators' words are not told.
+        untracked: Fields, and their aliases, whose values and validator messages are left out.
     """
     if name in untracked:
         return f"{name}: its value does not fit, and {HIDDEN}"
@@ -46,17 +47,17 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
             continue
         path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc)
         place = f"{name}{path}" if name else path.lstrip(".")
-        # Of a key that is missing, pydantic gives all that stands beside it.
+        # For a missing key, pydantic's `input` is the whole mapping around it, untracked values included.
         got = "" if item["type"] == "missing" and untracked else f", got {short(item['input'])}"
         parts.append(f"{place}: {item['msg']}{got}" if place else item["msg"])
     return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
 
 
 def quoted(value: Any, untracked: Collection[str], view: Any = None) -> str:
-    """*value* for a message of a graph whose fields *untracked* are told nowhere.
+    """Return *value* as text for a message, in a graph whose fields *untracked* may be quoted nowhere.
 
-    With such fields only its type is told, unless *view*, the state that it was made from, shows that it has no value
-    of theirs.
+    If there are such fields, the text is only the value's type, as the value may contain theirs. It is quoted after all
+    if *view*, the state it was made from, is given and *value* contains no untracked value of that state.
     """
     if not untracked or (view is not None and not tells(value, untracked, view)):
         return short(value)
@@ -64,7 +65,7 @@ def quoted(value: Any, untracked: Collection[str], view: Any = None) -> str:
 
 
 def tells(value: Any, untracked: Collection[str], view: Any) -> bool:
-    """Whether the text of *value* has that of a value of an untracked field of *view*."""
+    """Return True if the text of *value* contains that of a non-empty untracked field of the state *view*."""
     if not untracked:
         return False
     text = _text(value)

@@ -1,8 +1,9 @@
-"""Judgements about a well-formed graph: what can be reached, and whether it can end. The others have rooms of their own.
+"""The judgements of `compile()` about a graph without errors, and two of them: `unreachable-node` and `no-way-out`.
 
-Each looks at every choice that routers could make, never at what they do. A judgement may be wrong about a
-particular router; `compile(allow=...)` accepts it by its code. No recursion, so that a chain of 100,000 nodes is judged
-like any other.
+A judgement considers every choice that routers could make, not what they really do. It may be wrong about a particular
+router, so `compile(allow=...)` accepts it by its code. The other judgements have modules of their own.
+
+Nothing recurses: a chain of 100,000 nodes would exceed Python's stack.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from graphrt._plan.write_conflicts import write_conflicts
 from graphrt.errors import Problem
 
 JUDGEMENTS: Final = ("unreachable-node", "no-way-out", "starving-join", "write-conflict", "endless-loop")
-"""Codes that `compile(allow=...)` may accept, in the order in which they are reported."""
+"""Codes that `compile(allow=...)` accepts, in the order in which they are reported."""
 
 
 def judgements(plan: Plan) -> list[Problem]:
-    """All judgements, in the order of JUDGEMENTS, then in the order of the nodes."""
+    """Return all judgements about *plan*: in the order of JUDGEMENTS, then by node."""
     paths = Paths(plan)
     return [
         *_unreachable(plan, paths),
@@ -34,6 +35,7 @@ def judgements(plan: Plan) -> list[Problem]:
 
 
 def _unreachable(plan: Plan, paths: Paths) -> Iterator[Problem]:
+    """Yield a problem for each node that no path from START reaches."""
     seen = bytearray(paths.count + 1)
     work = [-1]
     while work:
@@ -44,7 +46,7 @@ def _unreachable(plan: Plan, paths: Paths) -> Iterator[Problem]:
             if not seen[target]:
                 seen[target] = 1
                 work.append(target)
-        if not work and paths.sends:  # a Send without a declared route may lead to any node that sees its argument
+        if not work and paths.sends:  # a Send may lead to any node that takes a context or is a graph (R4)
             for node in plan.nodes:
                 if not seen[node.index] and (node.wants_context or node.child is not None):
                     seen[node.index] = 1
@@ -61,6 +63,8 @@ def _unreachable(plan: Plan, paths: Paths) -> Iterator[Problem]:
 
 
 def _no_way_out(plan: Plan, paths: Paths) -> Iterator[Problem]:
+    """Yield a problem for each node from which no path leads to END or to a node without edges."""
+    # Start from the nodes at which a branch may end, then mark everything that may lead to them.
     good = bytearray(paths.count + 1)
     for node in plan.nodes:
         at = node.index

@@ -1,4 +1,8 @@
-"""A plan as data and as pictures: topology, Mermaid, DOT, fingerprint. Deterministic; no network, no layout."""
+"""A plan as data and as pictures: topology, fingerprint, Mermaid and DOT.
+
+The same graph gives the same output in any process. Layout is left to the tools that draw the text; nothing here uses
+the network.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,11 @@ from graphrt.commands import EndType
 
 
 def topology(plan: Plan) -> dict[str, Any]:
-    """The graph as plain, JSON-ready data; names in declaration order."""
+    """Return the graph as plain data, ready for JSON: nodes, edges, state fields and limits.
+
+    Nodes are in declaration order, edges by source node and then by kind, join edges last. A nested graph has its
+    topology inside its node.
+    """
     nodes = [_node(node) for node in plan.nodes]
     edges: list[dict[str, Any]] = []
     for node in (plan.start, *plan.nodes):
@@ -62,7 +70,7 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
     edges: list[dict[str, Any]] = []
     for label, target in branch.table.items():
         if isinstance(label, EndType):
-            continue  # END as its own label stands in the table as text too
+            continue  # END as a label is also in the table as text, see `specs.pairs`
         to = "END" if target is None else target.name
         shown = label.value if isinstance(label, (str, int)) and isinstance(label, Enum) else label
         shown = shown.name if isinstance(shown, Enum) else shown
@@ -134,16 +142,16 @@ def _field(field: Field) -> dict[str, Any]:
 
 
 def to_json(plan: Plan) -> str:
-    """The topology as JSON text."""
-    import json  # only who draws pays for it
+    """Return the topology as indented JSON text."""
+    import json  # imported here: most processes never draw a graph
 
     return json.dumps(topology(plan), indent=2, ensure_ascii=False)
 
 
 def fingerprint(plan: Plan) -> str:
-    """SHA-256 over names, edges, policies, schema and versions, as 64 hex digits.
+    """Return the SHA-256 of names, edges, policies, schema and versions (R14), as 64 hex digits.
 
-    Neither code bodies count nor the graph's limits, which each drive may set anew.
+    The bodies of functions do not count, nor do the graph's limits, which a runtime may override (ADR-0017).
     """
     from hashlib import sha256
 
@@ -156,9 +164,10 @@ def fingerprint(plan: Plan) -> str:
 
 
 def _forget_what_may_change(data: dict[str, Any]) -> None:
+    """Remove from a topology, in place, what is not part of the fingerprint."""
     del data["limits"]
     for node in data["nodes"]:
-        node.pop("async", None)  # a part of the body
+        node.pop("async", None)  # `async def` or `def` belongs to the body of the function
         if "graph" in node:
             _forget_what_may_change(node["graph"])
 
@@ -167,7 +176,7 @@ def _forget_what_may_change(data: dict[str, Any]) -> None:
 
 
 def to_mermaid(plan: Plan) -> str:
-    """A Mermaid flowchart. Ids are numbers of our own, so no name can collide or break the syntax."""
+    """Return a Mermaid flowchart. Node ids are numbers, so no node name can collide or break the syntax."""
     ids = {node.name: f"n{node.index}" for node in plan.nodes}
     lines = ["flowchart TD", "    s([START])"]
     for node in plan.nodes:
@@ -201,14 +210,14 @@ def _edge_label(edge: dict[str, Any]) -> str:
 
 
 def _mermaid(text: str) -> str:
-    """Text inside a quoted Mermaid label: what could end or change it is written as an entity."""
+    """Return *text* for a quoted Mermaid label; characters that could end or restyle the label become entities."""
     out: list[str] = []
     for at, char in enumerate(text):
         if char == "\n":
             out.append("<br/>")
         elif char in _SPECIAL or not char.isprintable() or (char in _SPECIAL_AT_START and not text[:at].strip()):
             out.append(f"#{ord(char)};")
-        elif char == "." and text[:at].strip().isdigit():  # else Mermaid takes it for a list
+        elif char == "." and text[:at].strip().isdigit():  # "1." would begin a Markdown list
             out.append("#46;")
         else:
             out.append(char)
@@ -216,11 +225,13 @@ def _mermaid(text: str) -> str:
 
 
 _SPECIAL = frozenset('"#&<>|`*\\[]{}()~')
+"""Characters with a meaning anywhere in a Mermaid label."""
 _SPECIAL_AT_START = frozenset("-+_=")
+"""Characters with a meaning at the start of a label."""
 
 
 def to_dot(plan: Plan) -> str:
-    """A Graphviz digraph. Ids are numbers of our own; names stand in quoted labels."""
+    """Return a Graphviz digraph. Node ids are numbers; names are quoted labels."""
     ids = {node.name: f"n{node.index}" for node in plan.nodes}
     lines = [
         f"digraph {_dot(plan.name)} {{",
@@ -247,7 +258,10 @@ def to_dot(plan: Plan) -> str:
 
 
 def _dot(text: str) -> str:
-    """A quoted DOT string; Graphviz reads entities in it, and knows no other control characters than line ends."""
+    """Return *text* as a quoted DOT string.
+
+    Graphviz decodes entities in labels, so `&` is escaped. Control characters other than line ends are replaced.
+    """
     out: list[str] = []
     for char in text:
         if char in _DOT_ESCAPES:

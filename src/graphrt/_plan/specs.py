@@ -1,6 +1,7 @@
-"""What a builder collected, as it was declared: nodes, edges, joins, branches, and where each was written.
+"""A graph as the builder declared it: nodes, edges, joins and branches, and the source line of each.
 
-Frozen data only; it may be wrong. `validate` says how, `tables` turns a right one into what the engine runs.
+Frozen data that may still be wrong. `validate` finds the errors; `tables` turns a valid spec into the plan that the
+engine runs.
 """
 
 from __future__ import annotations
@@ -17,49 +18,66 @@ from graphrt.commands import EndType, StartType
 from graphrt.limits import RetryPolicy
 
 Ref: TypeAlias = object
-"""A node's name, START, END, or whatever the user passed instead."""
+"""A node's name, START or END; before validation also anything else that the user passed."""
 Starved: TypeAlias = Literal["error", "ignore", "run"]
+"""Outcome of a join that can no longer fire: fail the run, end it, or fire with the sources that arrived (R5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a node is run, beyond its function."""
+    """The policy arguments of a node: how it is run, beyond calling its function."""
 
     retry: RetryPolicy | None = None
     timeout_s: float | None = None
+    """Seconds for one attempt; None for no limit."""
     on_error: Ref = None
+    """Target of the branch if the node fails; None if a failure fails the run."""
     on_fatigue: Ref = None
+    """Target of the branch if the node exceeds `max_visits`; None if that fails the run."""
     max_visits: Any = "graph"
     """A number, None for no limit, or "graph" for the graph's limit."""
     cache: bool | int = False
+    """Number of results to cache; True for the default size."""
     key: Callable[..., Hashable] | None = None
+    """Function of the state whose result is the cache key; None for a key made of the state's values."""
     writes: tuple[str, ...] | None = None
+    """Fields that the node declares to write, for `write-conflict`; None if only its annotation says so."""
     goto: tuple[Ref, ...] | None = None
+    """Nodes that its Commands may lead to; None if undeclared: any node."""
     interrupt_before: bool = False
     interrupt_after: bool = False
     version: str | None = None
+    """Free text in the fingerprint, to be changed when the meaning of the node changes."""
     tools: tuple[str, ...] | None = None
-    """Those that an agent may use; None, which nobody wrote, is none of them."""
+    """Names of the tools that an agent may use for this node. None, if not given, allows no tool."""
     budget: Any = None
+    """A Budget for the model calls of each task; None for no limit."""
     input: Any = None
+    """For a nested graph: its field to the parent's field, or a function of the parent's state; None: same names."""
     output: Any = None
+    """For a nested graph: the parent's field to its field, or a function of its last state; None: same names."""
     inline: bool = False
-    """Whether a sync node runs on the event loop of an asyncio run. No part of the fingerprint."""
+    """True if a sync node runs on the event loop of an asyncio run (R19). Not part of the fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
+    """A node as declared."""
+
     name: Any
     fn: Any
     """The function, or a compiled graph."""
     policy: Policy
     where: str = ""
+    """`file:line` of the call that added it; empty if unknown. The same holds for the other specs."""
     hint: Any = None
-    """The function's return annotation, resolved where it could be."""
+    """The function's return annotation, resolved if possible; `hints.UNRESOLVED` if not."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeSpec:
+    """A static edge as declared."""
+
     src: Ref
     dst: Ref
     where: str = ""
@@ -67,25 +85,32 @@ class EdgeSpec:
 
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
+    """A join as declared: *dst* waits for all, any or a number of *sources*."""
+
     sources: tuple[Ref, ...]
     dst: Ref
     when: Any = "all"
+    """The number of sources that must arrive, or "all" or "any"."""
     starved: Any = "error"
+    """A `Starved`, once validated."""
     where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchSpec:
+    """A conditional edge as declared."""
+
     src: Ref
     router: Any
     routes: Any
     """As given: a mapping of labels to nodes, or a list of nodes."""
     default: Ref = None
+    """Target of any label without a route; None if such a label is an error."""
     where: str = ""
     labels: tuple[tuple[Any, ...], bool] | None = None
-    """What the router's return annotation says: its labels, and whether there can be others."""
+    """Labels in the router's return annotation, and whether these are all; None if it names no label."""
     hint: Any = None
-    """The router's return annotation, resolved where it could be."""
+    """The router's return annotation, resolved if possible."""
 
 
 Declared: TypeAlias = NodeSpec | EdgeSpec | JoinSpec | BranchSpec
@@ -93,7 +118,7 @@ Declared: TypeAlias = NodeSpec | EdgeSpec | JoinSpec | BranchSpec
 
 @dataclass(frozen=True, slots=True)
 class GraphSpec:
-    """A whole graph as declared."""
+    """A whole graph as declared: its schema, and every declaration of its builder."""
 
     name: str
     state: StateSchema
@@ -102,15 +127,22 @@ class GraphSpec:
     """In the order of the calls."""
     where: str = ""
     input: Any = None
+    """Class of the input schema; None if an input is the whole state."""
     output: Any = None
+    """Class of the output schema; None if the output is the whole state."""
     input_names: frozenset[str] | None = None
+    """Fields of the input schema; None for all fields."""
     output_names: frozenset[str] | None = None
+    """Fields of the output schema; None for all fields."""
     problems: tuple[Any, ...] = field(default=())
-    """Found while the calls were made, for instance a misspelt policy argument."""
+    """Problems found while the builder was called, for instance a misspelt policy argument."""
 
 
 def pairs(routes: Any) -> list[tuple[Any, Ref]]:
-    """The (label, target) pairs of a routes argument; a list of nodes maps each to itself."""
+    """Return the (label, target) pairs of a routes argument, in order.
+
+    In a list of nodes every node is its own label. END is listed twice, as the object and as its text.
+    """
     known: Mapping[Any, Any] | Iterable[Any] = routes or ()
     if isinstance(known, Mapping):
         return [(label, known[label]) for label in known]
@@ -124,7 +156,7 @@ def pairs(routes: Any) -> list[tuple[Any, Ref]]:
 
 
 def show(ref: Ref) -> str:
-    """A reference as it is shown in messages: without addresses, so that the same graph gives the same text."""
+    """Return a reference as text for messages. Memory addresses are cut, so that a graph always gives the same text."""
     if isinstance(ref, (StartType, EndType)):
         return ref.name
     if isinstance(ref, Enum):

@@ -1,12 +1,16 @@
-"""The judgement `starving-join`: some choice of routes runs one source of a join and not another.
+"""The judgement `starving-join`: some choice of routes runs one source of a join but not another, so it never fires.
 
-A *scenario* is a set of sources that an execution leaves out, so many that the join cannot fire. It is possible if the
-run can begin and end without any of them; it starves if it can run another source on the way. All scenarios are
-followed at once, one bit each, so that many joins cost little more than one. Most need no scenario: sources that follow
-from one node run together.
+A *scenario* is a set of sources of one join that do not arrive: so many that the join cannot fire. A scenario is
+possible if an execution can reach an end without any of these sources. The join starves in it if such an execution runs
+another of its sources. Most joins need no scenario, because sources that follow from one node always run together.
 
-What is assumed in favour of the graph: undeclared Commands take no shortcut, joins in between fire, on_fatigue is not
-reached.
+All scenarios are followed at once. A set of scenarios is an int with one bit per scenario, so many joins cost little
+more than one. Two passes over the graph compute, for every node, the scenarios in which
+
+1. the node can run and everything after it can end (`safe`, backward from the ends);
+2. an execution that can still end reaches the node (`found`, forward from START).
+
+Assumed in favour of the graph: undeclared Commands take no shortcut, joins in between fire, on_fatigue is not reached.
 """
 
 from __future__ import annotations
@@ -20,18 +24,21 @@ from graphrt._plan.tables import JoinPlan, Plan
 from graphrt.errors import Problem
 
 _AT_ONCE: Final = 2_048
-"""Scenarios that are followed together; bounds the memory."""
+"""Most scenarios that are followed together, which is the width of the ints in bits; bounds the memory."""
 
 
 class _Scenario(NamedTuple):
+    """A join, and sources of it that do not arrive."""
+
     join: JoinPlan
     missing: tuple[int, ...]
+    """Indexes of the sources; too many for the join to fire, but not all."""
 
 
 def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
-    """One problem for each join that can starve, in the order of the joins."""
+    """Yield one problem for each join that can starve, in the order of the joins."""
     if not any(paths.choices[at] or paths.instead[at] or at in paths.stops for at in range(-1, paths.count)):
-        return
+        return  # without a choice, every source runs
     waiting = [join for join in plan.joins if join.starved == "error" and join.need > 1]
     if not waiting:
         return
@@ -65,9 +72,15 @@ def _problem(plan: Plan, join: JoinPlan, runs: int, skipped: int) -> Problem:
 
 
 def _scenarios(paths: Paths, join: JoinPlan, origin: Callable[[int], int]) -> Iterator[_Scenario]:
+    """Yield the scenarios of *join*: runs of neighbouring groups of sources that stay away together.
+
+    Sources with the same origin are one group. Not every combination of groups is tried: their number would grow
+    exponentially.
+    """
     groups: dict[int, list[int]] = {}
     for source in sorted(join.sources):
-        otherwise = paths.instead[source] or source in paths.stops  # it may run and not arrive
+        # By a goto or on_error the source may run and yet not arrive.
+        otherwise = paths.instead[source] or source in paths.stops
         groups.setdefault(source if otherwise else origin(source), []).append(source)
     if len(groups) == 1:
         return  # all sources follow from one node: they run together
@@ -84,9 +97,14 @@ def _scenarios(paths: Paths, join: JoinPlan, origin: Callable[[int], int]) -> It
 
 
 def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
-    """For a node the earliest one from which it follows for sure: along static edges, and through joins of such nodes."""
+    """Return a function from a node to its origin: the earliest node after which it surely runs.
+
+    A node surely runs after another one along static edges, and through joins of such nodes. A node that can be reached
+    from several origins, or by a choice, is its own origin.
+    """
+    # For each node its causes. Any one of them makes the node run: (predecessor,), the sources of a join, or () for a
+    # cause that need not happen.
     causes: list[list[tuple[int, ...]]] = [[] for _ in range(paths.count + 1)]
-    """What makes a node run, each for itself: a node before it, or the sources of a join; () for what may not happen."""
     for at in range(-1, paths.count):
         certain = at < 0 or not (at in paths.open or at in paths.stops or plan.nodes[at].goto is not None)
         certain = certain and not paths.instead[at]
@@ -101,7 +119,7 @@ def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
     known: dict[int, int] = {-1: -1}
 
     def origin(wanted: int) -> int:
-        work = [wanted]
+        work = [wanted]  # depth first without recursion; a node stays on the stack until its causes are known
         while work:
             at = work[-1]
             if at in known and known[at] != _BUSY:
@@ -116,7 +134,7 @@ def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
                     continue
             work.pop()
             found = {known[source] for source in needed}
-            # On a cycle (_BUSY), or from several places: it stands for itself.
+            # On a cycle (_BUSY), or with several origins: the node is its own origin.
             known[at] = found.pop() if len(found) == 1 and _BUSY not in found else at
         return known[wanted]
 
@@ -124,13 +142,15 @@ def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
 
 
 _BUSY: Final = -3
+"""In place of an origin: the node's causes are being looked at. Neither an index nor OUT."""
 
 
 class _Order:
-    """The nodes in an order in which most edges lead forward, so that few are looked at twice."""
+    """An order of the nodes in which most edges lead forward, so that a fixpoint visits few nodes twice."""
 
     def __init__(self, paths: Paths) -> None:
         self.before = paths.before()
+        # Reverse postorder of a depth-first search, counted down from 0.
         place = [0] * (paths.count + 1)
         last = 0
         seen = bytearray(paths.count + 1)
@@ -144,7 +164,7 @@ class _Order:
                 following = next((target for target in rest if not seen[target]), None)
                 if following is None:
                     last -= 1
-                    place[at] = last  # after all that follows it
+                    place[at] = last  # a lower place than that of every node behind it, but for loops
                     work.pop()
                 else:
                     seen[following] = 1
@@ -152,7 +172,13 @@ class _Order:
         self.place = place
 
     def settle(self, wanted: Iterable[int], look: Callable[[int], Iterable[int]], *, backward: bool) -> None:
-        """Call *look* on each node, and again on those that it returns, until it returns none."""
+        """Call *look* on every node in *wanted*, then on the nodes it returns, until it returns no more.
+
+        Args:
+            wanted: Indexes of the first nodes.
+            look: Updates a node; returns the nodes that depend on it if it changed.
+            backward: Take the last nodes first.
+        """
         sign = -1 if backward else 1
         place = self.place
         work = [(sign * place[at], at) for at in wanted]
@@ -168,7 +194,7 @@ class _Order:
 
 
 class _Executions:
-    """What can happen in each scenario; bit n of a number is scenario n."""
+    """The executions that are possible in each scenario; bit n of an int is scenario n."""
 
     def __init__(self, plan: Plan, paths: Paths, order: _Order, scenarios: list[_Scenario]) -> None:
         self.plan = plan
@@ -176,8 +202,10 @@ class _Executions:
         self.order = order
         self.all = (1 << len(scenarios)) - 1
         self.barred: dict[int, int] = {}
+        """By source, the scenarios in which it does not arrive."""
         self.begins: dict[int, int] = {-1: self.all}
-        """Where an execution may begin: at START, and for a join of all its sources once more after it fired."""
+        """By node, the scenarios in which an execution may begin there: at START in all; at a join's own node, if only
+        its sources lead there and all must arrive, since each firing begins a new generation (R5)."""
         again: dict[int, bool] = {}
         for bit, (join, missing) in enumerate(scenarios):
             for source in missing:
@@ -188,15 +216,16 @@ class _Executions:
             if again[join.index]:
                 self.begins[at] = self.begins.get(at, 0) | 1 << bit
         self.safe = [0] * (paths.count + 1)
-        """For each node the scenarios in which it can run and everything after it end: the least fixpoint."""
+        """By node, the scenarios in which it can run and everything after it can end: the least fixpoint."""
         self.found = [0] * (paths.count + 1)
-        """For each node the scenarios in which it can run."""
+        """By node, the scenarios in which an execution that can end runs it."""
         self.joins: dict[int, list[JoinPlan]] = {}
+        """By index of a node, the joins that lead to it."""
         for join in plan.joins:
             self.joins.setdefault(join.dst.index, []).append(join)
 
     def runs(self) -> list[int]:
-        """For each node the scenarios in which it can run."""
+        """Return, by node, the scenarios in which an execution that can end runs it."""
         self.order.settle(range(-1, self.paths.count), self._look_back, backward=True)
         self.order.settle(self.begins, self._look_on, backward=False)
         return self.found
@@ -209,6 +238,7 @@ class _Executions:
         return self.order.before[at]
 
     def _ends(self, at: int) -> int:
+        """Return the scenarios in which the node can run and end, as far as its successors are known."""
         paths, safe = self.paths, self.safe
         if at in paths.stops:
             return self.all
@@ -220,8 +250,9 @@ class _Executions:
                 bits &= safe[self.plan.joins[join].dst.index]
         for choice in paths.choices[at]:
             if choice.names == SOME or OUT in choice.targets:
-                continue  # it may name none
+                continue  # the router may name no node, which ends this branch
             bits &= self._all_end(choice) if choice.names == ALL else self._one_ends(choice)
+        # A goto or on_error replaces all edges, the arrival at a join included: then a barred source may run.
         for target in paths.instead[at]:
             bits |= safe[target]
         return bits
@@ -248,12 +279,13 @@ class _Executions:
         return self.paths.after[at]
 
     def _incoming(self, at: int) -> int:
+        """Return the scenarios in which some edge or join leads to the node."""
         paths, found = self.paths, self.found
         bits = 0
         waits: set[int] = set()
         for join in self.joins.get(at, ()):
             waits |= join.sources
-            if join.need == len(join.sources):
+            if join.need == len(join.sources):  # all of them; for any or n, one source is taken as enough
                 some = self.all
                 for source in join.sources:
                     some &= found[source]
@@ -272,7 +304,7 @@ class _Executions:
         return bits
 
     def _otherwise(self, at: int) -> tuple[int, ...]:
-        """What follows a node by other edges than those into joins."""
+        """Return the nodes that follow by any other way than through a join; may contain OUT."""
         paths = self.paths
         chosen = tuple(target for choice in paths.choices[at] for target in choice.targets)
         return (*paths.sure[at], *chosen, *paths.instead[at], *paths.tired[at])

@@ -1,7 +1,7 @@
-"""A whole state: reading its class into fields, validating an input.
+"""The schema of a whole state: reads a state class into fields, and validates inputs.
 
-The three kinds of state class (pydantic model, dataclass, TypedDict) differ only here and in `views`. Values travel as
-a plain dict of field names; a *view* of them is an instance of the user's class.
+The kinds of state class (pydantic model, dataclass, TypedDict) differ only here and in `views`. Everywhere else the
+state is a dict of values by field name; a *view* of it is an instance of the user's class.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["EXTRA", "StateSchema", "Values", "explain", "field_hint", "short"]
 
 @final
 class StateSchema:
-    """The fields of a state class, and what is done with all of them at once."""
+    """The fields of a state class, and the operations on all of them. Problems are collected, not raised."""
 
     __slots__ = (
         "_also",
@@ -52,12 +52,14 @@ class StateSchema:
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None = None) -> None:
         self.cls: Any = typing.get_origin(cls) or cls
         self.fields: dict[str, Field] = {}
+        """Fields by name, in declaration order."""
         self.problems: list[Problem] = []
         self._also: frozenset[str] = frozenset()
-        """Keys that an input may have beside the fields: aliases, InitVars."""
+        """Keys that an input may have besides the fields: aliases, InitVars."""
         self.view: Callable[[Values], Any] = dict[str, Any].copy
-        """Makes the object that nodes and routers see; shares values, never the dict itself."""
+        """Makes the object that nodes and routers receive. It shares the values, never the dict itself."""
         self.kind: str = _kind(self.cls)
+        """"pydantic", "dataclass", "typeddict" or "unknown"."""
         match self.kind:
             case "pydantic":
                 self._read_pydantic(self.cls, localns)
@@ -76,19 +78,20 @@ class StateSchema:
         for field in self.fields.values():
             self._require_default(field)
         self.keeps: int = keeping(self.kind, self.cls, tuple(self.fields))
-        """Where views keep their values; see `views`."""
+        """The place where views keep their values: IS_MAPPING, HAS_MAPPING or NEITHER of `views`."""
         self.assigned: Callable[[Any, Values], list[str]] = finder(self.kind, self.cls, tuple(self.fields), self.view)
-        """What a node assigned to the view of the values that it was given: names, none for most."""
+        """From a view and its values to the names that a node assigned; see `views.finder`."""
         self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
         self._hidden: frozenset[str] = self.untracked
-        """What an input may call the untracked fields: no message quotes what stands there."""
+        """Names and aliases of the untracked fields, whose values no message may quote (R16)."""
         if self.untracked and self.kind == "pydantic":
             self._hidden |= {a for n in self.untracked for a in hints.aliases_of(self.cls.__pydantic_fields__[n])}
 
     # -- reading the class ---------------------------------------------------------------------------------------
 
     def _require_default(self, field: Field) -> None:
+        """Report an ephemeral or untracked field without a default: it would have no value after a reset (R16)."""
         if field.has_default or (self.kind == "typeddict" and (field.ephemeral or field.identity is not None)):
             return
         for marked, why in (
@@ -105,6 +108,7 @@ class StateSchema:
                 )
 
     def _add(self, field: Field, metadata: Iterable[Any], checks: Checks) -> None:
+        """Add *field*. Updates are checked against a custom reducer's second parameter, else the field's type (R7)."""
         read_marks(field, metadata, self.problems)
         whole = checks.of(field.annotation, field.name)
         field.check_whole = whole.check
@@ -173,15 +177,15 @@ class StateSchema:
     # -- values --------------------------------------------------------------------------------------------------
 
     def initial(self, given: Any, *, where: str | Place, only: frozenset[str] | None = None) -> Values:
-        """The initial values from an input: validated whole, with defaults, sharing no container with it.
+        """Return the initial values from an input: validated as a whole, with defaults, sharing no container with it.
 
         Args:
-            given: An instance of the state class, or a mapping of its fields.
-            where: What to name in an error, for instance `graph 'x'`.
-            only: Fields that the input may name, None for all.
+            given: An instance of the state class, or a mapping of its fields; with *only*, any model or dataclass.
+            where: The place to name in an error, for instance `graph 'x'`.
+            only: Fields that the input may name; None for all.
 
         Raises:
-            InputError: Unknown keys, missing fields, wrong types: all of them at once.
+            InputError: Unknown keys, missing fields or wrong types. All mistakes of one sort are named at once.
         """
         if self.kind != "typeddict" and isinstance(given, self.cls):
             return self._initial_instance(given, where)
@@ -208,7 +212,7 @@ class StateSchema:
     def _initial_instance(self, given: Any, where: str | Place) -> Values:
         values = {name: getattr(given, name) for name in self.fields if hasattr(given, name)}
         missing = [name for name in self.fields if name not in values]
-        if missing:  # made by model_construct() or object.__new__
+        if missing:  # the instance was made by model_construct() or object.__new__
             raise self._missing(missing, where)
         extra: Mapping[str, Any] | None = getattr(given, "__pydantic_extra__", None)
         checked = self._check_all(values, where)
@@ -227,7 +231,7 @@ class StateSchema:
             raise self._refused(error, where) from error
         found: dict[str, Any] = made.__dict__
         values = {name: own(value) for name, value in found.items() if name in self.fields}
-        if any(map(is_marker, values.values())):  # in a field that takes anything
+        if any(map(is_marker, values.values())):  # a field of type Any accepts markers: refuse them here
             self._check_all({name: value for name, value in values.items() if is_marker(value)}, where)
         if made.__pydantic_extra__:
             values[EXTRA] = own(made.__pydantic_extra__)
@@ -244,7 +248,7 @@ class StateSchema:
         values = {name: own(getattr(made, name)) for name in self.fields if hasattr(made, name)}
         values.update({name: value for name, value in checked.items() if name not in given})
         missing = [name for name in self.fields if name not in values]
-        if missing:  # neither an argument of __init__ nor set by __post_init__
+        if missing:  # a field with init=False that __post_init__ did not set
             raise self._missing(missing, where)
         return values
 
@@ -322,12 +326,12 @@ class StateSchema:
         )
 
     def own_all(self, values: Mapping[str, Any]) -> Values:
-        """A copy of *values* that shares no container with them."""
+        """Return a copy of *values* that shares no container with them (R15)."""
         return {name: own(value) for name, value in values.items()}
 
 
 def unresolved(cls: Any, error: Exception, code: str) -> Problem:
-    """The problem that an annotation of *cls* names what cannot be found."""
+    """Return the problem for an annotation of *cls* that refers to an unknown name."""
     text = str(error).split("\n", maxsplit=1)[0]
     return Problem(
         code=code,
@@ -337,19 +341,19 @@ def unresolved(cls: Any, error: Exception, code: str) -> Problem:
 
 
 def complete_model(cls: type[BaseModel], localns: Mapping[str, Any] | None) -> None:
-    """Let pydantic resolve forward references of *cls*, as it would at its first use.
+    """Make pydantic resolve the forward references of *cls*, as it would when the model is first used.
 
     Raises:
-        PydanticUndefinedAnnotation: A name is found nowhere.
+        PydanticUndefinedAnnotation: A name cannot be found.
     """
     if not cls.__pydantic_complete__:
         cls.model_rebuild(raise_errors=True, _types_namespace=dict(localns or {}))
 
 
 def field_hint(info: FieldInfo) -> Any:
-    """The whole annotation of a pydantic field: its type, and the constraints that stand beside it."""
+    """Return the whole annotation of a pydantic field: its type, its constraints and its discriminator."""
     hint: Any = info.annotation
-    if info.metadata:  # the annotation of a FieldInfo is bare
+    if info.metadata:  # pydantic takes the metadata out of the annotation
         hint = te.Annotated[(hint, *info.metadata)]
     if info.discriminator is not None:
         hint = te.Annotated[hint, pydantic.Field(discriminator=info.discriminator)]
@@ -363,7 +367,7 @@ def _set_pydantic_default(field: Field, info: FieldInfo) -> None:
     if info.default_factory is None:
         value = info.default if info.default is not PydanticUndefined else ABSENT
         field.has_default, field.make_default = True, lambda: own(value)
-    elif not info.default_factory_takes_validated_data:  # else it needs an input: there is none to reset from
+    elif not info.default_factory_takes_validated_data:  # else it needs an input, which a reset does not have
         field.has_default, field.make_default = True, cast("Callable[[], Any]", info.default_factory)
 
 
@@ -372,6 +376,7 @@ def _is_instance_of_dataclass(value: Any) -> bool:
 
 
 def _class_vars(known: Mapping[str, Any]) -> set[str]:
+    # `__dataclass_fields__` lists ClassVars and InitVars too; only the private `_field_type` tells them apart.
     return {name for name, spec in known.items() if "CLASSVAR" in repr(spec._field_type)}
 
 

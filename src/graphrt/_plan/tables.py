@@ -1,4 +1,7 @@
-"""The frozen plan that the engine runs: nodes by index, resolved edges, joins. Built once from a valid spec."""
+"""The plan of a graph as frozen tables: nodes by index, with resolved edges, routes by label, and joins.
+
+Built once from a valid spec. The engine, the drivers and the renderers read it, and worker threads may share it.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
 
 CALL_SYNC, CALL_ASYNC, CALL_WITH_CONTEXT = 1, 2, 0
-"""How a node is called: `fn(state)`, `await fn(state)`, or by the driver's long way (context, timeout, child)."""
+"""Ways to call a node: `fn(state)`, `await fn(state)`, or by its general path (context, nested graph, ...)."""
 
 NO_DEFAULT: Final = object()
-"""The branch has no route for other labels."""
+"""The default of a branch that has no `default=`. (None is taken: it means END.)"""
 
 
 @final
 class NodePlan:
-    """One node, with its edges resolved to other plans. Frozen once the plan is built."""
+    """One node, with its edges resolved to other NodePlans. Frozen once the plan is built."""
 
     __slots__ = (
         "arrives",
@@ -61,42 +64,53 @@ class NodePlan:
         child = getattr(fn, "__graphrt_plan__", None)
         self.name: str = name
         self.index: int = index
+        """Place in the order of declaration, which is task order (R2); -1 for START."""
         self.fn: Any = fn
-        """The user's function; None for START."""
+        """The user's function or compiled graph; None for START."""
         self.policy: Policy = policy
         self.child: Plan | None = child
+        """The plan of a nested graph; None for a function."""
         self.cache: NodeCache | None = None
         if policy.cache is not False:
             self.cache = NodeCache(DEFAULT_SIZE if policy.cache is True else policy.cache, policy.key)
         self.wants_context: bool = bool(shape and shape.wants_context and child is None)
         self.is_async: bool = bool(shape and shape.is_async and child is None)
         self.static: tuple[NodePlan, ...] = ()
+        """Targets of static edges, END left out."""
         self.ends: bool = False
-        """Whether the node has a static edge to END, which is not listed in `static`."""
+        """True if the node has a static edge to END."""
         self.branches: tuple[BranchPlan, ...] = ()
+        """Conditional edges, in declaration order."""
         self.arrives: tuple[int, ...] = ()
-        """Joins that this node is a source of."""
+        """Indexes of the joins that this node is a source of."""
         self.on_error: NodePlan | EndType | None = None
         self.on_fatigue: NodePlan | EndType | None = None
         self.goto: frozenset[str | EndType] | None = None
+        """Declared targets of its Commands; None if undeclared."""
         self.max_visits: int | str | None = policy.max_visits
+        """A number, None for no limit, or "graph" for the graph's limit."""
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
+        """True if the node pauses by its policy, before or after it runs."""
         self.on_fast_path: bool = (
             policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
         )
-        """Whether one task of it may take the fast path."""
+        """True if a superstep of one plain task of this node may take the fast path."""
         self.plain: int = CALL_WITH_CONTEXT
+        """CALL_SYNC, CALL_ASYNC or CALL_WITH_CONTEXT."""
         if self.on_fast_path and not self.wants_context:
             self.plain = CALL_ASYNC if self.is_async else CALL_SYNC
-        # The shapes that the fast path routes by itself: one static target or none, or one branch.
         self.simple: bool = False
+        """True if the fast path routes the node by `next`, or by `router` and `table`."""
         self.next: NodePlan | None = None
+        """The only static target; None if the branch ends, or if there is a router."""
         self.router: Callable[[Any], Any] | None = None
+        """The only router; None if there is no conditional edge."""
         self.table: Mapping[Any, NodePlan | None] = {}
+        """Routes of `router`: label to node, None for END."""
 
     def settle(self) -> None:
-        """Derive the fast path's shape from the edges."""
-        if self.arrives:
+        """Set what the fast path needs for routing: for nodes with 0..1 static edges, or with one router alone."""
+        if self.arrives:  # joins are for the general path
             return
         if not self.branches and len(self.static) <= 1:
             self.simple = True
@@ -112,7 +126,7 @@ class NodePlan:
 
 @final
 class BranchPlan:
-    """One conditional edge: a router, and where each label leads (None is END)."""
+    """One conditional edge: a router, and the node for each label (None for END)."""
 
     __slots__ = ("default", "hint", "router", "router_name", "table", "where")
 
@@ -128,15 +142,16 @@ class BranchPlan:
         self.router_name: str = str(getattr(router, "__name__", None) or type(router).__name__)
         self.table: Mapping[Any, NodePlan | None] = table
         self.default: Any = default
+        """Node for any other label: a NodePlan, None for END, or NO_DEFAULT."""
         self.hint: Any = hint
-        """The router's return annotation, resolved where it could be."""
+        """The router's return annotation, resolved if possible."""
         self.where: str = where
-        """`file:line` where it was added."""
+        """`file:line` of the call that added the edge; empty if unknown."""
 
 
 @final
 class JoinPlan:
-    """A node that waits: it fires when *need* distinct sources have arrived."""
+    """A join: node *dst* runs once *need* distinct sources have arrived (R5). *sources* has their indexes."""
 
     __slots__ = ("dst", "index", "need", "sources", "starved")
 
@@ -150,7 +165,10 @@ class JoinPlan:
 
 @final
 class Plan:
-    """A whole graph, frozen: what the engine, the drivers and the renderers read."""
+    """A whole graph, frozen.
+
+    Codecs, topology and limits of visits are made at first use; it does not matter which worker thread makes them.
+    """
 
     __slots__ = (
         "_checking",
@@ -181,9 +199,11 @@ class Plan:
         self.state: StateSchema = spec.state
         self.update: UpdateSchema = spec.update
         self.nodes: list[NodePlan] = []
+        """Nodes by index, in the order of declaration, without START."""
         self.by_name: dict[str, NodePlan] = {}
         self.start: NodePlan = NodePlan(START.value, -1, None, _NO_POLICY)
         self.joins: tuple[JoinPlan, ...] = ()
+        """Joins by index, in the order of declaration."""
         self._node_specs: list[NodeSpec] = []
         self._ends: set[int] = set()
         self._visit_limits: tuple[int, list[int]] | None = None
@@ -191,12 +211,13 @@ class Plan:
         self._checking: Codec | None = None
         self._custom: tuple[str, ...] | None = None
         self.shown: dict[str, Any] | None = None
-        """The topology that journals keep; made at first need, and changed by nobody."""
+        """The topology as journals store it; None until the first journal needs it. Must not be changed."""
         self._build()
         self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
         self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)
         self.pausing: str | None = self._pausing()
-        """A node that pauses by its policy, of a nested graph after its node and a slash: the graph needs a thread."""
+        """A node that pauses by its policy, as `node` or `outer/inner`; None if no node does. A run needs a thread then
+        (R10)."""
 
     def _pausing(self) -> str | None:
         for node in self.nodes:
@@ -232,7 +253,7 @@ class Plan:
                     static.setdefault(at, []).append(by_name[item.dst])
             elif kind is BranchSpec:
                 branches.setdefault(self._node(item.src).index, []).append(self._branch(item))
-            elif kind is JoinSpec and item.dst is END:  # there is nothing to wait with
+            elif kind is JoinSpec and item.dst is END:  # END runs nothing, so there is nothing to wait for
                 self._ends.update(by_name[src].index for src in item.sources)
             elif kind is JoinSpec:
                 sources = tuple(by_name[src] for src in item.sources)
@@ -271,7 +292,12 @@ class Plan:
         return BranchPlan(branch.router, table, default, branch.hint, branch.where)
 
     def visit_limits(self, general: int, unlimited: int) -> list[int]:
-        """How often each node may be visited; *general* where it has no limit of its own."""
+        """Return the greatest number of visits of each node, by index (R8).
+
+        Args:
+            general: The limit of nodes without a limit of their own.
+            unlimited: The number to use for "no limit".
+        """
         known = self._visit_limits
         if known is None or known[0] != general:
             mine = (node.max_visits for node in self.nodes)
@@ -281,7 +307,7 @@ class Plan:
 
     @property
     def custom(self) -> tuple[str, ...]:
-        """Fields that reducers of the user's fold."""
+        """Tracked fields whose reducer is the user's own, in declaration order."""
         if self._custom is None:
             ours = reducers.__name__
             found = [f.name for f in self.state.fields.values() if f.aggregates and not f.untracked]
@@ -291,7 +317,11 @@ class Plan:
 
     @property
     def codec(self) -> Codec:
-        """Makes values of this graph storable; made at first need."""
+        """The codec for values of this graph and its nested graphs; created at first use.
+
+        Raises:
+            InputError: Two of their classes have the same tag (`duplicate-tag`).
+        """
         if self._codec is None:
             from graphrt._codec import Codec
 
@@ -300,17 +330,21 @@ class Plan:
 
     @property
     def checking(self) -> Codec:
-        """Compares values of this graph alone, also where those of nested graphs cannot be told apart in a store."""
+        """The codec for `check_state`, which compares stored forms of this graph's own values; created at first use.
+
+        If two classes of nested graphs have the same tag, which matters in a store only, it knows this graph's alone.
+        """
         if self._checking is None:
             from graphrt._codec import Codec
 
             try:
                 self._checking = self.codec
-            except InputError:  # two classes of one name
+            except InputError:  # two classes of one tag: leave those of nested graphs out
                 self._checking = Codec([cls for cls in (self.state.cls, self.update.cls) if cls is not None])
         return self._checking
 
     def _types(self) -> list[Any]:
+        """Return the schema classes of this graph and of its nested graphs, whose fields lead to all stored classes."""
         types: list[Any] = [self.state.cls, self.update.cls, self.spec.input, self.spec.output]
         for node in self.nodes:
             if node.child is not None:
@@ -318,19 +352,19 @@ class Plan:
         return [cls for cls in types if cls is not None]
 
     def spec_hint(self, index: int) -> Any:
-        """The return annotation of the node, UNRESOLVED if unknown."""
+        """Return the return annotation of the node; `hints.UNRESOLVED` if unknown. *index* is 0 or more."""
         return self._node_specs[index].hint
 
     def spec_where(self, index: int) -> str:
-        """`file:line` where the node was added; empty if that is unknown, or it is no node of the graph's own."""
+        """Return the `file:line` where the node was added; empty if unknown, and for START."""
         return self._node_specs[index].where if 0 <= index < len(self._node_specs) else ""
 
     def leads_to_end(self, index: int) -> bool:
-        """Whether a static edge leads from the node to END."""
+        """Return True if a static edge, or a join, leads from the node to END."""
         return index in self._ends
 
     def place(self) -> str:
-        """Where the graph is, for the "Where" line of errors."""
+        """Return the graph's name and source line for the "Where" line of errors."""
         at = f", added at {self.spec.where}" if self.spec.where else ""
         return f"graph {self.name!r}{at}"
 

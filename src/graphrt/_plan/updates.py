@@ -1,6 +1,6 @@
-"""A partial update: the forms in which a node may return one, and the check at the node's boundary (rule R7).
+"""The schema of updates: the forms in which a node may return one, and its check at the node's boundary (R7).
 
-How updates become part of the state does not live here: that is the engine's fold.
+Folding an update into the state is the engine's work and does not live here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,14 @@ from graphrt.errors import Place, Problem, UpdateError, closest, names
 
 @final
 class UpdateSchema:
-    """What the nodes of one graph may return as an update."""
+    """The updates that nodes of one graph may return. Problems of the declaration are collected, not raised.
+
+    Args:
+        state: The schema of the state.
+        cls: The class declared as `Update`; None for any mapping of state fields.
+        overwrite: Nodes return the full next state instead of an update.
+        localns: Names for forward references.
+    """
 
     __slots__ = ("cls", "fields", "kind", "names", "problems", "state")
 
@@ -46,15 +53,16 @@ class UpdateSchema:
         self.cls: Any = typing.get_origin(cls) or cls
         self.problems: list[Problem] = []
         self.kind: str = "mapping"
+        """"mapping", "pydantic", "dataclass" or "overwrite". A mapping may be returned whatever the kind."""
         self.names: frozenset[str] = frozenset(state.fields)
-        """Fields that an update may name."""
+        """Fields that an update may write."""
         if overwrite:
             self.kind = "overwrite"
             self._forget_reducers()
         elif cls is not None:
             self._read(cls, localns)
         self.fields: dict[str, Field] = {n: f for n, f in state.fields.items() if n in self.names and not overwrite}
-        """Fields that a mapping may write directly: none where nodes return whole states."""
+        """Fields that the engine may write straight from a returned dict; empty if nodes return whole states."""
 
     # -- reading the class ---------------------------------------------------------------------------------------
 
@@ -116,15 +124,16 @@ class UpdateSchema:
         self.names = frozenset(name for name in declared if name in self.state.fields)
 
     def _narrow(self, field: Field, hint: Any, checks: Checks) -> None:
-        """Check updates of *field* against *hint*, and where it is the field's own type, against its constraints too.
+        """Check updates of *field* against *hint*, the type that the Update declares for it.
 
-        An Update repeats the types of the state; the constraints beside them hold without being repeated.
+        If *hint* repeats the field's bare type, or some members of it, the field's own constraints hold as well
+        (ADR-0017). Another type is taken literally.
         """
         whole = field.annotation
         checked = checks.of(hint, field.name)
         if not is_unconstrained(whole) or any(hints.metadata_of(part) for part in _parts(whole)):
             if is_unconstrained(hint) and hints.bare(hint) == hints.bare(whole):
-                checked = Checked(field.check_whole)
+                checked = Checked(field.check_whole)  # the same type: the field's check says everything
             elif {hints.bare(part) for part in _parts(hint)} <= {hints.bare(part) for part in _parts(whole)}:
                 checked = Checked(_both(checked.check, field.check_whole))
         field.settle(checked, hint)
@@ -146,6 +155,7 @@ class UpdateSchema:
         return {name: field_hint(info) for name, info in cls.__pydantic_fields__.items()}
 
     def _require_unset(self, cls: Any) -> None:
+        """Report fields of an Update dataclass without the default UNSET: each node would write them."""
         bad = [spec.name for spec in dataclasses.fields(cls) if spec.default is not UNSET]
         if bad:
             self.problems.append(
@@ -160,7 +170,7 @@ class UpdateSchema:
     # -- at the node's boundary ----------------------------------------------------------------------------------
 
     def entries(self, returned: Any) -> Mapping[str, Any] | None:
-        """What *returned* writes, unchecked; None if it is no update at all."""
+        """Return the fields that *returned* writes, unchecked; None if *returned* is not an update."""
         if self.kind == "overwrite":
             return self._whole(returned)
         if is_mapping(returned):
@@ -176,6 +186,7 @@ class UpdateSchema:
         return None
 
     def _whole(self, returned: Any) -> Mapping[str, Any] | None:
+        """Return a full state as an update: given fields are replaced, others deleted. None if it is not a state."""
         fields = self.state.fields
         given: Mapping[str, Any]
         if is_mapping(returned):
@@ -193,10 +204,12 @@ class UpdateSchema:
         return full
 
     def checked(self, returned: Mapping[Any, Any], *, node: str, where: str | Place) -> Values:
-        """The validated update; markers stay markers, with their values validated.
+        """Return the validated update. An Overwrite stays one, with a validated value; UNSET fields are left out.
 
         Raises:
-            UpdateError: An unknown key, or a value of a wrong type, with the path inside it; all of them at once.
+            UpdateError: An unknown key (`unknown-key`); values of a wrong type, all at once with the paths inside them
+                (`wrong-type`); a DELETE without a default (`cannot-delete`); a full state that lacks a field
+                (`missing-field`).
         """
         result: Values = {}
         wrong: dict[str, str] = {}
@@ -279,6 +292,7 @@ def _holds_coroutine(value: Any) -> bool:
 
 
 def _wanted(field: Field, value: Any) -> str:
+    """Return what to write instead of *value*, for the "Fix" line: the type, and a list for a single item."""
     kind = describe(field.annotation)
     text = f"{field.name!r} as {kind}"
     if kind.startswith("list[") and not isinstance(value, list | tuple | set | frozenset):
@@ -291,7 +305,7 @@ def _both(first: Check, second: Check) -> Check:
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
-    """The members of a union as they stand there; of anything else the hint itself."""
+    """Return the members of a union, with their Annotated kept; for any other hint, the hint itself."""
     bare = hints.bare(hint)
     return typing.get_args(bare) if typing.get_origin(bare) in (typing.Union, types.UnionType) else (bare,)
 

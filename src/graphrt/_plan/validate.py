@@ -1,6 +1,7 @@
-"""The errors of a declared graph: every mistake of wiring, found without running anything, in declaration order.
+"""The errors of a declared graph: every mistake of wiring, in declaration order. Nothing of the user's is called.
 
-Judgements about paths (unreachable, starving, endless) live in `reachability`, `starving_joins` and `endless_loops`; this module needs no path.
+Judgements about paths through the graph live in `reachability`, `starving_joins`, `endless_loops` and
+`write_conflicts`; they run on graphs without errors only.
 """
 
 from __future__ import annotations
@@ -21,29 +22,31 @@ from graphrt.limits import Limits
 
 
 def errors(spec: GraphSpec, limits: Limits) -> list[Problem]:
-    """All errors of *spec*, in declaration order: state and update first, then each call, then the whole."""
+    """Return all errors of *spec*: of state, Update and builder calls, then by declaration, then of the whole graph."""
     return [*spec.state.problems, *spec.update.problems, *spec.problems, *_Checks(spec, limits).run()]
 
 
 MOST_GUESSES: Final = 20_000
-"""Names that are compared with misspelt ones, in all, so that 100,000 mistakes are told as fast as one."""
+"""Most comparisons of names that guess what misspelt ones mean. Unbounded, they grow as mistakes times nodes."""
 
 
 class _Checks:
+    """One pass over the declarations; what was seen so far shows repetitions and mixed edges."""
+
     def __init__(self, spec: GraphSpec, limits: Limits) -> None:
         self.spec = spec
         self.limits = limits
-        self.nodes: dict[str, NodeSpec] = {}
-        self.edges: dict[tuple[Hashable, Hashable], str] = {}
-        self.branches: dict[tuple[Hashable, int], list[Any]] = {}
+        self.nodes: dict[str, NodeSpec] = {}  # the first declaration of each name, known before the pass
+        self.edges: dict[tuple[Hashable, Hashable], str] = {}  # (source, target) to where the edge was declared
+        self.branches: dict[tuple[Hashable, int], list[Any]] = {}  # (source, id of the router) to routes, as given
         self.joins: set[tuple[frozenset[Hashable], Hashable]] = set()
-        self.static: set[Hashable] = set()
-        self.branching: set[Hashable] = set()
-        self.mixed: set[Hashable] = set()
+        self.static: set[Hashable] = set()  # sources of static edges; those of joins do not count as mixed
+        self.branching: set[Hashable] = set()  # sources of conditional edges
+        self.mixed: set[Hashable] = set()  # sources that were reported as having both
         self.has_entry = False
-        self.guesses: dict[object, str] = {}
+        self.guesses: dict[object, str] = {}  # misspelt name to node, so that a repeated mistake costs nothing
         self.compared = 0
-        self.known = ""
+        self.known = ""  # text of all node names, made once
         for item in spec.declared:
             if isinstance(item, NodeSpec) and isinstance(item.name, str):
                 self.nodes.setdefault(item.name, item)
@@ -78,8 +81,6 @@ class _Checks:
             return
         for text in given.problems():
             yield Problem(code="bad-limit", message=f"Limits: {text}.", hint="Correct the limit.")
-
-    # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _node(self, node: NodeSpec) -> Iterator[Problem]:
         name = node.name
@@ -128,7 +129,7 @@ class _Checks:
 
     def _policy(self, node: NodeSpec) -> Iterator[Problem]:
         policy = node.policy
-        if policy is _PLAIN or (policy == _PLAIN and policy.cache is False):  # 0 == False
+        if policy is _PLAIN or (policy == _PLAIN and policy.cache is False):  # cache=0 equals False and is an error
             return
         for code, text in policy_problems(node):
             yield Problem(
@@ -144,8 +145,6 @@ class _Checks:
             if ref is not None:
                 yield from self._target(ref, f"{option}= of node {node.name!r}", node.where)
         yield from unknown_writes(node, self.spec.state)
-
-    # -- edges ---------------------------------------------------------------------------------------------------
 
     def _edge(self, edge: EdgeSpec) -> Iterator[Problem]:
         src, dst = edge.src, edge.dst
@@ -299,7 +298,7 @@ class _Checks:
                 )
         if not closed:
             return
-        # In a list of nodes END stands for its label and for itself: either is enough.
+        # In a list of nodes END is two labels, the object and its text: the router needs to return either.
         listed = not is_mapping(branch.routes)
         either = listed and bool({END, END.value} & {*labels})
         for label in known:
@@ -314,8 +313,6 @@ class _Checks:
                     hint=dead,
                     where=branch.where,
                 )
-
-    # -- ends of an edge -----------------------------------------------------------------------------------------
 
     def _source(self, ref: Any, what: str, where: str) -> Iterator[Problem]:
         if isinstance(ref, EndType):
@@ -364,12 +361,12 @@ class _Checks:
         )
 
     def _guess(self, ref: object) -> str:
-        """The node that *ref* most likely means, or an empty string."""
+        """Return the node that *ref* most likely means, or an empty string."""
         if not isinstance(ref, str):
             return ""
         if ref not in self.guesses:
             self.compared += len(self.nodes)
-            guess = self.compared <= MOST_GUESSES or not self.guesses  # the first one always
+            guess = self.compared <= MOST_GUESSES or not self.guesses  # the first mistake always gets one
             self.guesses[ref] = closest(ref, self.nodes) if guess else ""
         return self.guesses[ref]
 

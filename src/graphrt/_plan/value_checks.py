@@ -1,6 +1,8 @@
-"""What validates a value against a hint: pydantic, on all Pythons, and closed to the markers of an update.
+"""Validation of one value against a type hint, with pydantic.
 
-Which hint a field's values are checked against is decided by `state` and `updates`.
+Adds to pydantic: `typing.TypedDict` works on every supported Python, and the markers of an update (DELETE, UNSET,
+Overwrite) are refused even by types that accept anything. `state` and `updates` decide which hint a value is checked
+against.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Problem
 
 Check = Callable[[Any], Any]
-"""Takes a value, returns the validated one; raises ValueError (pydantic's ValidationError is one)."""
+"""Takes a value and returns the validated one; raises ValueError (pydantic's ValidationError is one)."""
 
 
 class Checked(NamedTuple):
-    """How the values of a hint are checked."""
+    """The check of a hint."""
 
     check: Check
     exact: Any = None
-    """A class whose instances pass unchanged, so that `check` need not be called; None if there is none."""
+    """Class whose instances pass `check` unchanged, so that the call can be skipped; None if no class does."""
 
 
 class NotPlainError(ValueError):
@@ -42,12 +44,16 @@ class NotPlainError(ValueError):
 
 
 def is_marker(value: Any) -> bool:
-    """Whether *value* is DELETE, UNSET or an Overwrite."""
+    """Return True if *value* is DELETE, UNSET or an Overwrite."""
     return value is DELETE or value is UNSET or value.__class__ is Replacement
 
 
 def check_anything(value: Any) -> Any:
-    """Take any value but a marker; a list, dict or set as a copy, so that nothing is aliased."""
+    """Return any value that is not a marker; a list, dict or set is copied, so that it is not aliased (R15).
+
+    Raises:
+        NotPlainError: *value* is a marker.
+    """
     kind = value.__class__
     if kind in _COPIED:
         return kind(value)
@@ -63,17 +69,17 @@ _KEPT: Final = frozenset(
     | {"use_enum_values", "allow_inf_nan", "coerce_numbers_to_str", "regex_engine", "revalidate_instances"}
     | {"val_json_bytes", "hide_input_in_errors", "ser_json_bytes"}
 )
-"""What of a state's pydantic configuration says how one value is checked."""
+"""Settings of a pydantic configuration that concern single values, not the model as a whole."""
 
 
 def settings(cls: Any) -> dict[str, Any]:
-    """The part of the pydantic configuration of *cls* that holds for each of its fields."""
+    """Return the settings in the pydantic configuration of *cls* that apply to its fields one by one."""
     config: Mapping[str, Any] = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
     return {name: value for name, value in config.items() if name in _KEPT}
 
 
 class Checks:
-    """Makes the checks of one class's fields; what pydantic cannot check becomes a problem."""
+    """Factory of the checks of one class's fields. A type that pydantic cannot check is added to *problems*."""
 
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None, problems: list[Problem], code: str) -> None:
         self.config = settings(cls)
@@ -82,7 +88,7 @@ class Checks:
         self.code = code
 
     def of(self, hint: Any, name: str) -> Checked:
-        """The check of *hint*, which stands for the field *name*; anything passes if it cannot be checked."""
+        """Return the check of field *name* with type *hint*; after a problem, a check that accepts any plain value."""
         try:
             return checker(hint, self.config, self.localns)
         except (PydanticUserError, PydanticUndefinedAnnotation, NameError, TypeError) as error:
@@ -99,7 +105,7 @@ class Checks:
 
 
 def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping[str, Any] | None = None) -> Checked:
-    """What validates a value against *hint* and returns the validated value.
+    """Return the check that validates a value against *hint*, in pydantic's lax mode unless *config* says strict (R7).
 
     Raises:
         PydanticUserError: pydantic cannot make a schema for *hint*.
@@ -111,19 +117,20 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
     options = {"arbitrary_types_allowed": True, **(config or {})}
     shaped = portable(hint, localns)
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(shaped, config=ConfigDict(**options))  # type: ignore[typeddict-item]  # filtered above
+        adapter: TypeAdapter[Any] = TypeAdapter(shaped, config=ConfigDict(**options))  # type: ignore[typeddict-item]  # see settings()
     except PydanticUserError as error:
+        # Models, dataclasses and TypedDicts have a configuration of their own; pydantic refuses another one.
         if error.code != "type-adapter-config-unused":
             raise
         adapter = TypeAdapter(shaped)
     check: Check = adapter.validator.validate_python
-    if not _refuses_markers(hint):
+    if not _refuses_markers(hint):  # else the compiled validator does it, without a Python call around it
         return Checked(_guarded(check))
     return Checked(check, base if unconstrained and _passes_unchanged(base, options) else None)
 
 
 def _passes_unchanged(base: Any, options: Mapping[str, Any]) -> bool:
-    """Whether pydantic accepts every instance of exactly *base* and returns it unchanged."""
+    """Return True if pydantic accepts every instance of exactly *base* and returns it unchanged."""
     if base is str:
         return not any(options.get(name) for name in options if name.startswith("str_"))
     return base is int or base is bool or (base is float and options.get("allow_inf_nan", True))
@@ -139,19 +146,19 @@ def _guarded(check: Check) -> Check:
 
 
 def is_unconstrained(hint: Any) -> bool:
-    """Whether only reducers and markers of ours stand in the Annotated around *hint*."""
+    """Return True if the Annotated around *hint* has reducers, markers and texts only: no constraint for pydantic."""
     return all(is_inert(mark) for mark in hints.metadata_of(hint))
 
 
 def is_inert(mark: Any) -> bool:
-    """Whether pydantic makes nothing of *mark*: a reducer, a marker, a text."""
+    """Return True if pydantic ignores *mark* in an Annotated: a reducer, a marker or a text."""
     if isinstance(mark, (reducers.Marker, reducers.ReducedBy, str)):
         return True
     return callable(mark) and not hasattr(mark, "__get_pydantic_core_schema__")
 
 
 def _refuses_markers(hint: Any) -> bool:
-    """Whether pydantic surely refuses DELETE, UNSET and Overwrite where *hint* stands."""
+    """Return True if pydantic surely refuses DELETE, UNSET and Overwrite as values of *hint*."""
     marks = hints.metadata_of(hint)
     if not all(is_inert(mark) or isinstance(mark, annotated_types.BaseMetadata) for mark in marks):
         return False  # a validator before the type's own may take anything
@@ -171,6 +178,7 @@ def _is_definite(member: Any) -> bool:
 
 
 def _is_definite_class(cls: Any) -> bool:
+    """Return True if pydantic validates *cls* by itself, with no code of the user's that could accept a marker."""
     if cls in _DEFINITE or issubclass(cls, Enum) or te.is_typeddict(cls):
         return True
     if issubclass(cls, BaseModel):
@@ -190,9 +198,15 @@ _DEFINITE: Final = frozenset({int, str, float, bool, bytes, type(None), list, di
 def portable(
     hint: Any, localns: Mapping[str, Any] | None = None, busy: frozenset[Any] = frozenset(), *, closed: bool = True
 ) -> Any:
-    """*hint* with every TypedDict in it replaced by one that pydantic takes on all Pythons; *closed* refuses extras.
+    """Return *hint* with every TypedDict in it replaced by one that pydantic accepts on every Python.
 
-    pydantic refuses `typing.TypedDict` below Python 3.12, and drops the unknown keys of one silently.
+    pydantic refuses `typing.TypedDict` below Python 3.12, and silently drops the unknown keys of any TypedDict.
+
+    Args:
+        hint: Any annotation.
+        localns: Names for forward references.
+        busy: TypedDicts that are being replaced further out.
+        closed: Refuse unknown keys (ADR-0008, ADR-0017).
     """
     base = typing.get_origin(hint) or hint
     if te.is_typeddict(base):
@@ -208,7 +222,7 @@ def _replaced(hint: Any, base: Any, localns: Mapping[str, Any] | None, busy: fro
         inner = portable(hints.without_qualifiers(value), localns, busy, closed=closed)
         required = hints.is_required(value, otherwise=name in base.__required_keys__)
         fields[name] = inner if required else te.NotRequired[inner]
-    make: Any = te.TypedDict  # called at run time, which no checker follows
+    make: Any = te.TypedDict  # Any, since type checkers accept a literal call only
     made = make(base.__name__, fields)
     config: Mapping[str, Any] = getattr(base, "__pydantic_config__", {})
     made.__pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True, **config} if closed else config

@@ -1,7 +1,8 @@
-"""The object that nodes and routers see: an instance of the user's class, made of values without validating them.
+"""Views: the state object that a node or router receives, and the detection of assignments to it (R15).
 
-A view shares the values; the containers are everyone's, and nobody's to change (rule R15). Here is also told what a
-node assigned to the view it was given.
+The engine holds the state as a dict of values. A view is a new instance of the user's state class with these values,
+made without validation; for a TypedDict it is a copy of the dict. The values themselves are shared between views, so a
+node must not change them. Changes inside containers are found by the engine, not here.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Any, Final, TypeAlias, cast
 from pydantic import BaseModel
 
 Values: TypeAlias = dict[str, Any]
-"""The state as the engine holds it: field name to value; an absent TypedDict key is not there."""
+"""The state as the engine holds it: field name to value. An absent TypedDict key is missing here, too."""
 EXTRA: Final = ""
-"""Key under which a pydantic state with extra="allow" keeps what its fields do not name; never a field name."""
+"""Key of the extra values of a pydantic state with `extra="allow"`, as a dict. No field can have this name."""
 
 
 def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callable[[Values], Any]:
-    """Makes instances of a model as if all fields were set."""
+    """Return a function that makes instances of a pydantic model in which all fields count as set."""
     new, put = cls.__new__, object.__setattr__
-    # Every field counts as set; one set serves all views, since assigning a field adds only a name that is there.
+    # One set serves all views: assigning a field adds its name, which is in the set already.
     everything = set(field_names)
 
     def view(values: Values) -> Any:
@@ -34,7 +35,7 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
         return made
 
     def full_view(values: Values) -> Any:
-        """For extra="allow", private attributes and model_post_init."""
+        """Make a view of a model with `extra="allow"`, private attributes or `model_post_init`."""
         own_values = values.copy()
         extra = own_values.pop(EXTRA, None)
         made = new(cls)
@@ -51,7 +52,7 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
 
 
 def dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values], Any]:
-    """Makes instances of a dataclass; `__init__` and `__post_init__` do not run."""
+    """Return a function that makes instances of a dataclass; `__init__` and `__post_init__` do not run."""
     new, put = object.__new__, object.__setattr__
     simple = cls.__setattr__ is put
     set_ = setattr if simple else put
@@ -62,7 +63,7 @@ def dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values],
         return made
 
     def frozen_view(values: Values) -> Any:
-        """For a class whose attributes cannot be set, or not so simply."""
+        """Make a view of a frozen class, or of one with a `__setattr__` of its own."""
         made = new(cls)
         made.__dict__.update(values)
         return made
@@ -79,6 +80,7 @@ def dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values],
 
 
 def _in_slots(cls: Any, field_names: tuple[str, ...]) -> bool:
+    """Return True if a field of *cls* is kept in a slot, or if its instances have no `__dict__`."""
     return any(
         isinstance(base.__dict__.get(name), MemberDescriptorType) for base in cls.__mro__ for name in field_names
     ) or not any("__dict__" in base.__dict__ for base in cls.__mro__)
@@ -87,11 +89,14 @@ def _in_slots(cls: Any, field_names: tuple[str, ...]) -> bool:
 # -- what was assigned -------------------------------------------------------------------------------------------
 
 IS_MAPPING, HAS_MAPPING, NEITHER = range(3)
-"""Where a view keeps its values: it is a dict of them, its `__dict__` is one, or they stand in slots and extras."""
+"""Places where a view keeps its values: it is a dict itself; in its `__dict__`; or elsewhere too, in slots or extras.
+
+In the first two cases the engine compares view and values with one comparison of dicts (ADR-0052).
+"""
 
 
 def keeping(kind: str, cls: Any, field_names: tuple[str, ...]) -> int:
-    """Where views of *cls*, a state class of *kind*, keep their values."""
+    """Return where views of *cls*, a state class of *kind*, keep their values."""
     if kind == "typeddict":
         return IS_MAPPING
     if kind == "dataclass":
@@ -102,22 +107,24 @@ def keeping(kind: str, cls: Any, field_names: tuple[str, ...]) -> int:
 def finder(
     kind: str, cls: Any, field_names: tuple[str, ...], make: Callable[[Values], Any]
 ) -> Callable[[Any, Values], list[str]]:
-    """Makes what finds the fields of a view that are not what the values say, and names that it was not made with.
+    """Return a function from a view and its values to the names that a node assigned: changed fields, then added names.
 
-    An equal value is no change. Private names and cached properties are the class's own business.
+    Assigning an equal value is not a change. Names that begin with an underscore, and names for which the class has a
+    descriptor such as a cached property, are ignored.
 
     Args:
-        make: Makes views. Where the class changes fields in `model_post_init`, what it makes each time is no change.
+        make: Makes a fresh view. It shows what `model_post_init` assigns to fields, which is not a change.
     """
     if keeping(kind, cls, field_names) != NEITHER:
         return lambda view, values: _assigned(view, values, field_names, make)
-    # The class beside the fields: an attrgetter of one name would not give a tuple.
+    # `__class__` in addition: with a single name, attrgetter returns the value and not a tuple.
     read: Callable[[Any], Any] = _read_model if kind == "pydantic" else attrgetter(*field_names, "__class__")
 
     def find(view: Any, values: Values) -> list[str]:
         try:
+            # A comparison of tuples looks at identities first. If it fails, _assigned looks again, by name.
             same = read(view) == (*values.values(), cls)
-        except Exception:  # noqa: BLE001 - a value is gone, or refuses to be compared
+        except Exception:  # noqa: BLE001 - an attribute was deleted, or __eq__ of a value raised
             same = False
         return [] if same else _assigned(view, values, field_names, make)
 
@@ -125,6 +132,7 @@ def finder(
 
 
 def _read_model(view: Any) -> Any:
+    """Return the values of a model view and its class as a tuple; None, which equals no tuple, if it has extras."""
     return None if view.__pydantic_extra__ else (*view.__dict__.values(), view.__class__)
 
 
@@ -145,7 +153,7 @@ def _assigned(view: Any, values: Values, field_names: Collection[str], make: Cal
         changed = [
             name
             for name in changed
-            if _same(getattr(once, name, _NONE), getattr(twice, name, _NONE))  # else it is made anew each time
+            if _same(getattr(once, name, _NONE), getattr(twice, name, _NONE))  # else each view has another value
             and not _same(seen.get(name, _NONE), getattr(once, name, _NONE))
         ]
     return changed + added
@@ -160,9 +168,10 @@ def _extras(view: Any, before: Mapping[str, Any]) -> list[str]:
 
 
 def _is_own(cls: type, name: str) -> bool:
+    """Return True if attribute *name* belongs to the class and not to the state: private, or set by a descriptor."""
     if name.startswith("_"):
         return True
-    for base in cls.__mro__:  # a cached property keeps its value under its own name
+    for base in cls.__mro__:  # a cached property stores its value in `__dict__` under its own name
         if name in base.__dict__:
             return hasattr(base.__dict__[name], "__get__")
     return False
@@ -173,5 +182,5 @@ def _same(one: Any, two: Any) -> bool:
         return True
     try:
         return bool(one == two)
-    except Exception:  # noqa: BLE001 - values that refuse to be compared: another object was put there
+    except Exception:  # noqa: BLE001 - __eq__ of a value raised: it is another object, so it counts as assigned
         return False

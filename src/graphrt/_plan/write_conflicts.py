@@ -1,8 +1,8 @@
-"""The judgement `write-conflict`: nodes that can share a superstep and declare that they write one last-value field.
+"""The judgement `write-conflict`: nodes that can share a superstep and declare to write the same last-value field (R6).
 
-Followed from each fan-out on, superstep by superstep: what descends from different targets of the fan-out runs side by
-side, what a router chooses between does not. Nodes that one target of the fan-out leads to carry its label; where
-branches meet in one node, that goes on as one.
+The search starts at every fan-out and goes forward superstep by superstep. Each branch of the fan-out has a label (an
+int) that its descendants inherit. Nodes of one superstep with different labels run side by side. Nodes with one label
+are alternatives of a router and do not. Where branches meet in one node, it gets a new label.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from graphrt.commands import Command, Interrupt
 from graphrt.errors import Problem, names
 
 _EFFORT: Final = 64
-"""Nodes and edges looked at, for each one of the graph, before the search is broken off."""
+"""The search stops when it has visited this many times as many nodes and edges as the graph has."""
 _EFFORT_OF_ONE: Final = 4
-"""The same for what follows from one fan-out."""
+"""The same bound for one fan-out. Both keep compiling linear in the size of the graph."""
 
 
 def write_conflicts(plan: Plan, paths: Paths) -> Iterator[Problem]:
-    """One problem for each set of nodes that conflict, in the order of their first nodes."""
+    """Yield one problem for each set of nodes that conflict, in the order of their first nodes."""
     writers = _writers(plan)
     if not writers:
         return
@@ -59,9 +59,9 @@ def _and(shown: list[str]) -> str:
 
 
 def _writers(plan: Plan) -> dict[str, frozenset[int]]:
-    """Last-value fields with several nodes that declare to write them."""
+    """Return the last-value fields that two or more nodes declare to write, each with the indexes of these nodes."""
     found: dict[str, list[int]] = {}
-    known: dict[int, frozenset[str]] = {}
+    known: dict[int, frozenset[str]] = {}  # by the id of an annotation, which many nodes share
     for node in plan.nodes:
         hint = plan.spec_hint(node.index)
         if node.policy.writes is None and (hint is hints.UNRESOLVED or plan.update.kind == "overwrite"):
@@ -76,7 +76,10 @@ def _writers(plan: Plan) -> dict[str, frozenset[int]]:
 
 
 def _narrower(plan: Plan, hint: Any) -> frozenset[str]:
-    """Fields that a return type names, if it is narrower than the Update and says all that can be written."""
+    """Return the fields that a return annotation names, or an empty set.
+
+    They count only if the annotation lists every possible write and is narrower than the graph's Update.
+    """
     found: set[str] = set()
     for member in hints.members(hint):
         cls = member
@@ -93,6 +96,7 @@ def _narrower(plan: Plan, hint: Any) -> frozenset[str]:
 
 
 def _keys(cls: Any) -> frozenset[str] | None:
+    """Return the field names of a TypedDict, model or dataclass; None for any other class."""
     origin = typing.get_origin(cls) or cls
     if te.is_typeddict(origin):
         return frozenset([*origin.__required_keys__, *origin.__optional_keys__])
@@ -104,19 +108,24 @@ def _keys(cls: Any) -> frozenset[str] | None:
 
 
 class _Search:
-    """Finds which writers of a field can share a superstep; `seen` counts the nodes and edges that it looked at."""
+    """Search for the writers of a field that can share a superstep. Creating it runs the whole search."""
 
     def __init__(self, plan: Plan, paths: Paths, writers: dict[str, frozenset[int]]) -> None:
         self.plan = plan
         self.paths = paths
         self.writers = writers
         self.together: dict[str, dict[int, int]] = {name: {at: at for at in nodes} for name, nodes in writers.items()}
-        """For each field and writer another writer of its set (union-find)."""
+        """By field, a union-find forest of its writers: writer to parent. One tree is one set that conflicts."""
         self.seen = 0
+        """Nodes and edges visited so far."""
         self.labels = 0
+        """The last label that was given out."""
         self.size = paths.count + sum(map(len, paths.after)) + 16
+        """Nodes and edges of the graph; small graphs get some more effort."""
         self.useful = self._useful()
+        """By node, 1 if a writer is still ahead; the search goes nowhere else."""
         self.fields_of: dict[int, list[str]] = {}
+        """By writer, the contested fields that it writes."""
         for name, nodes in writers.items():
             for at in nodes:
                 self.fields_of.setdefault(at, []).append(name)
@@ -126,7 +135,7 @@ class _Search:
                 self._walk(at, start)
 
     def groups(self, name: str) -> list[tuple[int, ...]]:
-        """Sets of writers of the field that conflict, each in the order of the nodes."""
+        """Return the sets of two or more writers of the field that conflict, each in the order of the nodes."""
         sets: dict[int, list[int]] = {}
         for at in sorted(self.writers[name]):
             sets.setdefault(self._root(name, at), []).append(at)
@@ -135,12 +144,12 @@ class _Search:
     def _root(self, name: str, at: int) -> int:
         parent = self.together[name]
         while parent[at] != at:
-            parent[at] = parent[parent[at]]
+            parent[at] = parent[parent[at]]  # path halving
             at = parent[at]
         return at
 
     def _useful(self) -> bytearray:
-        """Nodes from which a writer can still be reached."""
+        """Return, by node, 1 if the node is a writer or can reach one."""
         before = self.paths.before()
         useful = bytearray(self.paths.count + 1)
         work = sorted({at for nodes in self.writers.values() for at in nodes})
@@ -154,7 +163,10 @@ class _Search:
         return useful
 
     def _fan_out(self, at: int) -> dict[int, int]:
-        """Nodes that run side by side right after *at*, with labels; empty if there are not two of them."""
+        """Return the nodes that can follow *at*, each with its label; empty if *at* has fewer than two branches.
+
+        A join that *at* arrives at counts as a branch. The targets of one router that names one of them share a label.
+        """
         start: dict[int, int] = {}
         for target in self.paths.sure[at]:
             start[target] = self._label()
@@ -173,9 +185,10 @@ class _Search:
         return self.labels
 
     def _walk(self, origin: int, now: dict[int, int]) -> None:
+        """Follow a fan-out superstep by superstep; *now* has the nodes of the first one, with their labels."""
         most = min(self.seen + _EFFORT_OF_ONE * self.size, _EFFORT * self.size)
         arrived: dict[int, dict[int, int]] = {}
-        self._arrive(origin, 0, arrived, {})
+        self._arrive(origin, 0, arrived, now)  # label 0 belongs to no branch; a join with when="any" fires at once
         while now and self.seen < most:
             self._meet(now)
             if len(set(now.values())) < 2 and not arrived:
@@ -197,7 +210,7 @@ class _Search:
         yield from paths.instead[at]
 
     def _arrive(self, at: int, label: int, arrived: dict[int, dict[int, int]], following: dict[int, int]) -> None:
-        """Note the arrivals of *at*; what fires is added to *following*."""
+        """Record in *arrived* that *at* arrived at its joins; add the nodes of joins that fire to *following*."""
         if at < 0:
             return
         for index in self.plan.nodes[at].arrives:
@@ -206,14 +219,14 @@ class _Search:
                 continue
             there = arrived.setdefault(index, {})
             if at in there and len(there) >= join.need:
-                there.clear()
+                there.clear()  # the join fired before: a source that comes again opens the next generation (R5)
             there[at] = label
             if len(there) == join.need:
                 labels = set(there.values())
                 following[join.dst.index] = labels.pop() if len(labels) == 1 else self._label()
 
     def _meet(self, now: dict[int, int]) -> None:
-        """Join in one set the writers of a field that run now and carry different labels."""
+        """Put the writers of a field that run now under different labels into one set."""
         first: dict[str, int] = {}
         other: dict[str, int] = {}
         for at in sorted(now):
@@ -223,7 +236,7 @@ class _Search:
                 elif now[at] != now[first[name]]:
                     self._unite(name, at, first[name])
                     other.setdefault(name, at)
-        for at in sorted(now) if other else ():  # those that share the first one's label meet another one
+        for at in sorted(now) if other else ():  # writers that share the first one's label meet one of another label
             for name in self.fields_of.get(at, ()):
                 if name in other and now[at] == now[first[name]]:
                     self._unite(name, at, other[name])

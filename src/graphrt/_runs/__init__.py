@@ -1,1 +1,1 @@
-"""Floor 6, private: opening and closing one run, the arguments of the verbs, and what they give back."""
+"""Inside of `Runtime` (floor 6, private): opening, driving and closing runs, and reading and editing threads."""

@@ -1,4 +1,7 @@
-"""What a caller answers to open interrupts, checked: which question, of what type, in time. Nothing is changed here."""
+"""Checks of the answers to interrupts: which question is meant, whether the type fits, whether it is in time (R10).
+
+Nothing is changed here. A refused answer leaves the thread as it is.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,23 @@ from graphrt.errors import InputError
 def answers_by_id(
     engine: Engine, answers: Any, answer: Any, clock: Callable[[], float], *, failed: bool = False
 ) -> Mapping[str, Any]:
-    """The answers by interrupt id, as their types made them.
+    """Return the validated answers by interrupt id.
 
     Args:
-        clock: Tells seconds since the epoch; asked only where a question may have expired.
-        failed: The thread failed: a new answer may replace one that a failed task was given.
+        answers: A mapping of ids to answers, or the answer to the only question.
+        answer: The answer to the only question; UNSET if it was not given.
+        clock: Returns seconds since the epoch. Read only for questions that can expire.
+        failed: The thread failed, so answers may replace those that its failed tasks were given.
 
     Raises:
-        InputError: No answer, an id that is not open, a wrong type, the question has expired, or an effect stands in the
-            way of a replacement.
+        InputError: An answer is missing or of a wrong type, an id is not open, a question has expired, or an effect
+            depends on the answer to replace.
     """
     given = {question.id: (task, question) for task, question in (replaceable(engine) if failed else ())}
     questions = [question for _, question in given.values()] if failed else engine.open_interrupts()
     if not questions:
         if (answer is UNSET and answers is UNSET) or (is_mapping(answers) and not answers):
-            return {}  # its owner died: it is driven on
+            return {}  # the owner of the thread died: it continues without answers
         raise InputError(
             "An answer was given, but no interrupt is open.",
             code="unknown-interrupt",
@@ -53,7 +58,15 @@ def answers_by_id(
 def _by_id(
     engine: Engine, questions: list[OpenInterrupt], open_: list[OpenInterrupt], answers: Any, answer: Any
 ) -> Mapping[str, Any]:
-    """What was given, by id; *questions* are those that a single answer may be meant for, *open_* may be answered too."""
+    """Return what the caller gave as a mapping of ids to answers, not validated yet.
+
+    Args:
+        questions: The candidates for a single answer.
+        open_: Open questions, which a mapping may name too. The same as *questions*, unless the thread failed.
+
+    Raises:
+        InputError: There is no answer, one answer for several questions, or an id that takes none.
+    """
     where, thread = engine.where(), engine.thread
     known = "; ".join(_told(q) for q in questions)
     ids = tuple(q.id for q in questions)
@@ -110,7 +123,7 @@ def _by_id(
 
 
 def how(ids: tuple[str, ...]) -> str:
-    """How the open interrupts *ids* are answered."""
+    """Return a sentence for error messages that shows how the open interrupts *ids* are answered."""
     mapping = f"resume(thread, {{{ids[0]!r}: ...{', ...' if len(ids) > 1 else ''}}})"
     return f"Answer by id: {mapping}." if len(ids) > 1 else f"Write resume(thread, answer=...), or by id: {mapping}."
 
@@ -121,7 +134,7 @@ def _told(question: OpenInterrupt) -> str:
 
 
 def _unknown(engine: Engine, id_: Any, known: str, ids: tuple[str, ...], by_id: str) -> InputError:
-    """The error for a key of a mapping that no answer is taken for."""
+    """Return the error for a key of a mapping that is not the id of an open interrupt."""
     thread = engine.thread
     found = next((question for question in all_questions(engine) if question.id == id_), None)
     what = f"No open interrupt has the id {short(id_)}."
@@ -144,18 +157,21 @@ def _unknown(engine: Engine, id_: Any, known: str, ids: tuple[str, ...], by_id: 
 
 
 def _is_over(engine: Engine, id_: Any) -> bool:
-    """Whether the id names a superstep of the thread that was committed."""
-    thread, _, rest = str(id_).partition("/")
+    """Return whether the id belongs to a superstep of this thread that was committed."""
+    thread, _, rest = str(id_).partition("/")  # thread/superstep.number:node#key
     number = rest.partition(".")[0]
     last = engine.superstep - bool(engine.tasks and not engine.held)
     return thread == engine.thread and number.isdigit() and int(number) <= last
 
 
 def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> None:
-    """Refuse to replace an answer on which an effect may rest: it would be told of an answer that nobody gave.
+    """Check that no effect of the task may depend on the answer to replace.
+
+    The result of an effect is found by its name. It would be given to a node that acts on another answer (decision
+    0057).
 
     Raises:
-        InputError: The task began or recorded an effect after the answer.
+        InputError: The task began or recorded an effect after the answer (`answer-has-effects`).
     """
     from graphrt._drivers.task_services import of_harness
 
@@ -179,6 +195,11 @@ def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> N
 
 
 def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callable[[], float]) -> Any:
+    """Return *answer*, validated against the type that the question asks for.
+
+    Raises:
+        InputError: The question has expired, or the answer has a wrong type.
+    """
     if question.expires_at is not None and (late_s := clock() - question.expires_at) > 0:
         raise InputError(
             f"Interrupt {question.id} expired {late_s:.0f} s ago.",
@@ -206,7 +227,18 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
 
 
 def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tuple[OpenInterrupt, str]]:
-    """Open questions that a retry withdraws, each with the reason: the nodes run again and may ask anew."""
+    """Return the open questions that a retry withdraws, each with the reason. Their nodes run again and may ask anew.
+
+    Withdrawn are expired questions, stale ones, and those of a cancelled thread but for `interrupt_before` and
+    `interrupt_after`.
+
+    Args:
+        status: Status of the thread before the retry.
+        clock: Returns seconds since the epoch.
+
+    Returns:
+        0..n pairs of a question and "expired", "stale" or "cancelled", in task order.
+    """
     found: list[tuple[OpenInterrupt, str]] = []
     for question in engine.open_interrupts():
         if question.expires_at is not None and clock() > question.expires_at:

@@ -1,4 +1,8 @@
-"""What a caller passes to the Runtime, checked: store, durability, limits, stream modes. Nothing is run here."""
+"""Checks of the arguments of `Runtime` and its verbs: store, durability, limits, stream modes and the rest.
+
+A `checked_...` function returns its argument, perhaps converted, and a `check_...` function returns nothing. Both raise
+an InputError that names the argument, the value and the fix.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +28,17 @@ if TYPE_CHECKING:
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages", "live", "result"]
 Modes: TypeAlias = list[Mode] | tuple[Mode, ...] | AbstractSet[Mode]
-"""Several of them, for type checkers: an Iterable would take the text of a single one."""
+"""Several modes, for type checkers. Not an Iterable: a single mode is a str, which is an Iterable of str too."""
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages", "live", "result")
+"""All stream modes; see `Runtime.stream`."""
 LIVE = frozenset({"custom", "messages", "live"})
-"""Modes whose items come while a node still runs."""
+"""Modes whose items are yielded while a node still runs."""
 STATUSES: tuple[Status, ...] = get_args(Status)
+"""All statuses of a thread."""
 
 
 class RuntimeOptions(te.TypedDict, total=False):
-    """The keyword arguments of `Runtime`; `CompiledGraph.run` takes them too."""
+    """Keyword arguments of `Runtime`. `CompiledGraph.run` and its other verbs take them too."""
 
     store: Store | str | None
     durability: Durability
@@ -54,14 +60,18 @@ class RuntimeOptions(te.TypedDict, total=False):
 
 
 def new_id() -> str:
-    """A random id."""
+    """Return a random id: a UUID of version 4, as 32 hexadecimal digits."""
     from uuid import uuid4
 
     return uuid4().hex
 
 
 def opened_store(store: Any) -> Store | None:
-    """The store that *store* is, or names by its URL."""
+    """Return the store that was given, or open the one that a URL names; None for None.
+
+    Raises:
+        InputError: It is neither a store nor a URL (`unknown-store`).
+    """
     if isinstance(store, str):
         return open_store(store)
     if store is None:
@@ -80,7 +90,11 @@ def opened_store(store: Any) -> Store | None:
 
 
 def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
-    """*migrations*, if they are migrations."""
+    """Return *migrations* as a tuple.
+
+    Raises:
+        InputError: One of them is not a Migration (`bad-migration`).
+    """
     given: list[Any] = [*migrations] if isinstance(migrations, (list, tuple)) else [migrations]
     wrong = [one for one in given if not isinstance(one, Migration)]
     if wrong:
@@ -93,7 +107,11 @@ def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
 
 
 def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
-    """*updates* of a bulk update, if they are pairs."""
+    """Return the pairs of a bulk update as a list.
+
+    Raises:
+        InputError: One of them is not a pair (`bad-input`).
+    """
     found: list[Any] = [*updates] if isinstance(updates, Iterable) else [updates]
     wrong = [one for one in found if one.__class__ is not tuple or len(one) != 2]
     if wrong:
@@ -106,7 +124,7 @@ def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
 
 
 def check_age(name: str, seconds: Any) -> None:
-    """Refuse what is no number of seconds, 0 or more.
+    """Check that the argument *name* is a number of seconds, 0 or more.
 
     Raises:
         InputError: It is not (`bad-limit`).
@@ -121,7 +139,11 @@ def check_age(name: str, seconds: Any) -> None:
 
 
 def checked_durability(durability: Any) -> Durability:
-    """*durability*, if there is such a one."""
+    """Return *durability*.
+
+    Raises:
+        InputError: There is no such durability (`bad-durability`).
+    """
     if durability not in DURABILITIES:
         raise InputError(
             f"There is no durability {durability!r}.",
@@ -134,7 +156,11 @@ def checked_durability(durability: Any) -> Durability:
 
 
 def checked_lease(lease_s: Any) -> float:
-    """*lease_s*, if it is a number of seconds above 0."""
+    """Return *lease_s* as a float.
+
+    Raises:
+        InputError: It is not a number of seconds above 0 and below a year (`bad-lease`).
+    """
     if isinstance(lease_s, bool) or not isinstance(lease_s, (int, float)) or not 0 < lease_s < 86_400 * 365:
         raise InputError(
             f"lease_s= must be a number of seconds above 0, not {lease_s!r}.",
@@ -145,7 +171,11 @@ def checked_lease(lease_s: Any) -> float:
 
 
 def checked_workers(worker_threads: Any) -> int:
-    """*worker_threads*, if it is a whole number above 0."""
+    """Return *worker_threads*.
+
+    Raises:
+        InputError: It is not a whole number, 1 or more (`bad-limit`).
+    """
     if worker_threads.__class__ is not int or worker_threads < 1:
         raise InputError(
             f"worker_threads= must be a whole number, 1 or more, not {worker_threads!r}.",
@@ -157,7 +187,11 @@ def checked_workers(worker_threads: Any) -> int:
 
 
 def checked_harness(harness: Any) -> Any:
-    """*harness*, if something can be asked of it."""
+    """Return *harness*; None stays None.
+
+    Raises:
+        InputError: It has no `run`, or is a class (`bad-harness`).
+    """
     if harness is not None:
         from graphrt.harness._harness_checks import check_harness
 
@@ -171,7 +205,11 @@ def checked_harness(harness: Any) -> Any:
 
 
 def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
-    """*sinks*, if entries can be handed to each of them."""
+    """Return *sinks* as a tuple of 0..n functions of an entry.
+
+    Raises:
+        InputError: They are not in a list, or one cannot be called or is a class (`bad-sink`).
+    """
     if sinks is None:
         return ()
     alone = issubclass(type(sinks), type) or not hasattr(sinks, "__iter__")
@@ -196,7 +234,11 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
 
 
 def checked_models(models: Any) -> NamedModels | None:
-    """*models*, if they are models by the names of agents."""
+    """Return *models*, a mapping of agent names to models, as `NamedModels`; None stays None.
+
+    Raises:
+        InputError: It is not such a mapping (`bad-models`), or a value is not a model (`no-model`).
+    """
     if models is None:
         return None
     from graphrt.harness.agent._model_overrides import NamedModels
@@ -205,7 +247,11 @@ def checked_models(models: Any) -> NamedModels | None:
 
 
 def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
-    """*sleep*, if it can be called."""
+    """Return *sleep*; None stays None.
+
+    Raises:
+        InputError: It cannot be called, or is a class (`bad-sleep`).
+    """
     if sleep is not None and (not callable(sleep) or isinstance(sleep, type)):
         raise InputError(
             f"sleep= must be a function of seconds, not {sleep!r}.",
@@ -217,7 +263,11 @@ def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
 
 
 def checked_budget(budget: Any) -> Budget | None:
-    """*budget*, if it is one."""
+    """Return *budget*; None stays None.
+
+    Raises:
+        InputError: It is not a Budget.
+    """
     if budget is None:
         return None
     from graphrt.harness.budget._budget import check_budget
@@ -228,10 +278,10 @@ def checked_budget(budget: Any) -> Budget | None:
 
 
 def checked_clock(clock: Any) -> Callable[[], float]:
-    """*clock*, which is looked at whenever it tells a time.
+    """Return *clock* wrapped, so that every time that it returns is checked.
 
     Raises:
-        InputError: It cannot be called (`bad-clock`), or told something else than a number, from the clock itself.
+        InputError: It cannot be called (`bad-clock`). The wrapped clock raises if it does not return a number.
     """
     if isinstance(clock, type) or not callable(clock):
         raise InputError(
@@ -250,7 +300,11 @@ def checked_clock(clock: Any) -> Callable[[], float]:
 
 
 def checked(limits: Any) -> Limits:
-    """*limits*, if they can be used."""
+    """Return *limits*.
+
+    Raises:
+        InputError: They are not Limits, or one of them is out of its range (`bad-limit`).
+    """
     if not isinstance(limits, Limits):
         raise InputError(f"limits= must be Limits(...), not {limits!r}.", code="bad-limit", fix="Pass Limits(...).")
     found = list(limits.problems())
@@ -260,7 +314,7 @@ def checked(limits: Any) -> Limits:
 
 
 def check_number(name: str, value: Any) -> None:
-    """Refuse what is neither None nor a number of entries or snapshots.
+    """Check that the argument *name* is None or a number, 0 or more: how many, or the `seq` of an entry.
 
     Raises:
         InputError: It is not (`bad-limit`).
@@ -274,10 +328,10 @@ def check_number(name: str, value: Any) -> None:
 
 
 def check_filters(graph: Any, prefix: Any, updated_before: Any) -> None:
-    """Refuse filters of threads that no thread can be compared with.
+    """Check the filters of a listing of threads; None is no filter.
 
     Raises:
-        InputError: A text or a number was expected (`bad-filter`).
+        InputError: A filter has a wrong type (`bad-filter`).
     """
     for name, value, wanted, fits in (
         ("graph", graph, "the name of a graph", isinstance(graph, str)),
@@ -296,7 +350,7 @@ def check_filters(graph: Any, prefix: Any, updated_before: Any) -> None:
 
 
 def check_status(status: Any) -> None:
-    """Refuse what is neither None nor a status that a thread can have.
+    """Check that *status* is None or a status that a thread can have.
 
     Raises:
         InputError: It is not (`bad-status`).
@@ -312,7 +366,11 @@ def _is_several(modes: Any) -> bool:
 
 
 def stream_modes(modes: Any) -> frozenset[str]:
-    """The stream modes that *modes* names."""
+    """Return the set of stream modes that *modes* names: one mode, or several in an iterable.
+
+    Raises:
+        InputError: A mode is unknown, or there is none (`bad-mode`).
+    """
     wanted: tuple[str, ...] = tuple(modes) if _is_several(modes) else (modes,)
     unknown = [mode for mode in wanted if mode not in MODES]
     if unknown or not wanted:

@@ -1,4 +1,11 @@
-"""How an asynchronous stream gets its items: pulled from the run one by one, or as they come from a run beside it."""
+"""The two readers behind an `AsyncStream`.
+
+`PullReader` drives the run in the reader's own asyncio task, from one item to the next. `LiveReader` is for items that
+must not wait for a commit: the run has an asyncio task of its own, and items go through a queue.
+
+Neither is an asynchronous generator. One that is dropped midway is left to the event loop, which may be closed by then
+(decision 0050).
+"""
 
 from __future__ import annotations
 
@@ -17,10 +24,11 @@ from graphrt._runs.streams import END
 
 @final
 class PullReader:
-    """Drives the run in the reader's task, from one item to the next.
+    """Drives the run in the reader's asyncio task, from one item to the next.
 
     Args:
-        wanted: The modes whose items are handed out; None for steps.
+        run: The open run.
+        wanted: Modes of the items to return; None returns steps.
     """
 
     __slots__ = ("_begun", "_busy", "_idle", "_over", "_pulled", "_run", "_wanted", "result")
@@ -33,13 +41,13 @@ class PullReader:
         self._begun = False
         self._over = False
         self._busy = False
-        """An item is being made."""
+        """Whether `next` is being awaited."""
         self._idle: asyncio.Future[None] | None = None
-        """Whoever closes the stream meanwhile waits for this."""
+        """Set by `close` to wait until `next` has returned; None otherwise."""
         self.result: RunResult[Any] | None = None
 
     async def next(self) -> Any:
-        """The next item; END after the last."""
+        """Return the next item; END after the last."""
         self._begun = True
         wanted = self._wanted
         while not self._over:
@@ -55,6 +63,7 @@ class PullReader:
         return END
 
     async def _pull(self) -> Any:
+        """Return the next item of any mode, or OVER; at the end, and on an error, close the run."""
         run = self._run
         self._busy = True
         try:
@@ -78,9 +87,9 @@ class PullReader:
         return item
 
     async def close(self) -> None:
-        """End the run and wait until it has ended."""
+        """End the run as cancelled, and wait until it has ended."""
         run = self._run
-        if self._busy:
+        if self._busy:  # in another asyncio task: let its `next` end the run
             run.control.cancel("the stream was closed")
             if self._idle is None:
                 self._idle = asyncio.get_running_loop().create_future()
@@ -96,7 +105,11 @@ class PullReader:
             await call_store(run.services, run.close)
 
     def leave(self) -> None:
-        """End the run here and now: the reader is gone, perhaps with its loop. One commit, which blocks."""
+        """End the run at once, in the place where the stream was dropped; its event loop may be closed.
+
+        This makes one commit, which blocks. The other way, a thread that stays claimed for an unknown time, is worse
+        (decision 0050).
+        """
         if self._over:
             return
         self._over = True
@@ -109,7 +122,12 @@ class PullReader:
 
 @final
 class LiveReader:
-    """Reads what comes from a run that is driven in an asyncio task of its own."""
+    """Reads the items of a run that is driven in an asyncio task of its own.
+
+    Args:
+        run: The open run.
+        wanted: Modes of the items to return.
+    """
 
     __slots__ = ("_items", "_over", "_run", "_wanted", "result")
 
@@ -121,11 +139,11 @@ class LiveReader:
         self.result: RunResult[Any] | None = None
 
     async def next(self) -> Any:
-        """The next item; END after the last."""
+        """Return the next item; END after the last."""
         run, wanted = self._run, self._wanted
         if self._over:
             return END
-        if self._items is None:
+        if self._items is None:  # nothing runs before the first item is read
             run.control.live = "live" in wanted
             self._items = LiveItems(run, lambda watcher: AioDriver(run.services, run.engine.limits, watcher))
         single = len(wanted) == 1
@@ -145,7 +163,7 @@ class LiveReader:
                 return item[1] if single else item
 
     async def close(self) -> None:
-        """End the run and wait until it has ended."""
+        """End the run as cancelled, and wait until it has ended."""
         self._over = True
         if self._items is not None:
             await self._items.close()
@@ -153,7 +171,7 @@ class LiveReader:
             await call_store(self._run.services, self._run.close)
 
     def leave(self) -> None:
-        """End the run; its task does so by itself."""
+        """Ask the run to end; its asyncio task does so by itself."""
         if self._items is not None:
             self._items.leave()
         elif not self._over:

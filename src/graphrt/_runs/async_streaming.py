@@ -1,4 +1,4 @@
-"""The asyncio twins of the verbs that drive a run and yield what happens."""
+"""`AsyncWatchVerbs`: the async verbs of `Runtime` that drive a run and yield what happens in it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from graphrt._flows.run import Watch
 from graphrt._runs.arguments import LIVE, Mode, Modes, stream_modes
 from graphrt._runs.driving import opened
 from graphrt._runs.results import RunResult
+from graphrt._runs.run_config import RunConfig
 from graphrt._runs.streaming import opener, watch_for
 from graphrt._runs.streams import AsyncStream, Reader
 from graphrt.commands import UNSET
 from graphrt.errors import _foreign
 from graphrt.events import Entry
-from graphrt.stores.protocol import Store
 
 S = TypeVar("S")
 
 
 class AsyncWatchVerbs(Generic[S]):
-    """How a Runtime drives a run that somebody watches, on the running loop."""
+    """Async verbs of `Runtime` that drive a run and yield what happens in it."""
 
-    store: Store | None
+    _config: RunConfig
 
     @overload
     def asteps(
@@ -45,16 +45,17 @@ class AsyncWatchVerbs(Generic[S]):
     ) -> AsyncStream[Step[S], S]:
         """Run the graph and yield each finished task after its commit; see `steps`.
 
-        Awaited, or with its first step, the stream has taken the thread and raises what is wrong with the call.
+        The stream claims the thread when it is awaited or first read, and raises then if something is wrong with the
+        call.
         """
         if config or words:
             _foreign.refuse(self, "asteps", config, words)
-        begin = opener(self, input, thread, answers, answer, abandon=abandon)
+        begin = opener(self._config, input, thread, answers, answer, abandon=abandon)
 
         async def open_() -> Reader:
             from graphrt._runs.async_readers import PullReader
 
-            run = await opened(self.store, lambda: begin(listen=False, watch=Watch(steps=True)))
+            run = await opened(self._config.store, lambda: begin(listen=False, watch=Watch(steps=True)))
             return PullReader(run, None)
 
         return AsyncStream(open_)
@@ -144,19 +145,20 @@ class AsyncWatchVerbs(Generic[S]):
         modes: Mode | Iterable[Mode] = ("updates",),
         **words: Never,
     ) -> AsyncStream[Any, S]:
-        """Run the graph on the running loop and yield what happens; see `stream`.
+        """Run the graph on the running event loop and yield what happens; see `stream`.
 
-        Awaited, or with its first item, the stream has taken the thread and raises what is wrong with the call.
+        The stream claims the thread when it is awaited or first read, and raises then if something is wrong with the
+        call.
         """
         if config or words:
             _foreign.refuse(self, "astream", config, words)
         wanted = stream_modes(modes)
-        begin = opener(self, input, thread, answers, answer, abandon=abandon)
+        begin = opener(self._config, input, thread, answers, answer, abandon=abandon)
 
         async def open_() -> Reader:
             from graphrt._runs.async_readers import LiveReader, PullReader
 
-            run = await opened(self.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))
+            run = await opened(self._config.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))
             return LiveReader(run, wanted) if wanted & LIVE else PullReader(run, wanted)
 
         return AsyncStream(open_)

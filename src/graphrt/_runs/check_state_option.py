@@ -1,6 +1,6 @@
-"""Whether a run compares its state before and after each superstep: asked of the caller, the environment, the harness.
+"""The `check_state=` option: whether a run compares its state before and after each superstep (R15).
 
-How states are compared is the engine's.
+Only the decision: by the caller, the environment, pytest and the harness. The engine compares.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ import sys
 from typing import Any, Final
 
 SWITCH: Final = "GRAPHRT_CHECK_STATE"
-"""Environment variable: `0` switches the comparing off, any other text on, where the caller did not say."""
+"""Environment variable that decides if the caller passed None: "0" turns the check off, any other text on."""
 _TEST: Final = "PYTEST_CURRENT_TEST"
-"""What pytest sets while a test runs."""
+"""Environment variable that pytest sets while a test runs."""
 
 
 def checks_state(*, given: bool | None, harness: Any) -> bool:
-    """What `check_state=` comes to: None means under pytest, with a MockHarness, or where `GRAPHRT_CHECK_STATE` says so."""
+    """Return whether a run that begins now checks its state.
+
+    Args:
+        given: The option. None turns the check on under pytest, with a MockHarness, or by `GRAPHRT_CHECK_STATE`.
+        harness: The harness of the run, or None.
+    """
     if given is not None:
         return given
     said = os.environ.get(SWITCH)
@@ -26,5 +31,5 @@ def checks_state(*, given: bool | None, harness: Any) -> bool:
         return True
     if harness is None:
         return False
-    mock: Any = sys.modules.get("graphrt.harness.mock")  # not loaded: then the harness is none
+    mock: Any = sys.modules.get("graphrt.harness.mock")  # if it is not loaded, the harness is not a MockHarness
     return mock is not None and isinstance(harness, mock.MockHarness)

@@ -1,6 +1,6 @@
-"""Whether two values are alike, also where they hold a NaN, contain themselves, or are nested deeper than `==` can follow.
+"""`alike`: equality of values that `==` cannot compare: with NaNs, with themselves inside, or nested very deeply.
 
-Only the comparison; what is compared with what, and what a difference means, is decided elsewhere.
+Only the comparison. What is compared, and what a difference means, is decided by `replay`, `diff` and `prune`.
 """
 
 from __future__ import annotations
@@ -16,28 +16,31 @@ from graphrt.errors import InputError
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether *one* and *other* are equal.
+    """Return whether *one* and *other* are equal.
 
-    A NaN is equal to a NaN. Two values that contain themselves are equal if no way into them differs.
+    A NaN equals a NaN. Two values that contain themselves are equal if every path into them leads to equal parts.
 
     Raises:
-        InputError: Somewhere in them, two values refuse to be compared.
+        InputError: `==` raised for the whole values, and for two of their parts too.
     """
     try:
         if one == other:
             return True
-    except Exception:  # noqa: BLE001 - what containers make of it is no answer; their parts may give one
+    except Exception:  # noqa: BLE001 - `==` of a container failed (too deep, or a part raised); compare the parts
         return _walked(one, other)
     try:
-        return _walked(one, other)  # they differ, or hold a NaN, which is not even equal to itself
-    except InputError:  # of two parts that refuse to be compared nothing is known: the whole has answered
+        return _walked(one, other)  # they differ, or hold a NaN, which does not even equal itself
+    except InputError:  # two parts cannot be compared, but `==` of the whole values said False
         return False
 
 
 def _walked(one: Any, other: Any) -> bool:
-    """The same, part by part, without recursion."""
+    """Return whether two values are equal, part by part and without recursion.
+
+    A pair of containers that was met before is assumed to be equal. This makes the walk end for cyclic values.
+    """
     assumed: set[tuple[int, int]] = set()
-    kept: list[Any] = []  # an id must not be used again while it stands for a value
+    kept: list[Any] = []  # keeps the containers alive: CPython may give the id of a dead object to a new one
     todo: list[tuple[Any, Any]] = [(one, other)]
     while todo:
         left, right = todo.pop()
@@ -54,7 +57,7 @@ def _walked(one: Any, other: Any) -> bool:
 
 
 def _parts(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
-    """What has to be alike for two containers of one class to be; None for what is no container."""
+    """Return the pairs of parts that must be equal for two containers to be; None if the values are not containers."""
     cls: Any = left.__class__
     if cls is not right.__class__:
         return None
@@ -73,19 +76,21 @@ def _parts(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _keyed(items: dict[Any, Any]) -> dict[Any, Any]:
-    """*items* by keys that can be found again: the n-th NaN among them stands for the n-th of another dict."""
+    """Return *items* with NaN keys replaced by their ordinal: NaN never equals itself, so it could not be looked up."""
     count = itertools.count()
     return {(_NAN, next(count)) if _is_nan(key) else key: value for key, value in items.items()}
 
 
 _OF_MODELS: Final = ("__dict__", "__pydantic_extra__", "__pydantic_private__")
+"""The attributes in which a pydantic model keeps its values."""
 _NAN: Final = object()
 _FLOATS: Final = frozenset({float, complex})
 
 
 def _is_nan(value: Any) -> bool:
     cls = value.__class__
-    return bool(value.is_nan() if cls is Decimal else cls in _FLOATS and value != value)  # noqa: PLR0124 - no other is so
+    # Not by `!=` for Decimal: comparing a signalling NaN raises.
+    return bool(value.is_nan() if cls is Decimal else cls in _FLOATS and value != value)  # noqa: PLR0124 - NaN only
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -1,4 +1,8 @@
-"""Driving an opened run to its end and closing it, whatever happens: sync and async, watched or not."""
+"""Driving an opened run to its end, sync or async, and closing it whatever happens.
+
+The context variables of a run (`RunServices.held`) are set only if it has models= or sleep=: most runs have neither,
+and then nothing is set and reset around them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,10 @@ from graphrt.stores.protocol import Store
 
 
 async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRun:
-    """The run that *make* opens, on a worker thread if the store may block."""
+    """Return the run that *make* opens, on a worker thread if the store may block.
+
+    If the awaiting task is cancelled meanwhile, the run is closed, since its caller will never get it.
+    """
     if store is None or not store.blocking:
         return make()
     from graphrt._drivers.blocking_calls import in_executor
@@ -29,7 +36,7 @@ async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRu
 
 
 def drive(run: ActiveRun) -> RunResult[Any]:
-    """Drive *run* in the caller."""
+    """Drive *run* in the caller, and return its result."""
     driver = SyncDriver(run.services, run.engine.limits)
     try:
         if run.services.holds:
@@ -44,7 +51,7 @@ def drive(run: ActiveRun) -> RunResult[Any]:
 
 
 async def adrive(run: ActiveRun) -> RunResult[Any]:
-    """Drive *run* on the running loop."""
+    """Drive *run* on the running event loop, and return its result."""
     from graphrt._drivers.aio import AioDriver
 
     driver = AioDriver(run.services, run.engine.limits)
@@ -65,16 +72,18 @@ async def adrive(run: ActiveRun) -> RunResult[Any]:
 
 
 async def _abroke(run: ActiveRun, error: BaseException) -> None:
+    """Close *run* after *error*; on a worker thread if the store may block."""
     from graphrt._drivers.blocking_calls import call_store
 
     await call_store(run.services, run.broke, error)
 
 
 def iterate(run: ActiveRun, box: list[RunResult[Any]], *, entries: bool) -> Generator[Any, None, None]:
-    """Drive *run* and yield what it publishes; leaving early cancels it.
+    """Drive *run* in the caller and yield what it publishes. Leaving early cancels it.
 
     Args:
-        box: Gets the result, if the run came to one.
+        box: Receives the result; stays empty if the run failed or was left.
+        entries: Whether to yield journal entries too.
     """
     driver = SyncDriver(run.services, run.engine.limits)
     try:
@@ -87,7 +96,10 @@ def iterate(run: ActiveRun, box: list[RunResult[Any]], *, entries: bool) -> Gene
 
 
 def _held(services: RunServices, items: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
-    """*items*, each of them made while *scope* is held: the reader shares our context variables in between."""
+    """Yield *items*, each made while the context variables of the run are set.
+
+    A generator runs in the context of its reader. So they are reset before an item is handed over (decision 0039).
+    """
     try:
         while True:
             with services.held():

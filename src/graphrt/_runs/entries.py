@@ -1,7 +1,7 @@
-"""The entries of a thread as they stand in its journal, without folding them: nothing of a graph is needed.
+"""`entries`: the journal of a thread, entry by entry, without folding it. The thread's own graph is not needed.
 
-What can be told without the values before is checked: that no entry is missing, and that each record is what was sealed
-and follows the one before it.
+Everything that needs no earlier values is checked: no entry is missing, and each record is what was sealed and follows
+the one before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from graphrt._journal.in_memory_entries import handed
 from graphrt._journal.reader import Reader, check_end, check_own, lacking
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.arguments import check_number
-from graphrt._runs.loading import Reads, the_store
+from graphrt._runs.loading import the_store
+from graphrt._runs.run_config import RunConfig
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 
@@ -22,40 +23,44 @@ if TYPE_CHECKING:
     from graphrt._journal.chain import Links
 
 
-def entries(runtime: Reads, thread: str, *, after: int = 0) -> Iterator[Entry]:
-    """The journal entries of the thread, oldest first, read as they are asked for. They belong to the caller.
+def entries(config: RunConfig, thread: str, *, after: int = 0) -> Iterator[Entry]:
+    """Iterate over the journal of the thread, oldest entry first, reading page by page. The entries are copies.
+
+    Args:
+        after: Only entries with a greater number.
 
     Raises:
-        StoreError: An entry is missing, or not what was written.
+        StoreError: An entry is missing or damaged.
     """
     check_id(thread)
     check_number("after", after)
-    store = the_store(runtime)
+    store = the_store(config)
     loaded = store.load(thread, upto=max(after, 1))
     head, meta = loaded.head, read_meta(loaded.meta, thread)
     check_own(store, thread, meta)
-    reader = Reader(store, thread, runtime.graph.__graphrt_plan__.codec, meta=meta)
+    reader = Reader(store, thread, config.graph.__graphrt_plan__.codec, meta=meta)
     chained: str | None = meta.get("chained")
-    # One record more than asked for, where there is one: the next has to follow it.
+    # Start one record early, if there is one: the chain check of the next record needs its predecessor.
     seq = max(after, head.first) - 1
     links = _links(chained if seq < 1 else None) if chained else None
     for record in store.records(thread, after=seq):
         first = record.seq - record.count + 1
         if first > seq + 1:
-            if store.head(thread).first <= seq + 1:  # else it was pruned meanwhile
+            if store.head(thread).first <= seq + 1:  # a gap is damage, unless the entries were pruned meanwhile
                 raise lacking(thread, seq + 1)
             links = _links(None) if chained else None
         batch = reader.checked(record, links)
         seq = record.seq
         for entry in batch.entries(first, thread):
             if entry.seq > after:
-                # What a store in memory keeps is the journal itself.
+                # A store in memory gives the objects of the journal itself: hand out a copy (decision 0042).
                 yield entry if record.body.__class__ is bytes else replace(entry, event=handed(entry.event))
     if after < head.seq:
         check_end(thread, seq, head.seq, more=True)
 
 
 def _links(chained: str | None) -> Links:
-    from graphrt._journal.chain import Links  # loads OpenSSL
+    """Return a chain check; None for *chained* if the record that it starts with is not the first of the chain."""
+    from graphrt._journal.chain import Links  # imported late: it loads OpenSSL
 
     return Links(chained)

@@ -1,4 +1,4 @@
-"""An error on its way from a run to the caller: what the run knows of it, and the frames that say something.
+"""Finishing touches to an error that leaves a run: attributes that only the run knows, and a traceback of user frames.
 
 Nothing is raised here, and nothing about the run is decided.
 """
@@ -14,17 +14,20 @@ if TYPE_CHECKING:
     from graphrt._runs.active_run import ActiveRun
 
 _OURS: Final = __name__.partition(".")[0] + "."
+"""Prefix of the names of graphrt's own modules."""
 _WHOLE: Final = (AuditError, ReplayDivergedError, StoreError)
-"""Errors whose frames may tell what is wrong with a store, or with graphrt: they keep them all."""
+"""Errors that keep their whole traceback: its frames may show what is wrong with a store or with graphrt itself."""
 
 
 def prepare(run: ActiveRun, error: BaseException) -> None:
-    """Let *error*, which ended *run*, know its run and entry, and drop the frames between it and the caller."""
+    """Give *error*, which ended *run*, its place, run id and entry, and drop graphrt's own frames (decision 0054)."""
     if not isinstance(error, GraphrtError):
         return
     error.locate(run.engine.where())
     known = error.__dict__
-    known.pop("boundary", None)  # this run was told; to a node that called the runtime it is a failure like others
+    # "boundary" marks an error that passes through its own run unwrapped. If a node of another run made this run, the
+    # error is a failure of that node like any other.
+    known.pop("boundary", None)
     known.setdefault("run_id", run.services.run_id)
     if run.claim is not None and run.seq:
         known.setdefault("seq", run.seq)
@@ -33,7 +36,7 @@ def prepare(run: ActiveRun, error: BaseException) -> None:
 
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """*trace* without the frames of graphrt's own modules."""
+    """Return *trace* without the frames of graphrt's own modules."""
     kept: list[TracebackType] = []
     while trace is not None:
         if not trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):

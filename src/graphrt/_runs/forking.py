@@ -1,4 +1,8 @@
-"""Forks, and verbs on all threads. Old entries are never changed."""
+"""Forks of a thread, and `check_threads`, which judges all threads before a deployment. Old entries never change.
+
+A fork begins with one entry, `ThreadForked`, that holds everything its source had reached. So it needs nothing of the
+source, which may be pruned, changed or deleted afterwards (decision 0027).
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,19 @@ from graphrt._journal.reader import WORLD, Reader
 from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.writer import Journal
-from graphrt._runs.active_run import Owner
-from graphrt._runs.loading import Reads, folded, loaded_at, the_store
+from graphrt._runs.loading import folded, loaded_at, the_store
 from graphrt._runs.results import is_of_older_graph
+from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, InputError, StoreError, names
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Head, Loaded, Status, Store
 
 
-def journal_of(runtime: Owner, store: Store, fold: Fold, commits: CommitQueue) -> Journal:
-    """A journal that goes on with a folded thread."""
-    run = fold.run or runtime.ids()
-    journal = Journal(clock=runtime.clock, run_id=lambda: run, sinks=runtime.sinks)
-    bytes_ = store.durable or bool(fold.meta.get("chained"))
+def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue) -> Journal:
+    """Return a journal that continues a folded thread."""
+    run = fold.run or config.ids()
+    journal = Journal(clock=config.clock, run_id=lambda: run, sinks=config.sinks)
+    bytes_ = store.durable or bool(fold.meta.get("chained"))  # else the store keeps events as objects
     journal.keep(
         commits,
         fold.engine,
@@ -38,27 +42,31 @@ def journal_of(runtime: Owner, store: Store, fold: Fold, commits: CommitQueue) -
         meta=fold.meta,
         tail=fold.tail,
         staged=fold.staged,
-        salts_seed=runtime.seed,
+        salts_seed=config.seed,
     )
     journal.seq, journal.cause, journal.seed = fold.seq, fold.cause, fold.seed
     journal.fingerprint, journal.status = fold.fingerprint, fold.status
     return journal
 
 
-def fork(runtime: Owner, thread: str, at: int | None, to: str | None) -> str:
-    """Begin a new thread with what *thread* had come to after its entry *at*; returns its id.
+def fork(config: RunConfig, thread: str, at: int | None, to: str | None) -> str:
+    """Create a new thread from the state that *thread* had after its entry *at*, and return its id.
+
+    Args:
+        at: None forks the thread as it is now, with what is staged of an open superstep.
+        to: Id of the new thread; None makes one.
 
     Raises:
-        InputError: No such thread or entry, or *to* exists.
+        InputError: There is no such thread or entry, *to* exists, or an older graph with other fields wrote the entry.
     """
     check_id(thread)
-    target = check_id(to if to is not None else runtime.ids())
-    store = the_store(runtime)
+    target = check_id(to if to is not None else config.ids())
+    store = the_store(config)
     loaded = store.load(thread)
     whole = at is None or (at.__class__ is int and at == loaded.head.seq)
     if not whole:
         loaded = loaded_at(store, thread, at)
-    fold = folded(runtime, loaded, upto=None if whole else at)
+    fold = folded(config, loaded, upto=None if whole else at)
     if is_of_older_graph(fold.engine):
         raise InputError(
             f"Entry {fold.seq} of thread {thread!r} was written by an older graph, with other fields than this one has.",
@@ -69,8 +77,8 @@ def fork(runtime: Owner, thread: str, at: int | None, to: str | None) -> str:
             thread=thread,
             seq=fold.seq,
         )
-    made_at = runtime.clock()
-    claim = take(store, target, create=True, lease_s=runtime.lease_s, at=made_at)
+    made_at = config.clock()
+    claim = take(store, target, create=True, lease_s=config.lease_s, at=made_at)
     try:
         if claim.head.seq:
             raise InputError(
@@ -80,19 +88,26 @@ def fork(runtime: Owner, thread: str, at: int | None, to: str | None) -> str:
                 fix="Fork to another id, or delete that thread first.",
                 thread=target,
             )
-        _begin_fork(runtime, store, fold, loaded if whole else None, CommitQueue(store, claim, "sync"))
+        _begin_fork(config, store, fold, loaded if whole else None, CommitQueue(store, claim, "sync"))
     finally:
         give_back(store, claim)
     return target
 
 
-def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, commits: CommitQueue) -> None:
-    engine, source = fold.engine, fold.reader.thread
-    chained = store.durable if runtime.chain is None else runtime.chain
-    from graphrt._journal.chain import Chain  # loads OpenSSL
+def _begin_fork(config: RunConfig, store: Store, fold: Fold, whole: Loaded | None, commits: CommitQueue) -> None:
+    """Write the first record of a fork, and stage the open superstep anew.
 
-    run = fold.run or runtime.ids()
-    journal = Journal(clock=runtime.clock, run_id=lambda: run, sinks=runtime.sinks)
+    Args:
+        fold: The source, folded up to the entry of the fork.
+        whole: The source as it is now, if that is what is forked; None for an earlier entry.
+        commits: Writes to the new thread.
+    """
+    engine, source = fold.engine, fold.reader.thread
+    chained = store.durable if config.chain is None else config.chain
+    from graphrt._journal.chain import Chain  # imported late: it loads OpenSSL
+
+    run = fold.run or config.ids()
+    journal = Journal(clock=config.clock, run_id=lambda: run, sinks=config.sinks)
     meta = {"chained": commits.claim.thread if chained else None}
     journal.keep(
         commits,
@@ -103,27 +118,29 @@ def _begin_fork(runtime: Owner, store: Store, fold: Fold, whole: Loaded | None, 
         meta=meta,
         tail=0,
         staged={},
-        salts_seed=runtime.seed,
+        salts_seed=config.seed,
     )
-    journal.given_at = commits.claim.head.created_at
+    journal.given_at = commits.claim.head.created_at  # creation and first commit have the same time
     status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status
     state = saved(engine)
     forked = events.ThreadForked(source=source, at=fold.seq, state=standing_of(fold, state, status))
+    # A held superstep is folded already; its outcomes are in StateSaved.held (decision 0058).
     staged = {} if engine.held else {task.id: emit_events.standing(engine, task) for task in engine.tasks}
+    # Effects of running tasks and commits of nested graphs are staged under keys of their own.
     for key, body in whole.staged if whole is not None else ():
         staged.setdefault(key, list(fold.reader.staged(key, body)))
     if status == "interrupted" and not engine.open_interrupts():
-        status = "running"
+        status = "running"  # without an owner: `retry` or `resume` continues it
     journal.write([("", forked), *_questions(fold)], list(staged.items()), status=status, release=True)
 
 
 def _questions(fold: Fold) -> list[emit_events.Logged]:
-    """The journalled questions of the open superstep that are open or answered, each followed by its answer.
+    """Return the journalled questions of the open superstep that are open or answered, each followed by its answer.
 
     Questions of tasks that an edit marked as finished are left out.
 
-    The staged rows hold these questions too, but the next commit removes the rows. Without these entries, a fork of this
-    fork at an entry before that commit would have answers without questions.
+    The staged rows hold these questions too, but the next commit removes the rows. Without these entries, a fork of
+    this fork at an entry before that commit would have answers without questions.
     """
     engine = fold.engine
     open_ = {question.id: question for question in engine.open_interrupts()}
@@ -140,43 +157,44 @@ def _questions(fold: Fold) -> list[emit_events.Logged]:
 
 
 def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:
+    """Return *state* with the status and what the fold knows of the run: id, seed, fingerprint."""
     return replace(state, status=status, run=fold.run, seed=fold.seed, fingerprint=fold.fingerprint)
 
 
 # -- all threads -------------------------------------------------------------------------------------------------------
 
 
-def check_threads(runtime: Reads) -> tuple[Verdict, ...]:
-    """Judge every thread that is not completed, and fold those that may go on, as a run would.
+def check_threads(config: RunConfig) -> tuple[Verdict, ...]:
+    """Judge every thread that is not completed, and fold those that are compatible, as a run would (decision 0043).
 
-    No node runs: see `Verdict` for what that leaves unknown.
+    No node runs; `Verdict` says what that leaves unknown.
     """
-    store = the_store(runtime)
+    store = the_store(config)
     found: list[Verdict] = []
     for head in store.heads():
-        verdict = _judged(runtime, store, head) if head.status != "completed" else None
+        verdict = _judged(config, store, head) if head.status != "completed" else None
         if verdict is not None:
             found.append(verdict)
     return tuple(found)
 
 
-def _judged(runtime: Reads, store: Store, head: Head) -> Verdict | None:
-    """What becomes of one thread; None if it was deleted meanwhile.
+def _judged(config: RunConfig, store: Store, head: Head) -> Verdict | None:
+    """Return the verdict on one thread; None if it was deleted meanwhile.
 
     Raises:
-        StoreError: The store could not be asked.
+        StoreError: The store could not be reached, which says nothing about the thread.
     """
-    verdict = Verdict(thread=head.thread, status=head.status, kind="unreadable", target=runtime.graph.fingerprint)
+    verdict = Verdict(thread=head.thread, status=head.status, kind="unreadable", target=config.graph.fingerprint)
     try:
         loaded = store.load(head.thread)
         meta = read_meta(loaded.meta, head.thread)
-        reader = Reader(store, head.thread, runtime.graph.__graphrt_plan__.codec, meta=meta)
-        verdict = judge(runtime.graph, meta, reader, loaded, runtime.migrations)
-        # A run that loads the thread of its own graph need not know what is pending; who asks here does.
+        reader = Reader(store, head.thread, config.graph.__graphrt_plan__.codec, meta=meta)
+        verdict = judge(config.graph, meta, reader, loaded, config.migrations)
+        # `judge` leaves out the pending nodes of an identical graph, which a run does not need; the report does.
         verdict = replace(verdict, pending=pending(reader, loaded))
         if verdict.ok:
-            engine = folded(runtime, loaded).engine
-            # The start of a run names no nodes: where START leads is asked of the graph at hand.
+            engine = folded(config, loaded).engine
+            # RunStarted names no nodes: if it is the last entry, the present graph says where START leads.
             verdict = replace(verdict, pending=verdict.pending or engine.pending())
     except GraphrtError as error:
         if error.code == "unknown-thread":

@@ -1,7 +1,11 @@
-"""The states that a thread went through: one snapshot for each commit, pause, failure and cancellation (R18).
+"""`history`: one `Snapshot` for each commit, pause, failure and cancellation of a thread (R18).
 
-All of them are read forward, from the first entry on. The newest few are read backward, a stretch of records at a time,
-each folded from the stored snapshot before it: what they cost does not depend on the length of the thread.
+The whole history is read forward from the first entry. With a limit it is read backward, one stretch of records at a
+time, and each stretch is folded from the stored snapshot before it. So the cost of a few snapshots does not depend on
+the length of the thread.
+
+A run that completes right after its last commit shares one snapshot with it. If a stretch boundary lies between the
+two, `_Stretch.shares` and `_Stretch.changed` say so.
 """
 
 from __future__ import annotations
@@ -14,65 +18,72 @@ from graphrt._journal.reader import check_end
 from graphrt._journal.thread_fold import CHANGES, Fold
 from graphrt._runs.arguments import check_number
 from graphrt._runs.inspection import state
-from graphrt._runs.loading import Reads, begun, fold_all, folded, from_the_first, start_from, the_store
+from graphrt._runs.loading import begun, fold_all, folded, from_the_first, start_from, the_store
 from graphrt._runs.results import Snapshot
+from graphrt._runs.run_config import RunConfig
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Loaded, Record, Store
 
 ENDS: Final = frozenset({events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled})
+"""Events that end a run."""
 
 
-def history(runtime: Reads, thread: str, *, limit: int | None, before: int | None) -> tuple[Snapshot[Any], ...]:
-    """One snapshot for each commit and each pause, failure or cancellation, newest first.
+def history(config: RunConfig, thread: str, *, limit: int | None, before: int | None) -> tuple[Snapshot[Any], ...]:
+    """Return one snapshot for each commit, pause, failure and cancellation, newest first.
 
-    A run that completed right after its last commit changed nothing more: the two share a snapshot.
+    Args:
+        limit: How many to return at most; None returns all.
+        before: Only snapshots of entries before this one; None for no bound.
 
     Raises:
-        StoreError: An entry that is read is missing, or not what was written.
+        StoreError: An entry that was read is missing or damaged.
     """
     check_id(thread)
     check_number("limit", limit)
     check_number("before", before)
-    store = the_store(runtime)
+    store = the_store(config)
     loaded = store.load(thread)
-    newest = _all(runtime, store, loaded, before) if limit is None else _newest(runtime, store, loaded, limit, before)
+    newest = _all(config, store, loaded, before) if limit is None else _newest(config, store, loaded, limit, before)
     if newest and newest[0].seq == loaded.head.seq:
-        # Only what is staged beside the journal tells of outcomes in an open superstep.
+        # Outcomes of an open superstep are staged, not journalled, so the newest snapshot needs the whole fold.
         newest[0] = Snapshot(
-            folded(runtime, loaded),
+            folded(config, loaded),
             seq=newest[0].seq,
             at=newest[0].at,
             status=loaded.head.status,
-            values=_values(runtime, thread, newest[0].seq),
+            values=_values(config, thread, newest[0].seq),
         )
     return tuple(newest)
 
 
-def _all(runtime: Reads, store: Store, loaded: Loaded, before: int | None) -> list[Snapshot[Any]]:
+def _all(config: RunConfig, store: Store, loaded: Loaded, before: int | None) -> list[Snapshot[Any]]:
+    """Return all snapshots, newest first, from one fold over the whole thread."""
     thread, last = loaded.head.thread, _last(loaded, before)
-    stretch = _Stretch(runtime, from_the_first(runtime, thread), loaded, before)
+    stretch = _Stretch(config, from_the_first(config, thread), loaded, before)
     stretch.read(store.records(thread, after=stretch.began, upto=last), last)
     return stretch.found[::-1]
 
 
-def _newest(runtime: Reads, store: Store, loaded: Loaded, limit: int, before: int | None) -> list[Snapshot[Any]]:
-    """At most *limit* of them, a stretch of records at a time; what comes before it is folded, and not shown."""
+def _newest(config: RunConfig, store: Store, loaded: Loaded, limit: int, before: int | None) -> list[Snapshot[Any]]:
+    """Return the newest *limit* snapshots, newest first, one stretch of records at a time."""
     thread, last = loaded.head.thread, _last(loaded, before)
     newest: list[Snapshot[Any]] = []
+    # Only the last *most* records of a part are looked at entry by entry; the others are folded in the faster way.
     shared, most = False, 2 * limit + 8
     while last >= loaded.head.first and len(newest) < limit:
+        # `last - 1`: a stored snapshot of the entry *last* itself would leave no record to read.
         part = store.load(thread, upto=last - 1)
-        fold, _ = begun(runtime, loaded)
+        fold, _ = begun(config, loaded)
         if part.snapshot is not None:
             start_from(fold, part.snapshot)
         read = part.records[-1].seq if part.records else fold.seq
         records = [*part.records, *(store.records(thread, after=read, upto=last) if read < last else ())]
         fold_all(fold, records[:-most])
-        stretch = _Stretch(runtime, fold, loaded, before)
+        stretch = _Stretch(config, fold, loaded, before)
         stretch.read(records[-most:], last)
         if shared and stretch.changed:
-            stretch.found.pop()  # it is the snapshot of the completion, in the stretch after this one
+            stretch.found.pop()  # the completion in the stretch after this one shares it
         newest += stretch.found[::-1]
         shared = stretch.shares or (shared and stretch.changed is None)
         last, before, most = stretch.began, None, 2 * most
@@ -80,37 +91,45 @@ def _newest(runtime: Reads, store: Store, loaded: Loaded, limit: int, before: in
 
 
 def _last(loaded: Loaded, before: int | None) -> int:
-    """The last entry to look at: it may say that it shares the snapshot of the one before it."""
+    """Return the last entry to read: *before* itself too, since a completion there shares the snapshot before it."""
     return loaded.head.seq if before is None else min(before, loaded.head.seq)
 
 
 @final
 class _Stretch:
-    """The snapshots of some entries that follow one another."""
+    """The snapshots of a stretch of consecutive entries.
 
-    def __init__(self, runtime: Reads, fold: Fold, loaded: Loaded, before: int | None) -> None:
-        self._runtime = runtime
+    Args:
+        config: Configuration of the runtime, to read the values of a snapshot at first access.
+        fold: The thread up to the entry before the stretch.
+        loaded: The thread as it is now.
+        before: Only snapshots of entries before this one; None for no bound.
+    """
+
+    def __init__(self, config: RunConfig, fold: Fold, loaded: Loaded, before: int | None) -> None:
+        self._runtime = config
         self._fold = fold
         self._before = before
         self.began: int = fold.seq
-        """The entry that it begins after."""
+        """Number of the last entry before the stretch."""
         self.found: list[Snapshot[Any]] = []
-        """Oldest first."""
+        """The snapshots, oldest first."""
         self._oldest = fold.seq < loaded.head.first
+        """Whether no entry is left before the stretch."""
         self.changed: bool | None = False if self._oldest else None
-        """Whether the newest snapshot so far is of a commit; None if that is the last one of the stretch before."""
+        """Whether the newest snapshot so far is of a commit. None while there is none: it is in the stretch before."""
         self.shares: bool = False
-        """Whether its first snapshot is that of the completion of a run, whose last commit ends the stretch before."""
-        if self._oldest and fold.seq and (before is None or fold.seq < before):  # what pruned entries came to
+        """Whether the first snapshot is of a completion that shares the last commit of the stretch before."""
+        if self._oldest and fold.seq and (before is None or fold.seq < before):  # the snapshot that a prune kept
             at = loaded.head.created_at
-            values = _values(runtime, fold.reader.thread, fold.seq)
+            values = _values(config, fold.reader.thread, fold.seq)
             self.found.append(Snapshot(fold, seq=fold.seq, at=at, status=fold.status, values=values))
 
     def read(self, records: Iterable[Record], last: int) -> None:
-        """Fold *records*, the last of which has the entry *last*.
+        """Fold *records*, the last of which holds the entry *last*, and collect their snapshots.
 
         Raises:
-            StoreError: One is missing or damaged.
+            StoreError: A record is missing or damaged.
         """
         fold, before = self._fold, self._before
         for record in records:
@@ -131,6 +150,11 @@ class _Stretch:
         check_end(fold.reader.thread, fold.seq, max(wanted, self.began))
 
     def _note(self, entry: Entry, *, completed: bool) -> None:
+        """Add the snapshot of *entry*, if it changed the state or ended a run.
+
+        Args:
+            completed: The entry is a completion that shares the snapshot of the commit before it.
+        """
         kind = entry.event.__class__
         if kind in CHANGES:
             self._add(entry, entry.seq)
@@ -142,18 +166,19 @@ class _Stretch:
             self.changed = False
 
     def _share(self) -> None:
-        """Drop the snapshot of the last commit: that of the completion which follows it stands for both."""
+        """Drop the snapshot of the last commit, since the completion right after it gets the one of both."""
         if self.changed:
             self.found.pop()
         else:
             self.shares = True
 
     def _add(self, entry: Entry, values_at: int) -> None:
+        """Add the snapshot of *entry*, with the values that the state had after the entry *values_at*."""
         fold = self._fold
         values = _values(self._runtime, fold.reader.thread, values_at)
         self.found.append(Snapshot(fold, seq=entry.seq, at=entry.at, status=fold.status, values=values))
 
 
-def _values(runtime: Reads, thread: str, at: int) -> Callable[[], Any]:
-    """Reads the values after the entry *at*, when they are asked for."""
-    return lambda: state(runtime, thread, at).values
+def _values(config: RunConfig, thread: str, at: int) -> Callable[[], Any]:
+    """Return a function that reads the values after the entry *at*: most snapshots are listed without them."""
+    return lambda: state(config, thread, at).values

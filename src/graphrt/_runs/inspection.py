@@ -1,4 +1,7 @@
-"""Looking at threads without changing them: state at any entry, replay, difference of two runs (R13, R18)."""
+"""Read-only verbs about one or two threads: state at any entry, replay, and the difference of two runs (R13, R18).
+
+Nothing is written and no node runs. Replay calls routers and reducers, which are pure.
+"""
 
 from __future__ import annotations
 
@@ -18,39 +21,40 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.entries import entries
-from graphrt._runs.loading import Reads, folded, from_the_first, load, loaded_at, the_store
+from graphrt._runs.loading import folded, from_the_first, load, loaded_at, the_store
 from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
+from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, InputError, ReplayDivergedError
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Head
 
 
-def state(runtime: Reads, thread: str, at: int | None = None) -> Snapshot[Any]:
-    """The thread as it stands, or as it stood after the entry *at*."""
+def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any]:
+    """Return the thread as it is now, or as it was after the entry *at*."""
     check_id(thread)
-    store = the_store(runtime)
-    release_now(store, thread)  # else a run that is over would seem to go on
+    store = the_store(config)
+    release_now(store, thread)  # a claim that could not be released yet would show a run that is over as running
     loaded = loaded_at(store, thread, at)
     head = loaded.head
     whole = at is None or at == head.seq
-    fold = folded(runtime, loaded, upto=None if whole else at)
+    fold = folded(config, loaded, upto=None if whole else at)
     if at is None or whole:
         status = head.status if not head.owned or head.status == "new" else "running"
         return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status)
     return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status)
 
 
-def info(runtime: Reads, head: Head) -> ThreadInfo:
-    """The thread of *head* in a listing; why it failed is read when it is asked for."""
-    return ThreadInfo(head, partial(_error, runtime, head.thread))
+def info(config: RunConfig, head: Head) -> ThreadInfo:
+    """Return the thread of *head* for a listing. Its error is read when accessed."""
+    return ThreadInfo(head, partial(_error, config, head.thread))
 
 
-def _error(runtime: Reads, thread: str) -> str | None:
-    """Why the thread failed, as the last entry that tells it does; only the end of the journal is read."""
-    store = the_store(runtime)
+def _error(config: RunConfig, thread: str) -> str | None:
+    """Return why the thread failed, from its last RunFailed entry. Reads only the end of the journal."""
+    store = the_store(config)
     loaded = store.load(thread)
-    reader = Reader(store, thread, runtime.graph.__graphrt_plan__.codec, meta=read_meta(loaded.meta, thread))
+    reader = Reader(store, thread, config.graph.__graphrt_plan__.codec, meta=read_meta(loaded.meta, thread))
     for record in reversed(loaded.records):
         for path, event in reversed(list(reader.batch(record).logged)):
             if isinstance(event, events.RunFailed) and not path:
@@ -59,6 +63,7 @@ def _error(runtime: Reads, thread: str) -> str | None:
 
 
 def _time(fold: Fold, records: Any, otherwise: float) -> float:
+    """Return when the last folded entry was written; *otherwise* if its record was not loaded."""
     last = next((record for record in reversed(records) if record.seq >= fold.seq), None)
     if last is None:
         return otherwise
@@ -69,28 +74,31 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
 # -- replay ------------------------------------------------------------------------------------------------------
 
 
-def replay(runtime: Reads, thread: str) -> Snapshot[Any]:
-    """Fold the thread from its first entry, asking every router again.
+def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
+    """Fold the thread from its first entry, and call every router again.
+
+    The thread is folded twice: `present` as a resume folds it, from the newest snapshot, and `fold` from the oldest
+    entry, where each commit and each route is computed anew and compared with the entry. Both must end alike.
 
     Raises:
-        ReplayDivergedError: A router chooses something else than when the entries were written, or a reducer makes
-            other values; `seq` says at which entry, `expected` and `got` what. What reducers made is compared at the
-            end of each run.
-        StoreError: An entry is not what was written.
+        ReplayDivergedError: A router chooses otherwise, or a reducer makes other values, than when the entries were
+            written. `seq` is the entry; `expected` and `got` say what differs. Values are compared at the end of each
+            run.
+        StoreError: An entry is damaged.
     """
     check_id(thread)
-    store = the_store(runtime)
-    present = load(runtime, thread)
+    store = the_store(config)
+    present = load(config, thread)
     head = store.head(thread)
-    fold = from_the_first(runtime, thread)
-    older = _last_of_older_graph(runtime, thread) if present.migrated is None else head.seq
+    fold = from_the_first(config, thread)
+    older = _last_of_older_graph(config, thread) if present.migrated is None else head.seq
     for record in store.records(thread, after=fold.seq):
         batch, take = fold.read(record)
         first = record.seq - record.count + 1
         for at, (path, event) in enumerate(batch.logged):
             if first + at <= older:
                 fold.fold([(path, event)], first + at, batch.run, take)
-            elif not path:
+            elif not path:  # entries of a nested graph change nothing at the top
                 _again(fold, event, first + at, take, batch.run)
         fold.seq = record.seq
     now, then = fold.engine.values, present.engine.values
@@ -100,13 +108,18 @@ def replay(runtime: Reads, thread: str) -> Snapshot[Any]:
     return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status)
 
 
-def _last_of_older_graph(runtime: Reads, thread: str) -> int:
-    """The last entry that an older graph's routers decided: the present one's have no say in those."""
-    went_over = (entry.seq for entry in entries(runtime, thread) if isinstance(entry.event, events.ThreadMigrated))
+def _last_of_older_graph(config: RunConfig, thread: str) -> int:
+    """Return the number of the last migration entry, or 0. Routers of older graphs decided the entries before it."""
+    went_over = (entry.seq for entry in entries(config, thread) if isinstance(entry.event, events.ThreadMigrated))
     return max(went_over, default=0)
 
 
 def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
+    """Compute the entry *seq* anew where it was decided by a router or reducer, and compare; fold any other event.
+
+    Raises:
+        ReplayDivergedError: The result differs from *event*.
+    """
     engine = fold.engine
     try:
         if isinstance(event, events.SuperstepCommitted):
@@ -139,6 +152,7 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
 
 
 def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, seq: int) -> None:
+    """Check that the nodes that are due now, and their Send arguments, are those of *event*."""
     names, sends, _, _ = due_parts(fold.engine.due)
     if names != event.next:
         raise _diverged(fold, seq, f"next {event.next}", f"next {names}", "routes")
@@ -147,6 +161,7 @@ def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, 
 
 
 def _compare_folded(fold: Fold, before: Mapping[str, str], seq: int) -> None:
+    """Check the fields of custom reducers against the checksums *before*, which were written at the end of the run."""
     now = emit_events.folded(fold.engine)
     changed = [name for name, digest in before.items() if now.get(name, digest) != digest]
     if changed:
@@ -172,14 +187,17 @@ def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> Repla
 
 
 def diff(
-    runtime: Reads, left: str, right: str, *, left_run: str | None = None, right_run: str | None = None
+    config: RunConfig, left: str, right: str, *, left_run: str | None = None, right_run: str | None = None
 ) -> Divergence | None:
-    """The first entries in which two threads differ, or two of their runs; None if they tell the same.
+    """Return the first entries in which two threads, or two of their runs, differ; None if there is no difference.
 
     Ids of threads and runs, times and seeds are not compared.
+
+    Raises:
+        InputError: A thread has no such run.
     """
     for thread, run in ((left, left_run), (right, right_run)):
-        if run is not None and not any(entry.run == run for entry in entries(runtime, thread)):
+        if run is not None and not any(entry.run == run for entry in entries(config, thread)):
             raise InputError(
                 f"Thread {thread!r} has no run {run!r}.",
                 code="unknown-run",
@@ -187,8 +205,8 @@ def diff(
                 fix="Take the run_id of a result, or of a snapshot of history(thread).",
                 thread=thread,
             )
-    ones = _of_run(_since(runtime, left, right), left_run)
-    others = _of_run(_since(runtime, right, left), right_run)
+    ones = _of_run(_since(config, left, right), left_run)
+    others = _of_run(_since(config, right, left), right_run)
     while True:
         one, other = next(ones, None), next(others, None)
         if one is None and other is None:
@@ -201,29 +219,33 @@ def diff(
             return Divergence(left=one, right=other, fields=differing)
 
 
-def _since(runtime: Reads, thread: str, other: str) -> Iterator[Entry]:
-    """The entries of *thread* that may differ from those of *other*: of a fork and its source, those after the fork."""
-    fork = next(entries(runtime, thread), None)
+def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:
+    """Iterate over the entries of *thread* to compare: if one thread is a fork of the other, those after the fork."""
+    fork = next(entries(config, thread), None)
     if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
         # A fork's first record repeats the questions and answers of the open superstep.
-        return dropwhile(lambda e: isinstance(e.event, _QUESTIONS), entries(runtime, thread, after=1))
-    source = next(entries(runtime, other), None)
+        return dropwhile(lambda e: isinstance(e.event, _QUESTIONS), entries(config, thread, after=1))
+    source = next(entries(config, other), None)
     if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == thread:
-        return entries(runtime, thread, after=source.event.at)
-    return entries(runtime, thread)
+        return entries(config, thread, after=source.event.at)
+    return entries(config, thread)
 
 
 def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
-    # That a thread was driven on is no difference in what happened.
+    """Filter the entries of one run; None keeps those of all runs."""
+    # Whether a thread was resumed in between makes no difference to what happened.
     return (e for e in found if (run is None or e.run == run) and not isinstance(e.event, events.RunResumed))
 
 
 _UNLIKE: Final = frozenset({"thread", "seed", "expires_at"})
+"""Fields of events that differ between equal runs."""
 _UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests"})
+"""The same for the `StateSaved` of a fork."""
 _QUESTIONS: Final = (events.InterruptRaised, events.InterruptAnswered)
 
 
 def _bare(entry: Entry) -> dict[str, Any]:
+    """Return the fields of an entry's event that two equal runs have in common; ids without their thread."""
     event: Any = entry.event
     data = {f.name: getattr(event, f.name) for f in fields(event) if f.name not in _UNLIKE}
     data["kind"], data["path"] = type(event).__name__, entry.path
@@ -242,4 +264,5 @@ def _bare(entry: Entry) -> dict[str, Any]:
 
 
 def _local(id_: str) -> str:
+    """Return the id of an interrupt without the thread that it begins with."""
     return id_.split("/", 1)[-1]

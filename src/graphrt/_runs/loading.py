@@ -1,9 +1,13 @@
-"""A thread from its store, for a run or for a look: loaded, judged against the graph, folded."""
+"""Loading a thread: read it from its store, judge its graph, fold its entries, restore its open superstep.
+
+Runs, edits and read-only verbs all load a thread here, so there is one way to continue it (decision 0018). Nothing is
+written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from graphrt._engine.evolve import Take, as_is
 from graphrt._flows.restore import restore_open
@@ -14,59 +18,45 @@ from graphrt._journal.staging import outcomes
 from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._plan.fields import own
+from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError, StoreError
-from graphrt.graph import CompiledGraph
-from graphrt.limits import Limits
-from graphrt.migrations import Migration
 from graphrt.stores.protocol import Loaded, Record, Saved, Store
 
 
-class Reads(Protocol):
-    """What reading a thread needs of a runtime."""
-
-    graph: CompiledGraph[Any, Any]
-    limits: Limits
-    store: Store | None
-    migrations: tuple[Migration, ...]
-
-    @property
-    def check_state(self) -> bool: ...
-
-
-def the_store(runtime: Reads) -> Store:
-    """The runtime's store.
+def the_store(config: RunConfig) -> Store:
+    """Return the runtime's store.
 
     Raises:
-        InputError: It has none.
+        InputError: The runtime has no store.
     """
-    if runtime.store is None:
+    if config.store is None:
         raise InputError(
             "This runtime has no store, and so no threads.",
             code="thread-without-store",
-            where=runtime.graph.__graphrt_plan__.place(),
+            where=config.graph.__graphrt_plan__.place(),
             fix='Make it with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
         )
-    return runtime.store
+    return config.store
 
 
-def load(runtime: Reads, thread: str, *, upto: int | None = None) -> Fold:
-    """Fold the thread as it stands, or as it stood after the entry *upto*.
+def load(config: RunConfig, thread: str, *, upto: int | None = None) -> Fold:
+    """Fold the thread as it is now, or as it was after the entry *upto*.
 
     Raises:
-        InputError: There is no such thread or entry, or it belongs to a graph that this one cannot go on with.
-        StoreError: It cannot be read.
-        ReplayDivergedError: A reducer raises now that did not then.
+        InputError: There is no such thread or entry, or its graph is not compatible with the runtime's.
+        StoreError: The thread cannot be read.
+        ReplayDivergedError: A reducer raises that did not raise when the entries were written.
     """
-    return folded(runtime, loaded_at(the_store(runtime), thread, upto), upto=upto)
+    return folded(config, loaded_at(the_store(config), thread, upto), upto=upto)
 
 
 def loaded_at(store: Store, thread: str, at: int | None) -> Loaded:
-    """The thread as read after its entry *at*, or as it is now.
+    """Read the thread as it was after its entry *at*; None reads it as it is now.
 
     Raises:
         InputError: There is no such thread or entry.
     """
-    # Stores compare numbers; what else a caller may pass is refused here.
+    # Stores only compare *upto* with numbers. check_at() refuses an *at* that is not an int.
     loaded = store.load(thread, upto=at if at.__class__ is int else None)
     if at is not None:
         check_at(loaded, at)
@@ -74,12 +64,13 @@ def loaded_at(store: Store, thread: str, at: int | None) -> Loaded:
 
 
 def check_at(loaded: Loaded, at: int) -> None:
-    """Refuse an entry that the thread does not have.
+    """Check that the thread has the entry *at*.
 
     Raises:
         InputError: There is no entry *at*, or it was pruned.
     """
     head = loaded.head
+    # A prune keeps a snapshot of the last entry that it removed: that one can still be read.
     first = max(head.first - 1, 1) if head.seq else 1
     wrong = at.__class__ is not int or not first <= at <= head.seq
     if wrong or (loaded.snapshot is None and head.first > 1):
@@ -94,29 +85,29 @@ def check_at(loaded: Loaded, at: int) -> None:
         )
 
 
-def begun(runtime: Reads, loaded: Loaded) -> tuple[Fold, Verdict]:
-    """A fold of what was *loaded* that has folded nothing yet, and how the thread's graph was judged.
+def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
+    """Return a fold of the thread that has folded nothing yet, and the verdict on the thread's graph (R14).
 
     Raises:
-        InputError: It belongs to a graph that this one cannot go on with.
+        InputError: The graph of the thread is not compatible with the runtime's.
     """
-    plan = runtime.graph.__graphrt_plan__
+    plan = config.graph.__graphrt_plan__
     meta = read_meta(loaded.meta, loaded.head.thread)
-    check_own(the_store(runtime), loaded.head.thread, meta)
-    reader = Reader(the_store(runtime), loaded.head.thread, plan.codec, meta=meta)
-    verdict = compatibility_check.judge(runtime.graph, meta, reader, loaded, runtime.migrations)
+    check_own(the_store(config), loaded.head.thread, meta)
+    reader = Reader(the_store(config), loaded.head.thread, plan.codec, meta=meta)
+    verdict = compatibility_check.judge(config.graph, meta, reader, loaded, config.migrations)
     if not verdict.ok:
         raise compatibility_check.refusal(verdict)
-    fold = Fold(plan, runtime.limits, reader, meta, check_state=runtime.check_state)
+    fold = Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
     migrate_thread.prepare(fold, verdict)
     return fold, verdict
 
 
-def from_the_first(runtime: Reads, thread: str) -> Fold:
-    """A fold that stands before the oldest entry that is still there: at its snapshot, if older ones were pruned."""
-    store = the_store(runtime)
+def from_the_first(config: RunConfig, thread: str) -> Fold:
+    """Return a fold that stands right before the oldest entry left: empty, or at the snapshot that a prune kept."""
+    store = the_store(config)
     loaded = store.load(thread)
-    fold, _ = begun(runtime, loaded)
+    fold, _ = begun(config, loaded)
     if loaded.head.first > 1:
         oldest = store.load(thread, upto=loaded.head.first - 1)
         if oldest.snapshot is not None:
@@ -125,18 +116,20 @@ def from_the_first(runtime: Reads, thread: str) -> Fold:
 
 
 def start_from(fold: Fold, snapshot: Saved) -> None:
-    """Let *fold* begin with a snapshot."""
+    """Start *fold* at a stored snapshot."""
+    # Decoded values belong to the fold alone. A store in memory gives its own objects, which have to be copied (R15).
     take: Take = as_is if snapshot.body.__class__ is bytes else own
     fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq, take)
 
 
-def folded(runtime: Reads, loaded: Loaded, *, upto: int | None = None, adopt: bool = True) -> Fold:
-    """Fold what was *loaded*, after the thread's graph was judged; see `load`.
+def folded(config: RunConfig, loaded: Loaded, *, upto: int | None = None, adopt: bool = True) -> Fold:
+    """Judge the thread's graph and fold what was *loaded*; see `load`.
 
     Args:
-        adopt: Bring the values over to the present graph; else they stay what the graph that wrote them made of them.
+        upto: Last entry to fold. None folds all and restores the open superstep.
+        adopt: Whether to migrate the values to the present graph, if an older one wrote them.
     """
-    fold, verdict = begun(runtime, loaded)
+    fold, verdict = begun(config, loaded)
     if loaded.snapshot is not None:
         start_from(fold, loaded.snapshot)
     fold_all(fold, loaded.records, upto)
@@ -155,22 +148,22 @@ def fold_all(fold: Fold, records: Sequence[Record], upto: int | None = None) -> 
     """Fold *records*, the last one up to the entry *upto*.
 
     Raises:
-        StoreError: One of them is damaged.
-        ReplayDivergedError: A reducer raises now that did not then.
+        StoreError: A record is damaged.
+        ReplayDivergedError: A reducer raises that did not raise when the entries were written.
     """
     for record in records:
         fold.add(record, upto)
 
 
 def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
-    """Bring in what is staged of the superstep that is open.
+    """Restore the open superstep from what is staged: outcomes, effects and questions of its tasks.
 
     Raises:
-        StoreError: It does not fit.
+        StoreError: What is staged does not fit the graph.
     """
     if not staged:
         return
-    take: Take = as_is if staged[0][1].__class__ is bytes else own
+    take: Take = as_is if staged[0][1].__class__ is bytes else own  # as in start_from
     try:
         known = {key: fold.reader.staged(key, body) for key, body in staged}
         restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.nested, take)

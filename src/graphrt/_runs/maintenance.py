@@ -1,4 +1,4 @@
-"""All threads of a store at once: swept, verified. And single ones that go from store to store."""
+"""Maintenance verbs of `Runtime`: sweep and verify a whole store; delete, export and import a thread."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from time import sleep
 from typing import Any, Final, Literal, TypeVar, overload
 
 from graphrt._journal.leases import release_now
-from graphrt._runs.active_run import Owner
 from graphrt._runs.arguments import check_age, check_number, check_status
 from graphrt._runs.inspection import info, replay
-from graphrt._runs.loading import Reads, the_store
+from graphrt._runs.loading import the_store
 from graphrt._runs.results import ThreadInfo
+from graphrt._runs.run_config import RunConfig
 from graphrt.errors import StoreError
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.ids import check_id
@@ -21,15 +21,18 @@ from graphrt.stores.verbs import delete_many
 T = TypeVar("T")
 
 _TOGETHER: Final = 100
-"""Threads that are deleted at once: other writers of the store wait meanwhile."""
+"""Threads deleted in one transaction. Other writers of the store wait for its end."""
 
 _PAUSE_S: Final = 0.1
-"""Between two such batches. Whoever waits for a SQLite file asks again after 0.1 s at most: without a pause, not before
-all is done."""
+"""Seconds between two such transactions. SQLite has no queue for writers: a waiting one retries about every 0.1 s, and
+would not get in before the end of a sweep without pauses (decision 0045)."""
 
 
 def freeing(store: Store, work: Callable[[], T]) -> T:
-    """What *work* returns, which frees room; where the disk is full, it begins anew on what the store kept for this."""
+    """Return the result of *work*, which frees room in the store; repeat it once if the disk is full.
+
+    SQLite needs free space to delete rows. The store reserves some for this case and gives it up here (decision 0045).
+    """
     try:
         return work()
     except StoreError as error:
@@ -39,13 +42,13 @@ def freeing(store: Store, work: Callable[[], T]) -> T:
     return work()
 
 
-def delete(runtime: Owner, thread: str) -> None:
-    """Forget the thread and everything of it."""
-    store = the_store(runtime)
+def delete(config: RunConfig, thread: str) -> None:
+    """Delete the thread with everything that belongs to it."""
+    store = the_store(config)
     check_id(thread)
 
     def work() -> None:
-        release_now(store, thread)  # a run that found the disk full could not give it back
+        release_now(store, thread)  # a run that met a full disk could not release its claim
         store.delete(thread)
 
     freeing(store, work)
@@ -53,29 +56,33 @@ def delete(runtime: Owner, thread: str) -> None:
 
 @overload
 def sweep(
-    runtime: Owner, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: Literal[True]
+    config: RunConfig, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: Literal[True]
 ) -> tuple[ThreadInfo, ...]: ...
 @overload
 def sweep(
-    runtime: Owner, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: Literal[False]
+    config: RunConfig, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: Literal[False]
 ) -> int: ...
 def sweep(
-    runtime: Owner, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: bool
+    config: RunConfig, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: bool
 ) -> int | tuple[ThreadInfo, ...]:
-    """Delete threads that nobody wrote for *older_than_s* seconds; returns how many went.
+    """Delete threads that were not written for *older_than_s* seconds and that no run has.
 
     Args:
-        limit: Delete so many at most.
-        dry_run: Delete nothing, and return those that would go.
+        status: Only threads with this status; None: those that are completed, failed or cancelled.
+        limit: How many to delete at most.
+        dry_run: Delete nothing.
+
+    Returns:
+        The number of deleted threads. In a dry run the threads that would be deleted, by status, then oldest first.
     """
-    store = the_store(runtime)
+    store = the_store(config)
     check_age("older_than_s", older_than_s)
     check_status(status)
     check_number("limit", limit)
-    before = runtime.clock() - older_than_s
+    before = config.clock() - older_than_s
     wanted: tuple[Status, ...] = (status,) if status is not None else ("completed", "failed", "cancelled")
     old = [
-        info(runtime, head)
+        info(config, head)
         for one in wanted
         for head in store.heads(status=one, updated_before=before)
         if not head.owned
@@ -89,34 +96,35 @@ def sweep(
         size = _TOGETHER if limit is None else min(_TOGETHER, limit - gone)
         some = [info.thread for info in old[at : at + size]]
         at += size
-        gone += len(delete_many(store, some, updated_before=before))  # but those that were taken or written meanwhile
+        gone += len(delete_many(store, some, updated_before=before))  # not those that were claimed or written meanwhile
+    # Rows that a crash left behind while room was freed go with the next sweep (decision 0045).
     tidy = getattr(store, "_tidy", None)
     if tidy is not None:
         tidy()
     return gone
 
 
-def verified(runtime: Reads, *, replayed: bool) -> Verification:
-    """Verify the store of the runtime; replay its graph's threads too, if that is asked for."""
+def verified(config: RunConfig, *, replayed: bool) -> Verification:
+    """Verify the store of the runtime; with *replayed*, replay the threads of its graph too."""
 
     def further(store: Store, thread: str) -> None:
-        if store.head(thread).graph == runtime.graph.name:
-            replay(runtime, thread)
+        if store.head(thread).graph == config.graph.name:
+            replay(config, thread)
 
-    return verify(the_store(runtime), further if replayed else None)
+    return verify(the_store(config), further if replayed else None)
 
 
-def exported(runtime: Owner, thread: str, to: Any, *, decrypted: bool) -> None:
-    """Write the thread to a file."""
-    from graphrt.stores._moving import export_thread  # loads OpenSSL
+def exported(config: RunConfig, thread: str, to: Any, *, decrypted: bool) -> None:
+    """Write the thread to a file; see `StoreVerbs.export_thread`."""
+    from graphrt.stores._moving import export_thread  # imported late: it loads OpenSSL
 
-    store = the_store(runtime)
+    store = the_store(config)
     release_now(store, check_id(thread))
     export_thread(store, thread, to, decrypted=decrypted)
 
 
-def imported(runtime: Owner, source: Any, thread: str | None) -> str:
-    """Bring in a thread from a file; returns its id."""
-    from graphrt.stores._moving import import_thread  # loads OpenSSL
+def imported(config: RunConfig, source: Any, thread: str | None) -> str:
+    """Create a thread from a file, and return its id; see `StoreVerbs.import_thread`."""
+    from graphrt.stores._moving import import_thread  # imported late: it loads OpenSSL
 
-    return import_thread(the_store(runtime), source, thread=thread)
+    return import_thread(the_store(config), source, thread=thread)

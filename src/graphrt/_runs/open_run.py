@@ -1,4 +1,9 @@
-"""Opening a run: on an input, or on a thread that paused, failed or was cancelled. What may be opened is decided here."""
+"""Opening a run on an input: on a new or finished thread, or without a thread.
+
+Whether a verb fits the status of a thread is decided here (`want`), for `reopen_run` too. The order is fixed: the
+thread is claimed, then loaded, then everything is checked. If a step fails, the claim is released and nothing was
+written.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,8 @@ from graphrt._journal import batch, leases
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
 from graphrt._runs import loading, run_once
-from graphrt._runs.active_run import ActiveRun, Owner
+from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError, names
 from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def begin(
-    runtime: Owner,
+    config: RunConfig,
     given: Any,
     thread_id: str | None,
     *,
@@ -42,17 +48,21 @@ def begin(
     """Open a run on an input.
 
     Args:
-        abandon: Give up what the thread left undone (rule R10).
-        only_if_new: Raise `once.Present` instead where the thread exists.
+        given: The input, unchecked.
+        thread_id: None makes an id if there is a store, and runs without a thread if there is none.
+        listen: Whether the caller reads journal entries.
+        watch: What the caller wants published; None publishes nothing.
+        abandon: Give up what the thread left undone (R10).
+        only_if_new: Raise `run_once.Present` if the thread exists.
 
     Raises:
-        once.Present: The thread exists, and *only_if_new*.
-        InputError: The input does not fit, there is no store for a thread, the thread wants another verb.
-        ConflictError: The thread is being driven.
+        run_once.Present: The thread exists, and *only_if_new* is set.
+        InputError: The input does not fit, there is no store for a thread, or the thread needs another verb.
+        ConflictError: Another run drives the thread.
         StoreError: The store failed.
     """
-    plan = runtime.graph.__graphrt_plan__
-    store = runtime.store
+    plan = config.graph.__graphrt_plan__
+    store = config.store
     if thread_id is not None and store is None:
         raise InputError(
             f"thread={thread_id!r} was given, but there is no store to keep it in.",
@@ -64,33 +74,34 @@ def begin(
     if store is None:
         if plan.pausing is not None:
             raise _needs_thread(plan, plan.pausing)
-        engine = Engine(plan, runtime.limits, check_state=runtime.check_state)
-        opened = ActiveRun(runtime, engine, None, listen=listen, watch=watch)
+        engine = Engine(plan, config.limits, check_state=config.checks_state)
+        opened = ActiveRun(config, engine, None, listen=listen, watch=watch)
         values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
         return _started(opened, values, values, fresh=True)
-    thread_id = check_id(thread_id if thread_id is not None else runtime.ids())
-    at = runtime.clock()  # read once for the thread that may be made here and for the first commit
-    if at - at:  # it is infinite or no number
+    thread_id = check_id(thread_id if thread_id is not None else config.ids())
+    at = config.clock()  # read once (R13): the creation of a thread and its first commit have the same time
+    if at - at:  # inf - inf and nan - nan are nan, which is true; a finite time gives 0.0
         raise batch.no_time(at)
-    claim = leases.take(store, thread_id, create=True, lease_s=runtime.lease_s, at=at)
+    claim = leases.take(store, thread_id, create=True, lease_s=config.lease_s, at=at)
     opened_run: ActiveRun | None = None
     try:
         if claim.head.seq == 0:
             values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
-            engine = Engine(plan, runtime.limits, thread=thread_id, check_state=runtime.check_state)
-            opened_run = ActiveRun(runtime, engine, claim, at=at, listen=listen, watch=watch)
+            engine = Engine(plan, config.limits, thread=thread_id, check_state=config.checks_state)
+            opened_run = ActiveRun(config, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True)
         else:
+            # R10: abandon=True takes every status. With only_if_new, a status that has a result needs no verb at all.
             if not (abandon or (only_if_new and claim.head.status in run_once.ENDED)):
-                want(claim, "run", runtime, watch)
-            fold = loading.folded(runtime, store.load(thread_id))
+                want(claim, "run", config, watch)
+            fold = loading.folded(config, store.load(thread_id))
             if only_if_new:
-                raise run_once.Present(run_once.present(runtime, claim, fold))
+                raise run_once.Present(run_once.present(config, claim, fold))
             engine = fold.engine
             update = checked_update(engine, given)
             values = folded_in(engine, update, reset=True)
-            engine.limit(runtime.limits)
-            opened_run = ActiveRun(runtime, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
+            engine.limit(config.limits)
+            opened_run = ActiveRun(config, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
             adopted(engine, fold)
             if claim.head.status != "completed":
                 give_up_superstep(engine)
@@ -98,7 +109,7 @@ def begin(
     except BaseException as error:
         give_up(store, claim, opened_run, error)
         raise
-    runtime._active[thread_id] = started.control
+    config.active.add(thread_id, started.control)
     return started
 
 
@@ -114,28 +125,38 @@ def _needs_thread(plan: Plan, node: str) -> InputError:
 
 
 def give_up(store: Store, claim: Claim, opened: ActiveRun | None, error: BaseException) -> None:
+    """Close the run, if one was opened, and release the claim, after *error* ended the opening."""
     if opened is not None:
         opened.broke(error)
     leases.give_back(store, claim)
 
 
 def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any], *, fresh: bool) -> ActiveRun:
+    """Start the engine of an opened run, and note its first event.
+
+    Args:
+        values: The whole state that the run starts from.
+        given: The checked input: the same values on a new thread (*fresh*), an update on a finished one.
+
+    Raises:
+        InputError: The input cannot be stored, or leaves a negative token budget.
+    """
     engine, services = opened.engine, opened.services
     if TOKEN_BUDGET in given:
         _check_budget(engine, values)
     if opened.listening:
-        kept = tracked(engine, given)
+        kept = tracked(engine, given)  # an untracked field is in no event (R16)
         try:
             kept = storable(engine, kept)
         except NotStorable as error:
             raise not_storable(engine, error, "The input holds a value") from error
-        if not engine.stamps:
+        if not engine.stamps:  # the event keeps objects, not bytes, and must share none with the state (R15)
             kept = engine.plan.state.own_all(kept)
         emit_events.note(
             engine,
             events.RunStarted(
                 graph=engine.plan.name,
-                fingerprint=opened.runtime.graph.fingerprint,
+                fingerprint=opened.config.graph.fingerprint,
                 thread=services.thread,
                 seed=opened.seeded(),
                 input=kept,
@@ -148,10 +169,12 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
 
 
 def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
-    """Refuse an input that leaves less than nothing: only a call that took more than it might leads there.
+    """Check that the input leaves a token budget of 0 or more.
+
+    Below 0 is possible in a run only: a model call may use more tokens than it had reserved.
 
     Raises:
-        InputError: The field that is a budget is below 0.
+        InputError: The budget field is below 0.
     """
     left = budget_field(engine, values)
     if left is not None and left < 0:
@@ -165,6 +188,7 @@ def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
 
 
 def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
+    """Return the error for a value from the caller that cannot be stored; *what* begins its message."""
     return InputError(
         f"{what} that cannot be stored{f' at {error.path}' if error.path else ''}: it {error.why}",
         code="not-storable",
@@ -177,18 +201,25 @@ def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
 
 
 def adopted(engine: Engine, fold: Fold) -> None:
-    """Journal that the thread goes over to a changed graph."""
+    """Journal that the thread migrates to a changed graph (R14), if it does."""
     if fold.migrated is not None:
         emit_events.note(engine, fold.migrated)
 
 
 _RIGHT: dict[str, str] = {"interrupted": "resume", "failed": "retry", "cancelled": "retry", "completed": "run"}
+"""Thread status to the verb that continues it. Any other status means that the owner died; then it is `retry`."""
 
 
-def want(claim: Claim, verb: str, runtime: Owner, watch: Watch | None) -> None:
-    """Refuse a verb that is wrong for the status of the claimed thread.
+def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None) -> None:
+    """Check that *verb* fits the status of the claimed thread.
 
-    A thread whose owner died while it ran takes `resume` and `retry`.
+    A claimed thread with the status "running" lost its owner. It takes `resume` and `retry` alike.
+
+    Args:
+        watch: None if the caller wants a result. Else the message also names the form of the verb that streams.
+
+    Raises:
+        InputError: Another verb is right (`wrong-verb`); the message names it.
     """
     status, thread = claim.head.status, claim.thread
     right = _RIGHT.get(status, "retry")
@@ -200,7 +231,7 @@ def want(claim: Claim, verb: str, runtime: Owner, watch: Watch | None) -> None:
     raise InputError(
         f"Thread {thread!r} is {status}: it cannot {doing}.",
         code="wrong-verb",
-        where=f"thread {thread!r}, graph {runtime.graph.name!r}",
+        where=f"thread {thread!r}, graph {config.graph.name!r}",
         known=f"status {status}, {claim.head.seq} entries",
         fix=f"Use {how.get(right, f'run(input, thread={thread!r})')}"
         + (f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "")
@@ -214,10 +245,15 @@ def want(claim: Claim, verb: str, runtime: Owner, watch: Watch | None) -> None:
 
 
 def checked_update(engine: Engine, given: Any, *, what: str = "The input of a finished thread") -> dict[str, Any]:
-    """What comes from outside as a checked update.
+    """Return a value from the caller as a checked update, in containers of its own (R15).
+
+    Args:
+        given: A mapping of fields, or an instance of the state class. Of a pydantic model only the fields that were
+            set count.
+        what: Subject of the error messages.
 
     Raises:
-        InputError: It is no mapping of fields, or a value does not fit.
+        InputError: It is not a mapping of fields, a field is unknown, or a value does not fit.
     """
     plan = engine.plan
     entries: Any = given

@@ -1,78 +1,84 @@
-"""Pruning: entries and large values that a thread can do without are removed (rule R18).
+"""Pruning: removes old entries of a thread, and large values that nothing refers to any more.
 
-What the removed entries came to is kept as a snapshot. Nothing is removed before that snapshot was read back from the
-store, in the way that a resume will read it, and came to the same state: from then on it is the only copy.
+A snapshot replaces the removed entries, and is the only copy of their result afterwards. So nothing is removed before
+the snapshot was read back from the store, in the way that a resume reads it, and gave the same state.
+
+The order of the steps makes an interrupted prune harmless: write the snapshot, read it back, journal `HistoryPruned`,
+remove. Pruning again completes it.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphrt import events
-from graphrt._codec import Codec
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.snapshot_data import saved
-from graphrt._journal.batch_format import Body, blob_names, digest, encode_state
+from graphrt._journal.batch_format import blob_names, digest, encode_state
+from graphrt._journal.body import Body
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import WORLD
 from graphrt._journal.thread_fold import Fold
-from graphrt._runs.active_run import Owner
 from graphrt._runs.arguments import check_number
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.forking import journal_of, standing_of
-from graphrt._runs.loading import Reads, begun, folded, start_from, the_store
+from graphrt._runs.loading import begun, folded, start_from, the_store
 from graphrt._runs.maintenance import freeing
+from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Commit, Loaded, Saved, Store
 
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
 
-def prune(runtime: Owner, thread: str, *, before: int | None) -> int:
-    """Forget the entries up to the last commit before the entry *before*; returns how many went.
 
-    What they came to is kept as a snapshot. None forgets all that the present state does not need. Large values that
-    nothing refers to afterwards go with them. If it fails midway, nothing went, or it was told before; doing it again
-    ends it.
+def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
+    """Remove the entries up to the last commit before the entry *before*, and return how many were removed.
+
+    Args:
+        before: Number of an entry; None removes every entry that the present state does not need.
 
     Raises:
-        InputError: No such thread.
-        ConflictError: The thread is being driven.
-        StoreError: The store failed, or what it gave back is not what was written. Nothing was removed.
+        InputError: There is no such thread.
+        ConflictError: Another run drives the thread.
+        StoreError: The store failed, or did not give back what was written. Then nothing was removed.
     """
     check_id(thread)
     check_number("before", before)
-    store = the_store(runtime)
-    return freeing(store, lambda: _pruned(runtime, store, thread, before))
+    store = the_store(config)
+    return freeing(store, lambda: _pruned(config, store, thread, before))
 
 
-def _pruned(runtime: Owner, store: Store, thread: str, before: int | None) -> int:
-    claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
+def _pruned(config: RunConfig, store: Store, thread: str, before: int | None) -> int:
+    claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         loaded = store.load(thread)
-        upto, told = _last_commit(runtime, store, loaded, before)
+        upto, told = _last_commit(config, store, loaded, before)
         if upto is None or upto < loaded.head.first:
             return 0
-        present = folded(runtime, loaded)
-        # The snapshot is of the graph that wrote the entries: those after it are folded onto it.
+        present = folded(config, loaded)
+        # No migration: the snapshot has to fit the entries after it, which the older graph wrote.
         older = store.load(thread, upto=upto)
-        kept = folded(runtime, older, upto=upto, adopt=False)
-        if older.snapshot is not None and older.snapshot.seq == upto:  # a record may vouch for its very bytes
+        kept = folded(config, older, upto=upto, adopt=False)
+        # Keep a snapshot that is there, byte for byte: a record may hold the digest of these bytes (decision 0044).
+        if older.snapshot is not None and older.snapshot.seq == upto:
             snapshot = older.snapshot.body
         else:
             snapshot, blobs = _snapshot(store, kept)
-            _check_written(runtime, loaded, kept, snapshot, blobs)
+            _check_written(config, loaded, kept, snapshot, blobs)
             store.commit(
-                claim, Commit(expected=loaded.head.seq, at=runtime.clock(), snapshot=Saved(upto, snapshot), blobs=blobs)
+                claim, Commit(expected=loaded.head.seq, at=config.clock(), snapshot=Saved(upto, snapshot), blobs=blobs)
             )
-        _read_back(runtime, store, kept, present)
+        _read_back(config, store, kept, present)
         news: list[Logged] = [("", present.migrated)] if present.migrated is not None else []
-        if not told:  # told before it is done: what is gone without a word would look like damage
+        if not told:  # journalled before the removal: entries missing without it would look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:
-            journal = journal_of(runtime, store, present, CommitQueue(store, claim, "sync"))
+            journal = journal_of(config, store, present, CommitQueue(store, claim, "sync"))
             journal.saved = (upto, digest(snapshot)) if snapshot.__class__ is bytes else None
             journal.write(news)
         return store.prune(claim, upto, keep_blobs=_needed(store, thread, upto))
@@ -80,13 +86,14 @@ def _pruned(runtime: Owner, store: Store, thread: str, before: int | None) -> in
         give_back(store, claim)
 
 
-def _last_commit(runtime: Owner, store: Store, loaded: Loaded, before: int | None) -> tuple[int | None, bool]:
-    """The last entry that a snapshot can stand for: the end of a record after which no superstep is open.
+def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | None) -> tuple[int | None, bool]:
+    """Return the last entry that a snapshot can replace, and whether a `HistoryPruned` entry for it exists already.
 
-    And whether an entry tells already that it and those before it went: a prune that was broken off.
+    Such an entry is the last one of a record after which no superstep is open; None if there is none. The second value
+    is true after a prune that was interrupted before the removal.
     """
     least = loaded.head.seq + 1 if before is None else before
-    fold, _ = begun(runtime, loaded)
+    fold, _ = begun(config, loaded)
     found: int | None = None
     told: set[int] = set()
     for record in store.records(loaded.head.thread, after=loaded.head.first - 1):
@@ -101,7 +108,7 @@ def _last_commit(runtime: Owner, store: Store, loaded: Loaded, before: int | Non
 
 
 def _snapshot(store: Store, fold: Fold) -> tuple[Any, dict[str, bytes]]:
-    """The snapshot of *fold*, and the large values that it refers to."""
+    """Return the snapshot of *fold* (bytes, or an object for a store in memory) and the large values it refers to."""
     state = _standing(fold)
     if not (store.durable or fold.meta.get("chained")):
         return state, {}
@@ -110,6 +117,7 @@ def _snapshot(store: Store, fold: Fold) -> tuple[Any, dict[str, bytes]]:
 
 
 def _standing(fold: Fold) -> events.StateSaved:
+    """Return everything that the fold knows, as the event that a snapshot stores."""
     return replace(
         standing_of(fold, saved(fold.engine), fold.status),
         cause=fold.cause,
@@ -121,15 +129,15 @@ def _standing(fold: Fold) -> events.StateSaved:
 # -- nothing is removed before it was read back ------------------------------------------------------------------------
 
 
-def _check_written(runtime: Reads, loaded: Loaded, kept: Fold, snapshot: Any, blobs: dict[str, bytes]) -> None:
-    """See that *snapshot* with its *blobs* alone comes to what *kept* is, before it becomes the thread's newest.
+def _check_written(config: RunConfig, loaded: Loaded, kept: Fold, snapshot: Any, blobs: dict[str, bytes]) -> None:
+    """Check before the snapshot is stored that it decodes to *kept*, with its own *blobs* alone.
 
     Raises:
         StoreError: It does not.
     """
     if snapshot.__class__ is not bytes:
-        return  # a store in memory keeps the very object
-    fold, _ = begun(runtime, loaded)
+        return  # a store in memory keeps the object itself
+    fold, _ = begun(config, loaded)
     fold.reader.only(blobs)
     try:
         start_from(fold, Saved(kept.seq, snapshot))
@@ -138,8 +146,8 @@ def _check_written(runtime: Reads, loaded: Loaded, kept: Fold, snapshot: Any, bl
     _compare(kept, fold)
 
 
-def _read_back(runtime: Reads, store: Store, kept: Fold, present: Fold) -> None:
-    """Load the thread as a resume would, at the snapshot and at its end, and compare both with what they were.
+def _read_back(config: RunConfig, store: Store, kept: Fold, present: Fold) -> None:
+    """Load the thread as a resume would, at the snapshot and at its end, and compare both with *kept* and *present*.
 
     Raises:
         StoreError: They differ, or cannot be read.
@@ -151,8 +159,8 @@ def _read_back(runtime: Reads, store: Store, kept: Fold, present: Fold) -> None:
     if loaded.snapshot.body.__class__ is not bytes:
         return
     try:
-        again = folded(runtime, loaded, upto=upto, adopt=False)
-        now = folded(runtime, store.load(thread))
+        again = folded(config, loaded, upto=upto, adopt=False)
+        now = folded(config, store.load(thread))
     except GraphrtError as error:
         if isinstance(error, StoreError) and error.code in WORLD:
             raise
@@ -162,13 +170,18 @@ def _read_back(runtime: Reads, store: Store, kept: Fold, present: Fold) -> None:
 
 
 def _compare(written: Fold, read: Fold) -> None:
+    """Check that two folds know the same.
+
+    Raises:
+        StoreError: A field differs.
+    """
     wanted, found = _standing(written), _standing(read)
     codec = written.engine.plan.codec
     for field in fields(wanted):
         one, other = getattr(wanted, field.name), getattr(found, field.name)
         if field.name in ("values", "sends"):
             same = one.keys() == other.keys() and all(_same(codec, one[name], other[name]) for name in one)
-        elif field.name == "errors":  # an error of a class that is not known comes back as what stands for it
+        elif field.name == "errors":  # an error of an unregistered class comes back as a stand-in of another class
             same = one.keys() == other.keys()
         else:
             same = one == other
@@ -177,7 +190,7 @@ def _compare(written: Fold, read: Fold) -> None:
 
 
 def _same(codec: Codec, one: Any, other: Any) -> bool:
-    """Equal values have equal bytes; classes without an `__eq__` have nothing else to be compared by."""
+    """Return whether two values are equal by their bytes or by `==`. A class without `__eq__` has only its bytes."""
     return codec.dump(one) == codec.dump(other) or alike(one, other)
 
 
@@ -197,9 +210,9 @@ def _not_kept(fold: Fold, why: str) -> StoreError:
 
 
 def _needed(store: Store, thread: str, upto: int) -> set[str]:
-    """Names of the large values that the thread still refers to once everything up to the entry *upto* is gone.
+    """Return the names of the large values that the thread still needs without the entries up to *upto*.
 
-    The claim is held: nobody else adds a reference meanwhile.
+    The caller holds the claim, so no reference is added meanwhile (R12).
     """
     loaded = store.load(thread)
     found = blob_names(loaded.meta)

@@ -1,4 +1,7 @@
-"""Opening a run on a thread that was left: paused, failed or cancelled, or by an owner that died."""
+"""Opening a run on a thread that is unfinished: it paused, failed, was cancelled, or its owner died.
+
+Status, ids, types and storability of the answers are checked before anything is changed.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,22 @@ from graphrt._flows.run import Watch
 from graphrt._journal import leases
 from graphrt._plan.fields import own
 from graphrt._runs import loading, open_run
-from graphrt._runs.active_run import ActiveRun, Owner
+from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
+from graphrt._runs.run_config import RunConfig
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.stores.ids import check_id
 
 
 class Prepare(Protocol):
-    """Checks what is answered, and tells the answers by interrupt id."""
+    """Checks the caller's answers and returns them by interrupt id. Changes nothing."""
 
     def __call__(self, engine: Engine, *, failed: bool) -> Mapping[str, Any]: ...
 
 
 def on_either(
-    runtime: Owner,
+    config: RunConfig,
     given: Any,
     thread_id: str | None,
     answers: Any,
@@ -39,18 +43,21 @@ def on_either(
     watch: Watch,
     abandon: bool = False,
 ) -> ActiveRun:
-    """Open a run on an input, or go on with a thread: as `resume` does if there are answers, else as `retry` does.
+    """Open a run on an input, or continue a thread: as `resume` does if there are answers, else as `retry` does.
+
+    The arguments choose the verb, never the status of the thread. So a forgotten answer is an error and not a retry
+    (decision 0029).
 
     Raises:
-        InputError: An input and answers, or neither an input nor a thread; else as for the one that is meant.
+        InputError: An input and answers were given, or neither an input nor a thread; else as for the verb.
     """
     answered = answers is not UNSET or answer is not UNSET
     if given is UNSET and thread_id is not None:
         if answered:
-            return resumed(runtime, thread_id, answers, answer, listen=listen, watch=watch)
-        return retried(runtime, thread_id, listen=listen, watch=watch)
+            return resumed(config, thread_id, answers, answer, listen=listen, watch=watch)
+        return retried(config, thread_id, listen=listen, watch=watch)
     if given is not UNSET and not answered:
-        return open_run.begin(runtime, given, thread_id, listen=listen, watch=watch, abandon=abandon)
+        return open_run.begin(config, given, thread_id, listen=listen, watch=watch, abandon=abandon)
     missing = given is UNSET
     raise InputError(
         "Answers were given, but no thread that waits for them."
@@ -59,7 +66,7 @@ def on_either(
         if missing
         else "An input and answers were given: a run takes one of them.",
         code="input-or-answers",
-        where=runtime.graph.__graphrt_plan__.place(),
+        where=config.graph.__graphrt_plan__.place(),
         fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= alone to "
         "go on with one that failed or was cancelled.",
         thread=thread_id,
@@ -67,15 +74,15 @@ def on_either(
 
 
 def resumed(
-    runtime: Owner, thread_id: str, answers: Any, answer: Any, *, listen: bool = False, watch: Watch | None = None
+    config: RunConfig, thread_id: str, answers: Any, answer: Any, *, listen: bool = False, watch: Watch | None = None
 ) -> ActiveRun:
     """Open a run that answers open interrupts; see `continued`."""
 
     def prepare(engine: Engine, *, failed: bool) -> Mapping[str, Any]:
-        return answers_by_id(engine, answers, answer, runtime.clock, failed=failed)
+        return answers_by_id(engine, answers, answer, config.clock, failed=failed)
 
     return continued(
-        runtime,
+        config,
         thread_id,
         "resume",
         prepare,
@@ -85,13 +92,13 @@ def resumed(
     )
 
 
-def retried(runtime: Owner, thread_id: str, *, listen: bool = False, watch: Watch | None = None) -> ActiveRun:
-    """Open a run on what a thread left undone; see `continued`."""
-    return continued(runtime, thread_id, "retry", None, listen=listen, watch=watch)
+def retried(config: RunConfig, thread_id: str, *, listen: bool = False, watch: Watch | None = None) -> ActiveRun:
+    """Open a run of what a thread left undone; see `continued`."""
+    return continued(config, thread_id, "retry", None, listen=listen, watch=watch)
 
 
 def continued(
-    runtime: Owner,
+    config: RunConfig,
     thread_id: str,
     verb: Literal["resume", "retry"],
     prepare: Prepare | None,
@@ -100,31 +107,36 @@ def continued(
     listen: bool = False,
     watch: Watch | None = None,
 ) -> ActiveRun:
-    """Open a run that goes on with a paused, failed or cancelled thread, or one whose owner died.
+    """Open a run that continues a paused, failed or cancelled thread, or one whose owner died.
 
     Args:
-        prepare: Checks what is wanted and returns the answers by interrupt id; changes nothing. None: there are none.
-        given: Whether there are answers. Where the owner died none are needed, though questions may be open.
+        prepare: Checks the answers; None if the verb takes none.
+        given: Whether the caller gave answers. A thread whose owner died needs none, even with open questions.
+        listen: Whether the caller reads journal entries.
+        watch: What the caller wants published; None publishes nothing.
 
     Raises:
-        InputError: No store, no such thread, it wants another verb, or an answer does not fit.
-        ConflictError: The thread is being driven.
+        InputError: There is no store or no such thread, the thread needs another verb, or an answer does not fit.
+        ConflictError: Another run drives the thread.
         StoreError: The store failed, or the thread cannot be read.
     """
-    store = loading.the_store(runtime)
+    store = loading.the_store(config)
     check_id(thread_id)
-    claim = leases.take(store, thread_id, create=False, lease_s=runtime.lease_s, at=0.0)
+    # A claim uses *at* for the creation time of a new thread only.
+    claim = leases.take(store, thread_id, create=False, lease_s=config.lease_s, at=0.0)
     opened: ActiveRun | None = None
     try:
-        fold = loading.folded(runtime, store.load(thread_id))
+        fold = loading.folded(config, store.load(thread_id))
         engine = fold.engine
         status = claim.head.status
+        # R10: two cases in which a verb is right although the status alone would want another one. A retry asks stale
+        # and expired questions anew; a resume of a failed thread replaces an answer.
         anew = (
-            renewed(engine, status, runtime.clock) if verb == "retry" and status in ("interrupted", "cancelled") else []
+            renewed(engine, status, config.clock) if verb == "retry" and status in ("interrupted", "cancelled") else []
         )
         replacing = verb == "resume" and status == "failed" and given and bool(replaceable(engine))
         if not anew and not replacing:
-            open_run.want(claim, verb, runtime, watch)
+            open_run.want(claim, verb, config, watch)
         answers: Mapping[str, Any] = {}
         if prepare is not None and (given or status != "running"):
             answers = prepare(engine, failed=replacing)
@@ -133,9 +145,9 @@ def continued(
                 engine.plan.codec.dump(answer)
             except NotStorable as error:
                 raise open_run.not_storable(engine, error, "An answer holds a value") from error
-        engine.limit(runtime.limits)
-        opened = ActiveRun(runtime, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
-        opened.seeded()
+        engine.limit(config.limits)
+        opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
+        opened.seeded()  # the journal repeats the seed in every stored snapshot
     except BaseException as error:
         open_run.give_up(store, claim, opened, error)
         raise
@@ -151,5 +163,5 @@ def continued(
     engine.answer(answers, replace=replacing)
     for id_, answer in answers.items():
         emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=answer_number(engine, id_)))
-    runtime._active[thread_id] = opened.control
+    config.active.add(thread_id, opened.control)
     return opened

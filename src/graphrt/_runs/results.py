@@ -1,4 +1,7 @@
-"""How a run ended, and how a thread stood: what the Runtime's verbs give back. Values only."""
+"""Return values of the verbs of `Runtime`: `RunResult`, `Snapshot`, `InterruptInfo`, `ThreadInfo`, `Divergence`.
+
+Values only: nothing here changes a run or a thread.
+"""
 
 from __future__ import annotations
 
@@ -28,36 +31,37 @@ InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "
 
 @final
 class InterruptInfo:
-    """An open question of a paused thread. Two are equal if all that they tell is equal."""
+    """An open question of a paused thread. Compares by value."""
 
     __slots__ = ("_codec", "answer_type", "expires_at", "id", "kind", "node", "payload", "stale", "task_id")
 
     def __init__(self, question: OpenInterrupt, codec: Codec) -> None:
         self._codec = codec
         self.id: str = question.id
-        """Derived and stable; what `resume` takes as a key."""
+        """Derived from thread, task and question, and stable. A key of the mapping that `resume` takes."""
         self.kind: InterruptKind = question.kind  # type: ignore[assignment]  # only we write it
-        """Who asks: the node ("question"), an agent for a tool call ("approval") or for more room ("budget"), a "once"
-        effect whose outcome is unknown ("effect"), or `interrupt_before` and `interrupt_after` ("before", "after")."""
+        """What asks: a node ("question"), an agent before a tool call ("approval") or for a larger budget ("budget"), a
+        "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before") or `interrupt_after` ("after").
+        """
         self.node: str = question.node
         self.task_id: str = question.task_id
-        """The task that asked, with the path of the nested graph that it is in."""
+        """The task that asked, with the path of its nested graph, if it is in one."""
         self.payload: Any = own(question.payload)
         self.answer_type: Any = own(question.answer_type)
-        """What the answer must be, as plain data; None if anything will do."""
+        """Type of the answer, described as plain data; None accepts any answer."""
         self.expires_at: float | None = question.expires_at
-        """Seconds since the epoch after which no answer is taken; None if it waits for ever."""
+        """Seconds since the epoch after which no answer is accepted; None if the question does not expire."""
         self.stale: bool = question.stale
-        """Whether the state was edited since it was asked. An answer is taken as it is; `retry` asks anew."""
+        """Whether the state was edited since the question was asked. An answer is accepted; `retry` asks anew."""
 
     @property
     def answer_schema(self) -> dict[str, Any]:
-        """The JSON schema of an answer, to draw a form from; empty, which fits anything, where no type was asked for."""
+        """JSON schema of an answer, for instance to build a form; empty, which accepts anything, without a type."""
         if self.answer_type is None:
             return {}
         try:
             return self._codec.adapter(self.answer_type).json_schema()
-        except PydanticInvalidForJsonSchema:  # a type that JSON lacks: whatever is answered is checked all the same
+        except PydanticInvalidForJsonSchema:  # JSON lacks the type. `resume` checks the answer in any case.
             return {}
 
     def _told(self) -> tuple[Any, ...]:
@@ -75,7 +79,7 @@ class InterruptInfo:
 
 
 def open_questions(engine: Engine, status: str) -> tuple[InterruptInfo, ...]:
-    """The questions of a thread that wait for an answer, in task order; those of a cancelled one wait no more."""
+    """Return the open questions of a thread in task order; none if it was cancelled, since `retry` asks anew then."""
     if status == "cancelled":
         return ()
     return tuple(InterruptInfo(question, engine.plan.codec) for question in engine.open_interrupts())
@@ -83,7 +87,7 @@ def open_questions(engine: Engine, status: str) -> tuple[InterruptInfo, ...]:
 
 @final
 class RunResult(Generic[S]):
-    """How a run ended that did not fail."""
+    """The result of a run that did not fail."""
 
     __slots__ = ("_plan", "_run", "_visits", "interrupts", "state", "status", "steps", "thread", "usage", "warnings")
 
@@ -96,14 +100,14 @@ class RunResult(Generic[S]):
         if status == "interrupted":
             self.interrupts = open_questions(engine, status)
         self.steps: int = engine.steps
-        """Supersteps run."""
+        """Number of supersteps that the run has had."""
         self.thread: str | None = run.services.thread
         self.usage: events.Usage = run.usage()
-        """What all model calls of the run used."""
+        """Usage of all model calls of the run."""
         self.state: S = engine.make_view(engine.values)
         """The last committed state."""
         self.warnings: tuple[str, ...] = tuple(run.services.warnings)
-        """0..n sentences about what is odd and did not fail the run, in the order in which it was found."""
+        """0..n sentences about odd conditions that did not fail the run, in the order in which they were found."""
         self._plan = engine.plan
         self._visits = engine.visits[:]
 
@@ -114,15 +118,15 @@ class RunResult(Generic[S]):
 
     @property
     def visited(self) -> dict[str, int]:
-        """In how many supersteps of the run each node was active: what `max_visits` counts.
+        """Node name to the number of supersteps of the run in which it was active, which `max_visits` limits.
 
-        In the order of the graph's nodes; a node that never was is left out, and so are the nodes of nested graphs.
+        In the order of the graph's nodes. Nodes that were never active and nodes of nested graphs are left out.
         """
         return {node.name: count for node, count in zip(self._plan.nodes, self._visits, strict=False) if count}
 
     @property
     def output(self) -> Any:
-        """The fields of the graph's output schema; the whole state if it has none."""
+        """The fields of the graph's output schema; the whole state if there is no such schema."""
         plan = self._plan
         if plan.spec.output is None:
             return self.state
@@ -138,7 +142,7 @@ class RunResult(Generic[S]):
 
 @final
 class Snapshot(Generic[S]):
-    """A thread as it stood between two supersteps, after one of its entries."""
+    """A thread as it was after one of its journal entries."""
 
     # fmt: off
     __slots__ = (
@@ -153,29 +157,28 @@ class Snapshot(Generic[S]):
         self.thread: str = fold.reader.thread
         self.status: Status = status
         self.next: tuple[str, ...] = engine.pending()
-        """Nodes that run next, in task order."""
+        """Names of the nodes that run next, in task order."""
         self.interrupts: tuple[InterruptInfo, ...] = open_questions(engine, status)
         """Open questions, in task order."""
         self.error: str | None = fold.error if status == "failed" else None
-        """Why the thread failed: the class of the error and what it said first; None if it did not fail."""
+        """Why the thread failed: class and first line of the error; None if it did not fail."""
         self.seq: int = seq
-        """Number of the journal entry that it is after: `fork(at=)` and `state(at=)` take it."""
+        """Number of the journal entry that this is the state after. `fork(at=)` and `state(at=)` take it."""
         self.at: float = at
-        """When that entry was written, in seconds since the epoch."""
+        """Time at which that entry was written, in seconds since the epoch."""
         self.step: int = engine.superstep
         """Number of the last superstep, 0 before the first."""
         self.run_id: str = fold.run
         self.usage: events.Usage = engine.usage or events.Usage()
-        """What the model calls of committed tasks of that run used."""
+        """Usage of the model calls of that run, in committed tasks only."""
         self._make: Callable[[], S] | None = values
         self._values: Any = None if values is not None else shown_values(engine)
 
     @property
     def values(self) -> S:
-        """The last committed state; a copy. In a history it is read from the store when it is asked for.
+        """The last committed state, as a copy. Snapshots of a history read it from the store at first access.
 
-        Of an entry that an older graph wrote, with other fields than the present one has, it is a plain dict of what
-        stood there.
+        If an older graph with other fields wrote the entry, this is a plain dict of the values of that graph.
         """
         if self._make is not None:
             self._values, self._make = self._make(), None
@@ -188,7 +191,7 @@ class Snapshot(Generic[S]):
 
 @final
 class ThreadInfo:
-    """A thread in a listing: what is known of it without reading its journal; `error` reads it when it is asked for."""
+    """A thread in a listing. Made without reading the thread's journal; only `error` reads it, when accessed."""
 
     __slots__ = ("_error", "created_at", "graph", "owned", "seq", "status", "thread", "updated_at")
 
@@ -197,19 +200,19 @@ class ThreadInfo:
         self.thread: str = head.thread
         self.status: Status = head.status
         self.seq: int = head.seq
-        """Number of its last journal entry."""
+        """Number of the last journal entry."""
         self.graph: str = head.graph
-        """Name of its graph."""
+        """Name of the graph."""
         self.created_at: float = head.created_at
-        """Seconds since the epoch."""
+        """Time of creation, in seconds since the epoch."""
         self.updated_at: float = head.updated_at
-        """Seconds since the epoch."""
+        """Time of the last commit, in seconds since the epoch."""
         self.owned: bool = head.owned
-        """Whether a living run drives it now."""
+        """Whether a living run has the thread."""
 
     @property
     def error(self) -> str | None:
-        """Why the thread failed, read from its journal; None if it had not failed when it was listed."""
+        """Why the thread failed, read from its journal at each access; None if it had not failed when it was listed."""
         return self._error() if self.status == "failed" else None
 
     def __repr__(self) -> str:
@@ -217,7 +220,7 @@ class ThreadInfo:
 
 
 def is_of_older_graph(engine: Engine) -> bool:
-    """Whether folded values have other fields than the present graph's: no state can be made of them."""
+    """Return whether the folded values have other fields than the present graph, so that no state can be built."""
     state, values = engine.plan.state, engine.values
     if values.keys() - state.fields.keys() - {EXTRA}:
         return True
@@ -226,15 +229,17 @@ def is_of_older_graph(engine: Engine) -> bool:
 
 
 def shown_values(engine: Engine) -> Any:
-    """The values as an instance of the state class; as a plain dict where they are of an older graph."""
+    """Return the values as an instance of the state class, or as a plain dict if they have an older graph's fields."""
     return dict(engine.values) if is_of_older_graph(engine) else engine.make_view(engine.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """Where two runs first differ: an entry of each, None where one has ended."""
+    """The first pair of entries in which two threads or runs differ."""
 
     left: events.Entry | None
+    """Entry of the first one; None if it has ended before."""
     right: events.Entry | None
+    """Entry of the second one; None if it has ended before."""
     fields: tuple[str, ...]
-    """What of the two events differs."""
+    """Names of the fields in which the two events differ, sorted; empty if one side has ended."""

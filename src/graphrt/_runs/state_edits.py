@@ -1,4 +1,7 @@
-"""Editing the state of a thread from outside (rule R18): `update`, and ending a paused thread. An edit is an entry."""
+"""Edits of a thread that no run makes (R18): `update` of its state, and `cancel` of a paused thread.
+
+An edit is a journal entry like any other; old entries never change.
+"""
 
 from __future__ import annotations
 
@@ -21,39 +24,39 @@ from graphrt._journal.leases import give_back, take
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import own
-from graphrt._runs.active_run import Owner
 from graphrt._runs.forking import journal_of
 from graphrt._runs.loading import folded, the_store
 from graphrt._runs.open_run import adopted, checked_update, not_storable
+from graphrt._runs.run_config import RunConfig
 from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest, names
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Status, Store
 
 Edit = tuple[Any, ...]
-"""Values, the node that they are written as, or None, and where that leads instead of its edges, or None."""
+"""(values, as_node, goto), the last two optional or None; see `Runtime.update`."""
 
 
-def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
+def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
     """Fold *edits* into the state of the thread, one after another, in one commit.
 
-    On a thread that does not exist the first of them is its whole state.
+    A thread that does not exist is created, with the values of the first edit as its whole state.
 
     Raises:
-        InputError: No such node, values that do not fit, or a node whose way on must be told with goto=.
-        ConflictError: The thread is being driven.
+        InputError: There is no such node, values do not fit, or a node needs goto=.
+        ConflictError: Another run drives the thread.
         UpdateError, RouteError: A reducer or router raised. Nothing was written.
     """
     check_id(thread)
-    store = the_store(runtime)
-    at = runtime.clock()
-    claim = take(store, thread, create=True, lease_s=runtime.lease_s, at=at)
+    store = the_store(config)
+    at = config.clock()
+    claim = take(store, thread, create=True, lease_s=config.lease_s, at=at)
     try:
         fresh = claim.head.seq == 0
-        fold = _new(runtime, store, thread) if fresh else folded(runtime, store.load(thread))
-        journal = journal_of(runtime, store, fold, CommitQueue(store, claim, "sync"))
+        fold = _new(config, store, thread) if fresh else folded(config, store.load(thread))
+        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
         if fresh:
-            journal.given_at, journal.fingerprint = at, runtime.graph.fingerprint
+            journal.given_at, journal.fingerprint = at, config.graph.fingerprint
         engine = fold.engine
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         adopted(engine, fold)
@@ -64,7 +67,7 @@ def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
             emit_events.note(engine, event)
             status = status_after(engine, status)
         if engine.log:
-            # What was staged of a task that the edit took as finished would bring its questions back.
+            # Stage the tasks that the edit ended again: their older rows would bring their questions back.
             ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
             staged = [(task.id, emit_events.standing(engine, task)) for task in ended]
             journal.write(emit_events.take(engine), staged, status=status, release=True)
@@ -72,20 +75,24 @@ def update(runtime: Owner, thread: str, edits: Iterable[Edit]) -> None:
         give_back(store, claim)
 
 
-def _new(runtime: Owner, store: Store, thread: str) -> Fold:
-    """The fold of a thread that has no entries yet."""
-    plan = runtime.graph.__graphrt_plan__
-    chained = store.durable if runtime.chain is None else runtime.chain
+def _new(config: RunConfig, store: Store, thread: str) -> Fold:
+    """Return the fold of a thread that has no entries yet."""
+    plan = config.graph.__graphrt_plan__
+    chained = store.durable if config.chain is None else config.chain
     meta = {"chained": thread if chained else None}
-    return Fold(plan, runtime.limits, Reader(store, thread, plan.codec), meta, check_state=runtime.check_state)
+    return Fold(plan, config.limits, Reader(store, thread, plan.codec), meta, check_state=config.checks_state)
 
 
 def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:
-    """The event that an edit comes to; changes nothing but what arrived at joins.
+    """Check an edit and return its event. Applying the event is the caller's task; only joins count arrivals here.
 
     Args:
-        fresh: The thread is new: the values are its whole state.
-        failed: It failed: outcomes that could not be folded or routed may be replaced.
+        fresh: The thread is new, and the values are its whole state.
+        failed: The thread failed, so the edit may replace outcomes that could not be folded or routed.
+
+    Raises:
+        InputError: There is no such node, values do not fit or cannot be stored, or the node needs goto=.
+        UpdateError, RouteError: A reducer or router raised.
     """
     values, as_node, goto = (*edit, None)[:3]
     node = _node(engine, as_node)
@@ -94,7 +101,7 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.
     if fresh:
         checked = plan.state.initial({} if values is None else values, where=engine.where())
         engine.start(dict(checked))
-        engine.due, engine.entering = [], False
+        engine.due, engine.entering = [], False  # nothing is due: the next input starts the run (decision 0059)
     else:
         checked = checked_update(engine, {} if values is None else values, what="What update() was given")
     kept = tracked(engine, checked)
@@ -102,12 +109,14 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.
         kept = storable(engine, kept)
     except NotStorable as error:
         raise not_storable(engine, error, "update() was given a value") from error
-    after = engine.values if fresh else folded_in(engine, checked, reset=False)  # a reducer that cannot is told here
+    # Folded once before the event is noted, so that a reducer that raises does so before anything is changed.
+    after = engine.values if fresh else folded_in(engine, checked, reset=False)
     if node is None:
         return events.ThreadUpdated(values=kept, as_node=None, open=bool(engine.tasks), fresh=fresh)
+    # All tasks have ended, but their outcomes could not be folded or routed.
     stuck = failed and all(task.status in (DONE, HANDLED) for task in engine.tasks)
     mine = unfinished(engine, node, anew=stuck)
-    if mine:
+    if mine:  # the edit ends these tasks; the commit of their superstep asks the routers
         goto_ = None if targets is None else tuple(target_name(target) for target in targets)
         at = {n: target.arg for n, target in enumerate(targets or ()) if target.__class__ is Due}
         return events.ThreadUpdated(values=kept, as_node=node, open=True, goto=goto_, sends=at)
@@ -133,7 +142,12 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.
 
 
 def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | None:
-    """Where *goto* leads, checked as that of a Command; None if the edges of *node* apply."""
+    """Return the targets of *goto*, checked like those of a Command; None if the edges of *node* apply.
+
+    Raises:
+        InputError: goto= was given without a node, or the node routes by its Commands alone and needs it.
+        RouteError: A target is unknown or not declared.
+    """
     if node is None:
         if goto is None:
             return None
@@ -160,6 +174,11 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
 
 
 def _node(engine: Engine, as_node: Any) -> str | None:
+    """Return the name of the node *as_node*; None for None.
+
+    Raises:
+        InputError: There is no such node.
+    """
     if as_node is None:
         return None
     name = node_name(as_node)
@@ -175,18 +194,18 @@ def _node(engine: Engine, as_node: Any) -> str | None:
     )
 
 
-def cancel(runtime: Owner, thread: str) -> bool:
-    """End a paused thread as `cancelled`, or one whose owner died; False if it is in another state, or unknown."""
-    store = the_store(runtime)
+def cancel(config: RunConfig, thread: str) -> bool:
+    """Cancel a paused thread, or one whose owner died; return False if there is no such thread or nothing to cancel."""
+    store = the_store(config)
     try:
-        claim = take(store, thread, create=False, lease_s=runtime.lease_s, at=0.0)
+        claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     except (ConflictError, InputError):
-        return False  # another process drives it, or there is none: nothing is to be cancelled
+        return False  # another process drives the thread, or it does not exist
     try:
         if claim.head.status not in ("interrupted", "running"):
             return False
-        fold = folded(runtime, store.load(thread))
-        journal = journal_of(runtime, store, fold, CommitQueue(store, claim, "sync"))
+        fold = folded(config, store.load(thread))
+        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
         engine = fold.engine
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         adopted(engine, fold)

@@ -1,4 +1,4 @@
-"""The verbs that drive a run and yield what happens: on an input, or going on with a thread. The Runtime has them all."""
+"""`WatchVerbs`: the sync verbs of `Runtime` that drive a run and yield what happens in it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from graphrt._engine.steps import Step
 from graphrt._flows.live import Live
 from graphrt._flows.run import Watch
 from graphrt._runs import reopen_run
-from graphrt._runs.active_run import ActiveRun, Owner
+from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.arguments import LIVE, Mode, Modes, stream_modes
 from graphrt._runs.driving import iterate
 from graphrt._runs.results import RunResult
+from graphrt._runs.run_config import RunConfig
 from graphrt._runs.streams import Stream
 from graphrt.commands import UNSET
 from graphrt.errors import _foreign
@@ -24,13 +25,15 @@ S = TypeVar("S")
 
 
 class Open(Protocol):
-    """Opens the run that is to be watched."""
+    """Opens the run to watch."""
 
     def __call__(self, *, listen: bool, watch: Watch) -> ActiveRun: ...
 
 
 class WatchVerbs(Generic[S]):
-    """How a Runtime drives a run that somebody watches, in worker threads."""
+    """Verbs of `Runtime` that drive a run and yield what happens in it."""
+
+    _config: RunConfig
 
     @overload
     def steps(
@@ -50,26 +53,26 @@ class WatchVerbs(Generic[S]):
     ) -> Stream[Step[S], S]:
         """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
 
-        The thread is taken by the call, and nothing runs before the first step is asked for.
+        The call claims the thread. Nothing runs before the first step is read.
 
         Args:
-            input: As for `run`. Without one the *thread* goes on.
+            input: As for `run`. Without an input, the *thread* is continued.
             thread: As for `run`.
             abandon: As for `run`.
-            answers: Go on as `resume` does with these.
-            answer: Go on as `resume` does with this. With neither, and no *input*, the thread goes on as with `retry`.
+            answers: Continue as `resume` does with these answers.
+            answer: Continue as `resume` does with this answer. Without answers and *input*, continue as `retry` does.
 
         Returns:
-            A step for each task of a superstep that commits, those included that finished in an earlier run.
-            Iterating raises a GraphrtError where the run failed; the failed task's step came before.
+            A step for each task of a superstep that commits, including tasks that finished in an earlier run.
+            Iterating raises a GraphrtError if the run fails, after the step of the failed task.
 
         Raises:
-            InputError: Both an input and answers, neither an input nor a thread, or as for the verb that is meant.
+            InputError: Both an input and answers, or neither an input nor a thread; else as for `run` and `resume`.
             ConflictError: Another run has the thread.
         """
         if config or words:
             _foreign.refuse(self, "steps", config, words)
-        begin = opener(self, input, thread, answers, answer, abandon=abandon)
+        begin = opener(self._config, input, thread, answers, answer, abandon=abandon)
         return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
 
     @overload
@@ -159,7 +162,7 @@ class WatchVerbs(Generic[S]):
     ) -> Stream[Any, S]:
         """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
 
-        The thread is taken by the call, and nothing runs before the first item is asked for.
+        The call claims the thread. Nothing runs before the first item is read.
 
         Args:
             input: As for `steps`.
@@ -168,38 +171,37 @@ class WatchVerbs(Generic[S]):
             answers: As for `steps`.
             answer: As for `steps`.
             modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
-                `events` (journal entries), `custom` (what nodes `ctx.emit`), `messages` (pieces of model replies),
-                `live` (what tasks do while their superstep is open, in nested graphs too), `result` (how the run
-                ended, as the last item). With `custom`, `messages` or `live` the run is driven on a worker thread, so
-                that items come at once.
+                `events` (journal entries), `custom` (values of `ctx.emit`), `messages` (pieces of model replies),
+                `live` (what tasks do while their superstep is open, in nested graphs too), `result` (the RunResult,
+                as the last item). With `custom`, `messages` or `live` the run is driven on a worker thread, so that
+                items are not delayed until the commit.
 
         Returns:
             The items, or pairs of mode and item if there are several modes.
 
         Raises:
-            InputError: There is no such mode, or as for `steps`.
+            InputError: A mode is unknown, or as for `steps`.
             ConflictError: Another run has the thread.
         """
         if config or words:
             _foreign.refuse(self, "stream", config, words)
         wanted = stream_modes(modes)
-        begin = opener(self, input, thread, answers, answer, abandon=abandon)
+        begin = opener(self._config, input, thread, answers, answer, abandon=abandon)
         run = begin(listen="events" in wanted, watch=watch_for(wanted))
         return Stream(run, lambda run, box: _picked(run, box, wanted))
 
 
-def opener(runtime: Any, input: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool) -> Open:
-    """What opens the run that is meant."""
-    owner: Owner = runtime
+def opener(config: RunConfig, input: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool) -> Open:
+    """Return a function that opens the run that the arguments describe; see `reopen_run.on_either`."""
 
     def begin(*, listen: bool, watch: Watch) -> ActiveRun:
-        return reopen_run.on_either(owner, input, thread, answers, answer, listen=listen, watch=watch, abandon=abandon)
+        return reopen_run.on_either(config, input, thread, answers, answer, listen=listen, watch=watch, abandon=abandon)
 
     return begin
 
 
 def watch_for(wanted: frozenset[str]) -> Watch:
-    """What is published for these modes."""
+    """Return what a run has to publish for the modes *wanted*."""
     return Watch(updates="updates" in wanted, values="values" in wanted)
 
 
@@ -208,6 +210,7 @@ def _steps(run: ActiveRun, box: list[RunResult[Any]]) -> Generator[Any, None, No
 
 
 def _picked(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -> Generator[Any, None, None]:
+    """Drive *run* and yield its items of the modes *wanted*; paired with their mode if there are several."""
     single = len(wanted) == 1
     items = _live(run, box, wanted) if wanted & LIVE else iterate(run, box, entries="events" in wanted)
     try:
@@ -221,6 +224,7 @@ def _picked(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -
 
 
 def _live(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -> Generator[Any, None, None]:
+    """Drive *run* on a worker thread, for modes whose items must not wait for a commit."""
     from graphrt._drivers.live_streams import iterate_live
 
     def driver(watcher: Watcher) -> SyncDriver:

@@ -1,7 +1,8 @@
-"""What `steps` and `stream` return: an open run, its items one by one, and how it ended.
+"""`Stream` and `AsyncStream`: iterators over an open run, which `steps`, `stream` and their async twins return.
 
-The run is opened before there is a stream (sync), or when it is awaited (async). A stream that is closed or dropped in
-the middle ends its run as cancelled; one that was not read yet gives its thread back, and nothing has happened.
+A sync verb opens the run in the call; an `AsyncStream` opens it when it is awaited or first read. So a wrong call is
+refused before a server has answered its client (decision 0050). A stream that is closed or dropped midway ends its run
+as cancelled. One that was never read releases its thread, and nothing was written.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
     from asyncio import Future
 
 T_co = TypeVar("T_co", covariant=True)
-"""Of the items: they are only handed out."""
+"""Type of the items. Covariant: a stream only hands them out."""
 S = te.TypeVar("S", default=Any)
 
 END: Final = object()
-"""What a reader has after its last item."""
+"""Returned by `Reader.next` after the last item."""
 
 
 class Reader(Protocol):
-    """Drives an opened run from item to item on the running loop."""
+    """Drives an open run from item to item on the running event loop."""
 
     result: RunResult[Any] | None
 
     async def next(self) -> Any:
-        """The next item; END after the last."""
+        """Return the next item; END after the last."""
         ...
 
     async def close(self) -> None:
@@ -41,15 +42,19 @@ class Reader(Protocol):
         ...
 
     def leave(self) -> None:
-        """End the run; the reader is gone."""
+        """End the run without awaiting anything: the stream was dropped, and perhaps its loop is closed."""
         ...
 
 
 @final
 class Stream(Iterator[T_co], Generic[T_co, S]):
-    """The items of a run, as an iterator. Leaving it early cancels the run.
+    """Iterator over the items of a run. Leaving it early cancels the run.
 
-    A context manager too, which closes it.
+    Also a context manager, which closes the stream.
+
+    Args:
+        run: The open run.
+        make: Makes the generator that drives it, which puts the result into the given list.
     """
 
     __slots__ = ("_box", "_items", "_run")
@@ -58,7 +63,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         self, run: ActiveRun, make: Callable[[ActiveRun, list[RunResult[Any]]], Generator[T_co, None, None]]
     ) -> None:
         self._run: ActiveRun | None = run
-        """None once the first item was asked for: the generator has it then."""
+        """The run while nothing was read; None afterwards, when the generator closes it."""
         self._box: list[RunResult[Any]] = []
         self._items = make(run, self._box)
 
@@ -71,11 +76,11 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
 
     @property
     def result(self) -> RunResult[S] | None:
-        """How the run ended; None while it runs, and where it failed or was left."""
+        """The result of the run; None while it runs, and if it failed or was left."""
         return self._box[0] if self._box else None
 
     def close(self) -> None:
-        """End the run, unless it has ended."""
+        """End the run as cancelled, unless it has ended."""
         run, self._run = self._run, None
         self._items.close()
         if run is not None:
@@ -92,16 +97,19 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
     def __del__(self) -> None:
         run = getattr(self, "_run", None)
         if run is not None:
-            with suppress(Exception):  # nobody is there to hear of it
+            with suppress(Exception):  # an exception in __del__ has no caller: Python would print it
                 run.close()
 
 
 @final
 class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
-    """The items of a run, as an asynchronous iterator. Leaving it early cancels the run.
+    """Asynchronous iterator over the items of a run. Leaving it early cancels the run.
 
-    Awaited it has opened the run: what is wrong with the call is raised then. An asynchronous context manager too,
-    which awaits it first and closes it in the end.
+    Awaiting the stream opens the run, and raises if something is wrong with the call. Also an asynchronous context
+    manager, which awaits the stream first and closes it at the end.
+
+    Args:
+        open_: Opens the run and returns what reads it.
     """
 
     __slots__ = ("_busy", "_closed", "_open", "_opening", "_reader")
@@ -109,7 +117,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
     def __init__(self, open_: Callable[[], Awaitable[Reader]]) -> None:
         self._open: Callable[[], Awaitable[Reader]] | None = open_
         self._opening: Future[None] | None = None
-        """Set while the run is being opened: whoever closes the stream meanwhile waits for it."""
+        """Set while the run is being opened, so that `aclose` can wait for the end of the opening."""
         self._reader: Reader | None = None
         self._busy = False
         self._closed = False
@@ -118,6 +126,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         return self._opened().__await__()
 
     async def _opened(self) -> AsyncStream[T_co, S]:
+        """Open the run, if that was not done yet, and return the stream."""
         if self._open is not None:
             import asyncio
 
@@ -126,7 +135,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
             opening = self._opening = asyncio.get_running_loop().create_future()
             try:
                 self._reader = await open_()
-                if self._closed:
+                if self._closed:  # aclose() was called by another asyncio task meanwhile
                     await self._reader.close()
             finally:
                 self._busy = False
@@ -157,16 +166,19 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
 
     @property
     def result(self) -> RunResult[S] | None:
-        """How the run ended; None while it runs, and where it failed or was left."""
+        """The result of the run; None while it runs, and if it failed or was left."""
         return self._reader.result if self._reader is not None else None
 
     async def aclose(self) -> None:
-        """End the run, unless it has ended, and wait until it has. Another task that waits for an item gets the end."""
+        """End the run as cancelled, unless it has ended, and wait until it has.
+
+        May be called while another asyncio task waits for an item: its iteration ends.
+        """
         self._open, self._closed = None, True
         if self._opening is not None:
             import asyncio
 
-            await asyncio.wait([self._opening])  # whoever opens it closes it then
+            await asyncio.wait([self._opening])  # _opened() sees `_closed` and closes the reader
         elif self._reader is not None:
             await self._reader.close()
 
@@ -181,5 +193,5 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
     def __del__(self) -> None:
         reader = getattr(self, "_reader", None)
         if reader is not None:
-            with suppress(Exception):  # nobody is there to hear of it
+            with suppress(Exception):  # an exception in __del__ has no caller: Python would print it
                 reader.leave()

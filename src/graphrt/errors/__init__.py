@@ -2,33 +2,33 @@
 
     GraphrtError
     ├── DefinitionError          the graph: compile() found problems (`.problems`)
-    ├── InputError               the call: wrong argument, wrong verb for the thread's status
-    │   ├── MissingExtraError    the installation: an optional dependency is not there
+    ├── InputError               the call: wrong argument, or wrong verb for the thread's status
+    │   ├── MissingExtraError    the installation: an optional dependency is missing
     │   └── ModelRequestForbiddenError    the process: it forbids real model requests
     ├── NodeError                the node: it raised, timed out or swallowed a pause
     ├── RouteError               the router, or the goto of a Command
-    ├── UpdateError              what a node returned, or a reducer that raised
+    ├── UpdateError              the node's update, or a reducer that raised
     │   └── ConcurrentUpdateError
     ├── LimitError               a limit of the run
     │   ├── StepLimitError
     │   ├── NodeFatigueError
     │   ├── DeadlineError
-    │   ├── AgentLimitError      an agent's loop reached a limit of its own
+    │   ├── AgentLimitError      a limit of an agent's own loop
     │   └── BudgetExceededError
     ├── StarvedJoinError         a join whose sources did not all run
     ├── HarnessError             the model provider, or the script of a mock
     │   ├── AuthenticationError, RateLimitError, ContextOverflowError, RefusalError,
     │   ├── TransientModelError, BadResponseError, BadRequestError
-    │   ├── ToolError            a tool failed, and the model is not to be told
+    │   ├── ToolError            a tool whose failure must not be shown to the model
     │   │   └── ToolArgumentsError
     │   └── ScriptError
     ├── StoreError               the world: disk, database
     │   └── ConflictError        another writer owns the thread
     ├── AuditError
-    └── ReplayDivergedError      the same node did something else on re-execution
+    └── ReplayDivergedError      a re-execution or replay that differs from the journal
 
-Only exceptions live here, and the text template they share; no logic that decides when to raise.
-Control flow that is not an error (a node that pauses) is a private `BaseException` of the drivers.
+Only exceptions live here, with the text template they share; no logic that decides when to raise. Control flow that is
+not an error (a node that pauses) is a private `BaseException` of the drivers.
 """
 
 from __future__ import annotations
@@ -86,13 +86,22 @@ __all__ = [
 
 
 class GraphrtError(Exception):
-    """Base of all graphrt errors; survives copying and pickling with all its attributes.
+    """Base of all graphrt errors. It survives copying and pickling with all its attributes.
 
-    The text is made of the attributes, up to five lines: what happened, where, what was known, what to do, and the
+    The text is made of the attributes, in up to five lines: what happened, where, what was known, what to do, and the
     command that prints the documentation of its code.
+
+    Args:
+        what: What happened, with the value: the first line.
+        code: Stable slug of the error; None takes the `default_code` of the class.
+        where: Where it happened: a text, or a `Place` whose parts become attributes.
+        known: What was known, such as the valid names.
+        fix: What to do.
+        **data: More attributes; one that is None is left out.
     """
 
     default_code: ClassVar[str] = "graphrt-error"
+    """Code of an error that is raised without one."""
 
     def __init__(
         self,
@@ -114,12 +123,15 @@ class GraphrtError(Exception):
         """Stable slug; `python -m graphrt.errors CODE` prints what it means."""
         self.where = where
         self.known = known
+        """What was known, such as the valid names; may be empty."""
         self.fix = fix
+        """What to do; may be empty."""
+        # Attributes live in `__dict__`, so that copying and pickling keep them.
         self.__dict__.update((name, value) for name, value in data.items() if value is not None)
 
     @property
     def where(self) -> str:
-        """Where it happened, as text: made of `graph`, `node`, `task_id` and the other attributes that are known."""
+        """Where it happened, as text: made of `graph`, `node`, `task_id` and the other attributes that are set."""
         known = self.__dict__
         return _words.line(known.get("where", ""), known, self.what)
 
@@ -128,7 +140,7 @@ class GraphrtError(Exception):
         self.__dict__["where"] = text
 
     def locate(self, place: Place) -> None:
-        """Take *place* as where this error happened, unless it knows that already."""
+        """Set *place* as where this error happened, unless the error knows its graph already."""
         if "graph" not in self.__dict__:
             self.__dict__.update({**place.known, **self.__dict__})
 
@@ -154,17 +166,20 @@ _DATA = frozenset(
     | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
     | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at"}
 )
-"""Names of data attributes: what an error may know about where it happened."""
+"""Names of the data attributes that an error may have; one that was not given reads as None."""
 
 
 def told(error: BaseException) -> str:
-    """*error* in the middle of another message: its class and what happened, without Where, Fix and See of its own."""
-    name = getattr(error, "type_name", None) or type(error).__name__  # of one that a journal kept
+    """Return *error* for use inside another message: its class and what happened.
+
+    Where, Fix and See of a graphrt error are left out; the outer message has its own.
+    """
+    name = getattr(error, "type_name", None) or type(error).__name__  # `type_name`: of an error that a journal kept
     return f"{name}: {error.what if isinstance(error, GraphrtError) else said(error)}"
 
 
 class DefinitionError(GraphrtError):
-    """The graph is wrong: fix its definition. Raised by `compile()` with every problem at once."""
+    """The graph is wrong: fix its definition. `compile()` raises it once, with every problem."""
 
     default_code = "definition"
 
@@ -191,13 +206,13 @@ class InputError(GraphrtError):
 
 
 class MissingExtraError(InputError):
-    """An optional dependency is needed and not installed."""
+    """An optional dependency is needed and is not installed."""
 
     default_code = "missing-extra"
 
 
 class ModelRequestForbiddenError(InputError):
-    """A real model request was to be made in a process that forbids them: see `allow_model_requests`."""
+    """The process forbids real model requests, and one was about to be made: see `allow_model_requests`."""
 
     default_code = "model-request-forbidden"
 
@@ -209,13 +224,13 @@ class NodeError(GraphrtError):
 
 
 class RouteError(GraphrtError):
-    """A router or a `Command.goto` named no possible target, or the router raised (`__cause__`)."""
+    """A router or a `Command.goto` named an impossible target, or the router raised (`__cause__`)."""
 
     default_code = "route"
 
 
 class UpdateError(GraphrtError):
-    """What a node returned cannot become part of the state, or a reducer refused it."""
+    """An update that a node returned cannot become part of the state, or a reducer raised."""
 
     default_code = "bad-update"
 
@@ -233,13 +248,13 @@ class LimitError(GraphrtError):
 
 
 class StepLimitError(LimitError):
-    """More supersteps were needed than `max_steps` allows."""
+    """The run needed more supersteps than `max_steps` allows."""
 
     default_code = "step-limit"
 
 
 class NodeFatigueError(LimitError):
-    """A node was to run more often than `max_visits` allows."""
+    """A node was due more often than `max_visits` allows."""
 
     default_code = "node-fatigue"
 
@@ -251,13 +266,16 @@ class DeadlineError(LimitError):
 
 
 class BudgetExceededError(LimitError):
-    """A call would have spent more than the budget has left."""
+    """A model call would have spent more than the budget has left."""
 
     default_code = "budget-exceeded"
 
 
 class AgentLimitError(LimitError):
-    """An agent needed more model calls, tool calls, depth or time than its limits allow; `messages` is what was said."""
+    """An agent needed more model calls, tool calls, depth or time than its limits allow.
+
+    `messages` is the conversation so far.
+    """
 
     default_code = "agent-limit"
 
@@ -269,25 +287,28 @@ class StarvedJoinError(GraphrtError):
 
 
 class HarnessError(GraphrtError):
-    """A model call failed. `status_code`, `retry_after_s`, `provider`, `model` and `request_id` are set where known."""
+    """A model call failed.
+
+    `status_code`, `retry_after_s` (seconds), `provider`, `model` and `request_id` are set if they are known, else None.
+    """
 
     default_code = "harness"
 
 
 class AuthenticationError(HarnessError):
-    """The provider refused the credentials (401, 403). Not worth retrying."""
+    """The provider refused the credentials (401, 403). A retry would not help."""
 
     default_code = "authentication"
 
 
 class BadRequestError(HarnessError):
-    """The provider refused the request (400, 404, 422). Not worth retrying."""
+    """The provider refused the request (400, 404, 422). A retry would not help."""
 
     default_code = "bad-request"
 
 
 class RateLimitError(HarnessError):
-    """Too many requests (429); `retry_after_s` is the provider's hint."""
+    """The provider received too many requests (429). `retry_after_s` is its hint, in seconds."""
 
     default_code = "rate-limit"
 
@@ -299,19 +320,19 @@ class ContextOverflowError(HarnessError):
 
 
 class RefusalError(HarnessError):
-    """The provider's content filter or the model refused to answer."""
+    """The provider's content filter, or the model, refused to answer."""
 
     default_code = "refusal"
 
 
 class TransientModelError(HarnessError):
-    """The provider failed in a way that may pass: 5xx, a timeout, a lost connection."""
+    """The provider failed with a transient error: 5xx, a timeout, a lost connection."""
 
     default_code = "transient-model"
 
 
 class BadResponseError(HarnessError):
-    """The provider answered with something that is not an answer: malformed JSON, no choices."""
+    """The provider's response is not a valid answer, such as malformed JSON or no choices."""
 
     default_code = "bad-response"
 
@@ -323,13 +344,13 @@ class ScriptError(HarnessError):
 
 
 class ToolError(HarnessError):
-    """A tool failed whose failures the model is not to see; `__cause__` is what it raised."""
+    """A tool failed, and the model must not be told; `__cause__` is what the tool raised."""
 
     default_code = "tool-failed"
 
 
 class ToolArgumentsError(ToolError):
-    """The arguments of a tool call do not fit the tool; the text is written for the model."""
+    """The arguments of a tool call do not fit the tool. The text is written for the model."""
 
     default_code = "tool-arguments"
 
@@ -341,7 +362,7 @@ class StoreError(GraphrtError):
 
 
 class ConflictError(StoreError):
-    """Another living writer owns the thread. Nothing was lost, nothing was forked."""
+    """Another living writer owns the thread. Nothing was lost, and nothing was forked."""
 
     default_code = "conflict"
 
@@ -353,6 +374,6 @@ class AuditError(GraphrtError):
 
 
 class ReplayDivergedError(GraphrtError):
-    """A re-executed node or a replayed journal did something else than before."""
+    """A node that ran again, or a journal that was replayed, did something else than before."""
 
     default_code = "replay-diverged"

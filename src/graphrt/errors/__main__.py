@@ -1,6 +1,6 @@
-"""`python -m graphrt.errors CODE...`: print what the documentation says about error codes; without one, list them.
+"""`python -m graphrt.errors CODE...`: print the documentation of error codes; without a code, list them all.
 
-Only this command lives here. Exit status: 0, or 2 if a code is not known.
+Exit status: 0, or 2 if a code is unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphrt.errors._words import closest
 
 
 def main(codes: Sequence[str]) -> int:
-    """Print the sections of *codes*, or all codes; returns the exit status."""
+    """Print the sections of *codes*, or list all codes. Returns the exit status."""
     known = sections()
     if not codes:
         print(*known, sep="\n")

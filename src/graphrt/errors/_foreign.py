@@ -1,6 +1,6 @@
-"""Words of other libraries, LangGraph's above all, and what they are called here: for errors that say it.
+"""Hints for users of other libraries, above all LangGraph: their names, and what to use in graphrt.
 
-Nothing else may live here: no word does anything, and none is accepted.
+The names serve error messages only. None of them is accepted in place of graphrt's own.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ GRAPH: Final[Mapping[str, str]] = {
         for verb in ("resume", "aresume", "retry", "state", "history", "update", "fork", "replay", "cancel", "threads")
     },
 }
-"""Names that a CompiledGraph does not have."""
+"""Names that a CompiledGraph does not have, and what to do."""
 RUNTIME: Final[Mapping[str, str]] = {
     name: fix.replace("Runtime(graph, store=...).", "") for name, fix in GRAPH.items() if not fix.startswith("A graph")
 } | {
     "get_graph": "Use runtime.graph.to_mermaid(), to_dot() or topology().",
     "compile": "A runtime drives a graph that is compiled already: runtime.graph.",
 }
-"""Names that a Runtime does not have."""
+"""Names that a Runtime does not have, and what to do."""
 BUILDER: Final[Mapping[str, str]] = {
     "set_entry_point": "Use set_entry(node), or add_edge(START, node).",
     "set_finish_point": "Use set_finish(node), or add_edge(node, END).",
@@ -57,7 +57,7 @@ BUILDER: Final[Mapping[str, str]] = {
         )
     },
 }
-"""Names that a GraphBuilder does not have."""
+"""Names that a GraphBuilder does not have, and what to do."""
 PACKAGE: Final[Mapping[str, str]] = {
     "StateGraph": "from graphrt import GraphBuilder",
     "MessageGraph": "from graphrt import GraphBuilder",
@@ -71,7 +71,7 @@ PACKAGE: Final[Mapping[str, str]] = {
     "create_react_agent": "from graphrt.harness import Agent",
     "ToolNode": "from graphrt.harness import Agent, which runs the tools that it is given",
 }
-"""Names that the package does not have."""
+"""Names that the package does not export, and what to do."""
 KEYWORDS: Final[Mapping[str, str]] = {
     "config": "Name the thread by thread=, and pass what nodes need as deps= of the Runtime.",
     "configurable": "Name the thread by thread=, and pass what nodes need as deps= of the Runtime.",
@@ -99,7 +99,7 @@ KEYWORDS: Final[Mapping[str, str]] = {
     "metadata": "There is none; keep it beside the graph, by the name of the node.",
     "debug": "Read steps(input), or stream(input, modes='events').",
 }
-"""Parameters that nothing here has."""
+"""Parameters that no function of graphrt has, and what to do."""
 _ON_NODES: Final = "Name it where the node is added: add_node(name, fn, {word}=True)."
 _POSITIONAL: Final[Mapping[str, str]] = {
     "add_node": "Name the node: add_node('plan', plan). Or decorate the function with @g.node, which takes its name.",
@@ -112,30 +112,31 @@ _POSITIONAL: Final[Mapping[str, str]] = {
         "deps= of the Runtime, and limits as limits=.",
     ),
 }
+"""Functions that are called with too many positional arguments, or too few, and what to do."""
 
 
 class UnknownNameError(InputError, AttributeError):
-    """An attribute that the object does not have, and what it is called here."""
+    """An attribute that the object does not have, with its name in graphrt."""
 
     default_code = "unknown-name"
 
 
 def no_such(owner: object, name: str, words: Mapping[str, str]) -> NoReturn:
-    """Raise for the attribute *name*, which *owner* does not have.
+    """Raise the error for the attribute *name*, which *owner* does not have.
 
     Raises:
-        AttributeError: Always; with our word for it, if *words* has one.
+        AttributeError: Always. It is an `UnknownNameError` with a hint if *words* has the name.
     """
     kind = type(owner).__name__
     if name not in words:
         error = AttributeError(f"{kind!r} object has no attribute {name!r}")
-        error.name, error.obj = name, owner  # so that Python proposes one
+        error.name, error.obj = name, owner  # Python's "Did you mean" needs both
         raise error
     raise UnknownNameError(f"A {kind} has no {name}().", fix=words[name])
 
 
 def keyword(function: str, word: str) -> str:
-    """What to do in the place of the parameter *word* of *function*, or an empty text."""
+    """Return what to do instead of passing *word* to *function*; empty if there is no hint."""
     if function == "compile" and word in ("interrupt_before", "interrupt_after"):
         return _ON_NODES.format(word=word)
     if function == "compile" and word in ("store", "cache"):
@@ -144,11 +145,11 @@ def keyword(function: str, word: str) -> str:
 
 
 def refuse(owner: object, function: str, more: Sequence[Any], words: Mapping[str, Any]) -> NoReturn:
-    """Refuse a call of *function* with *more* arguments than it has, or with *words* that name none of them.
+    """Refuse a call of *function* with too many arguments (*more*), or with unknown keywords (*words*).
 
     Raises:
-        InputError: Our word is known.
-        TypeError: It is not: as Python says it.
+        InputError: There are too many arguments, or there is a hint for a keyword.
+        TypeError: There is no hint for the keyword; the text is Python's own.
     """
     shown = f"{type(owner).__name__}.{function}"
     for word in words:
@@ -164,9 +165,9 @@ def refuse(owner: object, function: str, more: Sequence[Any], words: Mapping[str
 
 
 def told(fn: _F) -> _F:
-    """Let calls of *fn* that do not fit its parameters be told by ours, where they use words from elsewhere.
+    """Decorate *fn* so that a call with another library's parameters raises an error with a hint.
 
-    The function keeps its signature; a call that fits runs unchanged.
+    The function keeps its signature, and a call that fits runs unchanged.
     """
 
     @functools.wraps(fn)
@@ -177,12 +178,17 @@ def told(fn: _F) -> _F:
             _tell(fn, error, args, given)
             raise
 
-    return called  # type: ignore[return-value]  # of the same signature
+    return called  # type: ignore[return-value]  # the wrapper has the same signature
 
 
 def _tell(fn: Any, error: TypeError, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
+    """Raise an error with a hint if *error* comes from a call that did not fit the parameters of *fn*.
+
+    Raises:
+        InputError: There is a hint for a keyword or for the positional arguments.
+    """
     trace = error.__traceback__
-    if trace is None or trace.tb_next is not None:  # raised inside of it, not by the call
+    if trace is None or trace.tb_next is not None:  # *fn* itself raised: the call did fit
         return
     name = fn.__name__
     kind = type(args[0]).__name__ if args else ""

@@ -1,4 +1,4 @@
-"""The sections of the page about error codes, which is installed with the package. Reading it is all that lives here."""
+"""The page of error codes, which is installed with the package: reading it, and splitting it into sections."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _PAGE: Final = "errors.md"
 
 
 def sections() -> dict[str, str]:
-    """Code to its section, in the page's order.
+    """Return code to section, in the page's order.
 
     Raises:
-        FileNotFoundError: Neither an installed copy of the page nor a checkout's is there.
+        FileNotFoundError: The page exists neither in the package nor in a checkout.
     """
     found: dict[str, str] = {}
     for part in re.split(r"^## (?=[a-z0-9-]+\s*$)", page(), flags=re.MULTILINE)[1:]:
@@ -23,7 +23,7 @@ def sections() -> dict[str, str]:
 
 
 def page() -> str:
-    """The whole page: the copy inside an installed package, in a checkout the page of its documentation."""
+    """Return the whole page: the copy inside an installed package, or the documentation of a checkout."""
     here = files("graphrt.errors") / _PAGE
     if here.is_file():
         return here.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What errors and `on_error` nodes hand out beside exceptions: findings, and failed tasks. Plain values only."""
+"""Plain values that errors and `on_error` nodes hand out: findings of `compile()`, and failed tasks."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One finding of compile()."""
+    """One finding of `compile()`."""
 
     code: str
     """Stable slug, for instance `unknown-node`."""
     message: str
     """What is wrong, with the names."""
     node: str | None = None
-    """The node it is about, None if it is about the graph."""
+    """The node that it is about; None if it is about the graph."""
     hint: str = ""
     """What to do."""
     where: str = ""
-    """`file:line` of the call that declared it, empty if unknown."""
+    """`file:line` of the call that declared it; empty if unknown."""
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
@@ -29,12 +29,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailure:
-    """A task that failed, for the `on_error` node that handles it: one of `ctx.failures`."""
+    """A failed task, for the `on_error` node that handles it: one of `ctx.failures`."""
 
     error: BaseException
-    """What the node raised; after a restart what the journal kept of it."""
+    """What the node raised; after a restart, what the journal kept of it."""
     node: str
     """Name of the node."""
     task_id: str
+    """Id of the task."""
     arg: Any = None
-    """The argument of the Send that started the task; None if none did."""
+    """Argument of the Send that started the task; None if no Send did."""

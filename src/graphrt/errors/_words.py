@@ -1,6 +1,6 @@
-"""The words that error messages share: where something happened, lists of names, guesses, articles and plurals.
+"""Text that error messages share: the "Where" line, lists of names, guesses, articles and plurals.
 
-Text only: no exception lives here, and nothing decides when to raise.
+No exception lives here, and nothing decides when to raise.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from itertools import islice
 from typing import Any, Final, final
 
 MOST_ARGUMENT: Final = 200
-"""Characters of a Send's argument that a message quotes at the most."""
+"""Most characters of a Send's argument that a message quotes."""
 
 
 @final
 class Place:
-    """Where in a run something happened, as data: what an error takes as its attributes, and tells as its "Where".
+    """Where in a run something happened: an error takes it over as attributes, and shows it as its "Where" line.
 
-    Names are those of `GraphrtError`'s attributes: graph, path, node, declared_at, task_id, superstep, arg, thread,
-    run_id, seq. What is None is not known.
+    Args:
+        **known: Attributes of `GraphrtError`: graph, path, node, declared_at, task_id, superstep, arg, thread, run_id,
+            seq. One that is None is not known, and is left out.
     """
 
     __slots__ = ("known",)
@@ -34,12 +35,13 @@ class Place:
 
 
 def parts(known: Mapping[str, Any]) -> list[str]:
-    """The parts of a "Where" line, from the attributes of an error or of a Place."""
+    """Return the parts of a "Where" line, made of the attributes of an error or a `Place`."""
     found: list[str] = []
     if (graph := known.get("graph")) is not None:
         found.append(f"graph {graph!r}")
     path = known.get("path") if "graph" in known else None
     declared = known.get("declared_at")
+    # The path of a nested graph may already end with the node's name.
     if (node := known.get("node")) is not None and not ("task_id" not in known and path and path.endswith(f":{node}")):
         found.append(f"node {node!r} at {declared}" if declared else f"node {node!r}")
     elif declared:
@@ -63,45 +65,51 @@ def parts(known: Mapping[str, Any]) -> list[str]:
 
 
 def line(text: str, known: Mapping[str, Any], what: str) -> str:
-    """The "Where" line: *text* that was given, then what the attributes *known* add to it and to the first line."""
+    """Return the "Where" line.
+
+    Args:
+        text: What the error was raised with.
+        known: Attributes of the error, which add their parts.
+        what: The first line of the message; a part that it or *text* contains is not repeated.
+    """
     said = f"{text}\n{what}".casefold()
     found = [part for part in parts(known) if part.casefold() not in said]
     return ", ".join([text, *found] if text else found)
 
 
 def brief(value: object, most: int = MOST_ARGUMENT) -> str:
-    """The `repr` of *value* on one line and cut short, whatever its `__repr__` does."""
-    import reprlib  # only errors pay for it
+    """Return the `repr` of *value* on one line, cut to *most* characters; a `__repr__` that raises is handled."""
+    import reprlib  # imported here: most programs never raise
 
     shown = reprlib.Repr()
     shown.maxstring = shown.maxother = shown.maxlong = most
     try:
         text = shown.repr(value)
-    except Exception:  # noqa: BLE001 - user code, while another error is being told
+    except Exception:  # noqa: BLE001 - user code; the error that is reported matters more
         text = f"<{type(value).__name__}>"
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def a(noun: str) -> str:
-    """*noun* with its article: `a str`, `an int`, `a UUID`."""
+    """Return *noun* with its article: `a str`, `an int`, `a UUID`."""
     word = noun.lower()
     vowel = word.startswith(tuple("aeiou")) and not word.startswith(("uni", "use", "uu", "ur", "ut", "one", "eu"))
     return f"{'an' if vowel else 'a'} {noun}"
 
 
 def a_type(value: object) -> str:
-    """The class of *value* with its article: `an int`, `a MyState`."""
+    """Return the name of the class of *value* with its article: `an int`, `a MyState`."""
     return a(type(value).__name__)
 
 
 def count(number: int, noun: str, many: str | None = None) -> str:
-    """*number* and *noun* in the right number: `1 call`, `3 calls`, `1,000 entries`."""
+    """Return *number* with *noun* in singular or plural: `1 call`, `3 calls`, `1,000 entries`."""
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
 
 
 def names(items: Iterable[object], *, most: int = 12) -> str:
-    """Quote *items* for the "Known" line: at most *most*, the rest counted."""
+    """Quote *items* for the "Known" line: at most *most* of them, and the number of the rest."""
     rest = iter(items)
     text = ", ".join(repr(item) for item in islice(rest, most))
     more = sum(1 for _ in rest)
@@ -109,8 +117,8 @@ def names(items: Iterable[object], *, most: int = 12) -> str:
 
 
 def closest(name: object, known: Iterable[str]) -> str:
-    """The one of *known* that *name* most likely meant, or an empty string."""
-    from difflib import get_close_matches  # only errors pay for it
+    """Return the item of *known* that *name* most likely means; empty if none is close."""
+    from difflib import get_close_matches  # as above
 
     if not isinstance(name, str):
         return ""
@@ -119,11 +127,12 @@ def closest(name: object, known: Iterable[str]) -> str:
 
 
 def said(error: BaseException) -> str:
-    """The error's text, also of one whose `__str__` is broken."""
+    """Return the text of *error*, even if its `__str__` raises."""
+    # An error that a journal kept has its text as `message`.
     recorded: str | None = getattr(error, "message", None) if hasattr(error, "type_name") else None
     if recorded is not None:
         return recorded
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 - user code, while another error is being told
+    except Exception as broken:  # noqa: BLE001 - user code; the error that is reported matters more
         return f"<no text: its str() raised {type(broken).__name__}>"

@@ -1,7 +1,7 @@
-"""What can be true: frozen values in the past tense, and the journal entry that carries one.
+"""Events, which say what became true, and journal entries, which carry them. All are frozen values in the past tense.
 
-Events, `Usage` and `Entry` live here, and how they become plain JSON-ready data. What follows from an event
-does not (that is the engine's), and neither does where entries are kept (that is the stores').
+Events, `Usage` and `Entry` live here, with their conversion to JSON-ready data. What follows from an event is decided
+by the engine; stores keep the entries.
 """
 
 from __future__ import annotations
@@ -108,38 +108,42 @@ Event: TypeAlias = (
     | RunFailed
     | RunCancelled
 )
+"""Every event that an entry can carry."""
 
 
 def event_kind(event: Event) -> str:
-    """The stable name of the event's type, for instance `task-succeeded`."""
+    """Return the stable name of the event's type, for instance `task-succeeded`."""
     name = type(event).__name__
     return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of the journal: an event, and when, where and why it became true."""
+    """One entry of a journal: an event, and when, where and why it became true."""
 
     seq: int
-    """Position in the thread's journal, from 1, without gaps."""
+    """Position in the thread's journal: from 1, without gaps."""
     at: float
-    """Seconds since the epoch by the runtime's clock, read once per commit."""
+    """Seconds since the epoch, from the runtime's clock. It is read once per commit."""
     run: str
+    """Id of the run that wrote it."""
     cause: int
-    """`seq` of the entry that led to this one, 0 for a first one."""
+    """`seq` of the entry that led to this one; 0 for a first one."""
     event: Event
+    """What became true."""
     path: str = field(default="")
-    """Task id of the nested graph's node that the entry belongs to, empty at the top."""
+    """Id of the task whose nested graph the entry belongs to; empty for the graph at the top."""
     thread: str | None = field(default=None)
-    """The thread whose journal it is in; None for a run without one."""
+    """Id of the thread whose journal it is in; None for a run without a thread."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry as JSON-ready data; values that JSON lacks are shown by their `repr`."""
+        """Return the entry as JSON-ready data. A value that JSON lacks is replaced by its `repr`."""
         from pydantic_core import to_jsonable_python
 
         event = self.event
         body = {f.name: getattr(event, f.name) for f in fields(event)}
         if isinstance(event, TaskSucceeded):
+            # A property, so not among the fields.
             body["update"] = event.update
         data: dict[str, Any] = {
             "thread": self.thread,

@@ -1,4 +1,4 @@
-"""What can be true of a run: its beginning and end, its tasks, interrupts, effects and commits."""
+"""Events of a run: its beginning and end, tasks, interrupts, effects and commits."""
 
 from __future__ import annotations
 
@@ -37,46 +37,53 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RunStarted(Word):
-    """A run began with *input*: on a new thread the initial state, on a finished one an update."""
+    """A run began. On a new thread *input* is the initial state, on an existing one an update."""
 
     graph: str
+    """Name of the graph."""
     fingerprint: str
+    """Fingerprint of the graph."""
     thread: str | None
+    """Id of the thread; None for a run without one."""
     seed: int
+    """Seed of the run's randomness (`ctx.random`)."""
     input: Mapping[str, Any]
-    """Without untracked fields, which are never stored."""
+    """The validated input, without untracked fields, which are never stored."""
     fresh: bool = True
-    """Whether *input* is the whole state; else it is an update of the state that the thread had."""
+    """Whether *input* is the whole state. If not, it is an update of the thread's state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RunResumed(Word):
-    """A paused, failed or cancelled thread was driven on."""
+    """A run continued on a paused, failed or cancelled thread."""
 
     verb: str
     """`resume` or `retry`."""
     thread: str | None
+    """Id of the thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class InterruptAnswered(Word):
-    """The outside answered an interrupt; a later answer to the same one replaces this."""
+    """An interrupt was answered. A later answer to the same interrupt replaces this one."""
 
     id: str
+    """Id of the interrupt."""
     answer: Any
     nth: int = 0
-    """Number of the answer among those that its task was given, from 1; 0 where it was written before graphrt counted them."""
+    """Number of the answer among those that its task was given, from 1; 0 if written before graphrt counted them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AnswerUsed(Word):
-    """The node asked the question of an answered interrupt and was given the answer."""
+    """A node asked the question of an answered interrupt again, and was given the answer."""
 
     id: str
+    """Id of the interrupt."""
     reworded: bool = False
-    """Whether the node now asked with another payload than the one that was answered."""
+    """Whether the node asked with another payload than the one that was answered."""
     payload: Any = None
-    """The payload that the node asked with, if it is another one."""
+    """The payload that the node asked with, if *reworded*; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -84,50 +91,65 @@ class AnswerDiscarded(Word):
     """An answer was not used."""
 
     id: str
+    """Id of the interrupt."""
     reason: str
-    """`reworded`: the node asks with another payload, and without a key; `retyped`: it wants an answer of another type;
-    `not-asked`: the node ended without asking."""
+    """Why:
+
+    - `reworded`: the node asked with another payload, and without a key;
+    - `retyped`: the node wants an answer of another type;
+    - `not-asked`: the node ended without asking.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class InterruptWithdrawn(Word):
-    """An open interrupt takes no answer any more; its task runs again and may ask anew, under another id."""
+    """An open interrupt accepts no answer any more. Its task runs again and may ask anew, under another id."""
 
     id: str
+    """Id of the interrupt."""
     reason: str
-    """`stale`: the state was edited, and the thread was retried; `cancelled`: the thread was cancelled and then retried;
-    `reworded`: the node ran again and asks with another payload, or for another type."""
+    """Why:
+
+    - `stale`: the state was edited, and then the thread was retried;
+    - `cancelled`: the thread was cancelled, and then retried;
+    - `reworded`: the node ran again, and asked with another payload or for another type.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class InterruptExpired(Word):
-    """No answer to an interrupt came in time, and its thread was retried: the task runs again and may ask anew."""
+    """An interrupt was not answered in time, and its thread was retried. Its task runs again and may ask anew."""
 
     id: str
+    """Id of the interrupt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class InterruptRaised(Word):
-    """A task paused and asked the outside."""
+    """A task paused and asked for an answer from outside."""
 
     id: str
+    """Id of the interrupt, which an answer names."""
     task: str
+    """Id of the task."""
     node: str
+    """Name of the task's node."""
     payload: Any
+    """What the task asked."""
     key: str = ""
-    """Ordinal or user's key of the question inside its task."""
+    """Key of the question inside its task: from the node's `key=`, or derived, such as an ordinal."""
     answer_type: Any = None
-    """What the answer must be, as plain data; None if anything will do."""
+    """The type that the answer must have, as plain data; None if any answer will do."""
     expires_at: float | None = None
-    """Seconds since the epoch after which no answer is taken; None if it waits for ever."""
+    """Seconds since the epoch after which no answer is accepted; None for no limit."""
     usage: Usage | None = None
-    """What the task's model calls used so far."""
+    """What the task's model calls used so far; None if it made none."""
     kind: str = "question"
     """`question`, `approval`, `budget`, `effect`, `before` or `after`."""
     version: int = 1
-    """How often the task has asked this: above 1, *key* and *id* end with a colon and this number."""
+    """How often the task has asked this. Above 1, *key* and *id* end with a colon and this number."""
     stale: bool = False
-    """Whether the state was edited since the task asked; told where the question is staged anew."""
+    """Whether the state was edited since the task asked; set when the question is staged again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -135,37 +157,46 @@ class TaskRetried(Word):
     """An attempt failed, and the task's retry policy allowed another one after *delay_s* seconds."""
 
     task: str
+    """Id of the task."""
     node: str
+    """Name of the task's node."""
     attempt: int
-    """The attempt that failed, 1 or more."""
+    """Number of the attempt that failed, from 1."""
     delay_s: float
+    """Seconds until the next attempt."""
     error: str
+    """Name of the error's class."""
     message: str
+    """First line of the error's text."""
     usage: Usage | None = None
-    """What the task's model calls used so far."""
+    """What the task's model calls used so far; None if it made none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class EffectStarted(Word):
-    """`ctx.effect` of the class `once` is about to run: without an `EffectRecorded` its outcome is unknown."""
+    """A `ctx.effect` of the kind `once` is about to run. Without an `EffectRecorded` its outcome is unknown."""
 
     task: str
+    """Id of the task."""
     key: str
+    """Key of the effect inside its task."""
     starts: int = 1
-    """How often it was started: once more for each "run" that answered a question about its outcome."""
+    """How often it was started: once more for each answer "run" to the question about its outcome."""
     answers: int | None = None
-    """How many answers its task had been given by then; None where graphrt did not count them yet."""
+    """Answers that its task had been given by then; None in journals written before graphrt counted them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class EffectRecorded(Word):
-    """`ctx.effect` ran once; a re-execution of the task gets *result* without running it."""
+    """A `ctx.effect` ran. If its task runs again, the task gets *result* and the effect does not run."""
 
     task: str
+    """Id of the task."""
     key: str
+    """Key of the effect inside its task."""
     result: Any
     answers: int | None = None
-    """How many answers its task had been given by then; None where graphrt did not count them yet."""
+    """Answers that its task had been given by then; None in journals written before graphrt counted them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -173,94 +204,112 @@ class TaskSucceeded(Word):
     """A task finished, and its update is part of the superstep's fold."""
 
     task: str
+    """Id of the task."""
     node: str
+    """Name of the task's node."""
     updates: tuple[Mapping[str, Any], ...] = ()
-    """The validated updates, without untracked fields: 0 or 1; of a nested graph one for each of its commits."""
+    """0 or 1 validated updates, without untracked fields; for a nested graph one per commit of its own."""
     goto: tuple[str, ...] | None = None
-    """Targets of the task's Command in order, None if the edges of the node apply."""
+    """Targets of the task's Command, in order; None if the edges of its node apply."""
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
-    """Arguments of those targets that are Sends, by their position in *goto*."""
+    """Arguments of the targets that are Sends, by their position in *goto*."""
     usage: Usage | None = None
+    """What the task's model calls used; None if it made none."""
     edited: bool = False
     """Whether `update(as_node=)` marked the task as finished. If so, the `interrupt_after` of its node is skipped."""
 
     @property
     def update(self) -> Mapping[str, Any] | None:
-        """The only update; None if there is none or a nested graph made several."""
+        """The only update; None if there is none, or if a nested graph made several."""
         return self.updates[0] if len(self.updates) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TaskFailed(Word):
-    """A task failed after its retries; *handler* is the `on_error` node that takes over, if any."""
+    """A task failed after its retries."""
 
     task: str
+    """Id of the task."""
     node: str
+    """Name of the task's node."""
     error: str
+    """Name of the error's class."""
     message: str
+    """First line of the error's text."""
     handler: str | None
+    """Name of the `on_error` node that takes over; None if there is none."""
     exception: BaseException | None = None
-    """What the node raised: `ctx.error` of the handler."""
+    """What the node raised, which the handler gets as `ctx.error`."""
     usage: Usage | None = None
+    """What the task's model calls used; None if it made none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class OutcomeDropped(Word):
-    """An abandoned attempt ended after all, too late to count."""
+    """An abandoned attempt ended too late, and its outcome was dropped."""
 
     task: str
+    """Id of the task."""
     node: str
+    """Name of the task's node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class NodeFatigued(Word):
-    """A node was due more often than its `max_visits`, and its `on_fatigue` route was taken."""
+    """A node was due more often than its `max_visits` allows, and its `on_fatigue` route was taken."""
 
     node: str
+    """Name of the node."""
     visits: int
+    """Visits of the node in this run."""
     route: str
+    """Name of the node that the route leads to, or `END`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SuperstepCommitted(Word):
-    """The updates of a superstep were folded, its routers asked, and the next tasks became due."""
+    """The updates of a superstep were folded, its routers were called, and the next tasks became due."""
 
     superstep: int
+    """Number of the superstep, which counts per thread."""
     wrote: tuple[str, ...]
     """Fields that the superstep wrote, in schema order."""
     next: tuple[str, ...]
-    """Nodes of the next tasks, in task order; a Send appears once for each of its tasks."""
+    """Nodes of the next tasks, in task order. A node appears once for each of its Sends."""
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """Arguments of the next tasks that are Sends, by their position in *next*."""
     errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
-    """What failed before the next tasks that handle it, by their position in *next*."""
+    """Errors that next tasks handle as `on_error` nodes, by their position in *next*."""
     joins: tuple[JoinStanding, ...] = ()
     """Joins whose open generation changed."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
-    """The tasks whose failures *errors* has, by position in *next*, in the order of a group."""
+    """The failed tasks behind *errors*, by the same positions; in task order if the error is a group."""
     after: tuple[str, ...] = ()
-    """Tasks with `interrupt_after`: the run pauses here, and routers and joins are asked once all of them are answered
-    (`TasksRouted`, reason `answered`). *next* and *joins* are empty until then."""
+    """Tasks with `interrupt_after`, at which the run pauses.
+
+    Routers and joins are evaluated once all of them are answered (`TasksRouted` with the reason `answered`). Until then
+    *next* and *joins* are empty.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SuperstepAbandoned(Word):
-    """`run(..., abandon=True)` gave up what a thread had left undone; a `RunStarted` with the new input follows."""
+    """`run(..., abandon=True)` gave up the unfinished work of a thread. A `RunStarted` with the new input follows."""
 
     superstep: int
-    """Number of the last superstep; it is open if *tasks* are named."""
+    """Number of the last superstep; it was open if *tasks* is not empty."""
     tasks: tuple[str, ...] = ()
-    """Tasks of the open superstep, in task order."""
+    """Ids of the tasks of the open superstep, in task order."""
     finished: tuple[str, ...] = ()
-    """Those of them whose outcomes were kept, and will not be folded."""
+    """Ids of those tasks whose outcomes were kept, and are not folded."""
     interrupts: tuple[str, ...] = ()
-    """Questions that were open."""
+    """Ids of the interrupts that were open."""
     effects: tuple[str, ...] = ()
-    """Effects of the kind "once" that were started and whose outcome is unknown, each as `task#key`."""
+    """Effects of the kind `once` that were started and whose outcome is unknown, each as `task#key`."""
     next: tuple[str, ...] = ()
-    """Nodes that were due, where no superstep was open."""
+    """Nodes that were due, if no superstep was open."""
     usage: Usage | None = None
-    """What the model calls of the abandoned tasks used."""
+    """What the model calls of the abandoned tasks used; None if they made none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -268,34 +317,44 @@ class RunInterrupted(Word):
     """The run paused until its interrupts are answered."""
 
     interrupts: tuple[str, ...]
+    """Ids of the open interrupts."""
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
+    """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
+    thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RunCompleted(Word):
-    """Nothing was due any more."""
+    """The run ended because nothing was due any more."""
 
     steps: int
+    """Supersteps of the run."""
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
+    """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
+    thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RunFailed(Word):
-    """The run stopped with an error; the thread can be retried."""
+    """The run stopped with an error. The thread can be retried."""
 
     error: str
+    """Name of the error's class."""
     message: str
+    """First line of the error's text."""
     node: str | None
+    """Name of the node that the error is about; None if it is about none."""
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
+    """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
+    thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RunCancelled(Word):
-    """The run was cancelled from outside; the thread can be retried."""
+    """The run was cancelled from outside. The thread can be retried."""
 
     reason: str
+    """Why: a phrase such as `cancel() was called`, or the class of the exception that ended the run."""
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Checksums of the fields that the user's own reducers fold, on a thread: what `replay` compares."""
+    """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
+    thread."""

@@ -1,4 +1,4 @@
-"""What can be true of a thread besides its runs: what is due, edits from outside, forks, migrations, snapshots."""
+"""Events of a thread outside its runs: routing, edits, forks, migrations, pruning. Also the state of snapshots."""
 
 from __future__ import annotations
 
@@ -31,21 +31,25 @@ class JoinStanding(Word):
     node: str
     """The node that waits."""
     sources: tuple[str, ...]
-    """The nodes that it waits for, sorted."""
+    """Names of the nodes that it waits for, sorted."""
     arrived: tuple[str, ...]
+    """Names of the *sources* that have arrived, sorted."""
     fired: bool
+    """Whether it has fired. It stays open until all sources have arrived, or one that was counted arrives again."""
     emptied: bool = False
-    """A router returned an empty list where it could have led to a source, and none has arrived since."""
+    """Whether a router returned an empty list instead of leading to a source, and none has arrived since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class HandledTask(Word):
-    """A failed task that a next task handles, as the `on_error` node of its node."""
+    """A failed task that a due task handles, as the `on_error` node of its node."""
 
     task: str
+    """Id of the failed task."""
     node: str
+    """Name of its node."""
     arg: Any = None
-    """The argument of the Send that started it; None if none did."""
+    """Argument of the Send that started it; None if no Send did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -53,14 +57,23 @@ class TasksRouted(Word):
     """The next tasks became due without a commit."""
 
     reason: str
-    """`entry`: START's router chose; `fatigue`: a node had too many visits; `starved`: a starved join fired;
-    `answered`: an `interrupt_after` was answered, and the routers and joins of its superstep were asked."""
+    """Why:
+
+    - `entry`: START's router chose;
+    - `fatigue`: a node had too many visits;
+    - `starved`: a starved join fired;
+    - `answered`: an `interrupt_after` was answered, and the routers and joins of its superstep were evaluated.
+    """
     next: tuple[str, ...]
+    """Nodes that are due, in task order."""
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """Arguments of the due tasks that are Sends, by their position in *next*."""
     errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
+    """Errors that due tasks handle as `on_error` nodes, by their position in *next*."""
     joins: tuple[JoinStanding, ...] = ()
+    """Joins whose open generation changed."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
-    """The tasks whose failures *errors* has, in the order of its groups."""
+    """The failed tasks behind *errors*, by the same positions; in task order if the error is a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -68,57 +81,75 @@ class ThreadUpdated(Word):
     """`update()` folded *values* into the state from outside."""
 
     values: Mapping[str, Any]
+    """The validated values, without untracked fields."""
     as_node: str | None
-    """The node that was taken as finished; its edges chose what is due."""
+    """The node that counts as finished, and whose edges chose what is due; None if there is none."""
     next: tuple[str, ...] | None = None
-    """Nodes that are due after it; None if that did not change."""
+    """Nodes that are due after the edit, in task order; None if that did not change."""
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """Arguments of the due tasks that are Sends, by their position in *next*."""
     errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
+    """Errors that due tasks handle as `on_error` nodes, by their position in *next*."""
     joins: tuple[JoinStanding, ...] = ()
+    """Joins whose open generation changed."""
     open: bool = False
-    """Whether a superstep was open: *next* is due with its commit."""
+    """Whether a superstep was open. If so, *next* becomes due with its commit."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
+    """The failed tasks behind *errors*, by the same positions; in task order if the error is a group."""
     goto: tuple[str, ...] | None = None
-    """Where *as_node* leads instead of its edges; None if its edges apply."""
+    """Targets of *as_node* in place of its edges; None if its edges apply."""
     fresh: bool = False
-    """Whether it made the thread: *values* are its whole state."""
+    """Whether the edit created the thread: *values* are its whole state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class StateSaved(Word):
-    """All that the fold of the entries before came to. Stored as a snapshot and inside `ThreadForked`."""
+    """The result of folding all entries before: stored as a snapshot, and inside `ThreadForked`."""
 
     values: Mapping[str, Any]
-    """Without untracked fields."""
+    """The state, without untracked fields."""
     superstep: int
+    """Number of the last superstep; an open one does not count."""
     steps: int
+    """Supersteps of the run so far; an open one does not count."""
     visits: Mapping[str, int]
-    """Visits of this run by node; nodes that were not visited are left out."""
+    """Visits in this run, by node. Nodes without a visit are left out."""
     next: tuple[str, ...]
+    """Nodes that are due, in task order."""
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """Arguments of the due tasks that are Sends, by their position in *next*."""
     errors: Mapping[int, BaseException] = field(default_factory=dict[int, BaseException])
+    """Errors that due tasks handle as `on_error` nodes, by their position in *next*."""
     joins: tuple[JoinStanding, ...] = ()
+    """Joins whose open generation has begun."""
     entering: bool = False
-    """START's router is still to be asked."""
+    """Whether START's router is still to be called."""
     usage: Usage | None = None
+    """What the model calls of the run's committed tasks used; None if there were none."""
     status: str = "running"
+    """Status of the thread."""
     run: str = ""
+    """Id of the last run."""
     seed: int | None = None
+    """Seed of the last run."""
     cause: int = 0
+    """`seq` of the entry that the next one names as its cause."""
     fingerprint: str = ""
+    """Fingerprint of the thread's graph."""
     names: tuple[str, ...] = ()
-    """Names that were interned so far, in order."""
+    """Names that are numbered so far, in the order of their numbers."""
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Rolling digests of the fields, in hex, where the journal is chained."""
+    """The chain so far, if the journal is chained: rolling digests of the fields, in hexadecimal."""
     granted: tuple[int, int, int] | None = None
-    """Tokens, millionths of a dollar and calls that people allowed the run's budget beyond its limits."""
+    """Tokens, millionths of a US dollar and calls that people allowed the run's budget beyond its limits."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
+    """The failed tasks behind *errors*, by the same positions; in task order if the error is a group."""
     held: tuple[TaskSucceeded | TaskFailed, ...] = ()
-    """Outcomes of the last superstep, in task order, where an `interrupt_after` keeps its routers from being asked."""
+    """Outcomes of the last superstep in task order, if an `interrupt_after` keeps its routers from being called."""
     after: tuple[str, ...] = ()
     """Those of its tasks whose `interrupt_after` is not answered yet."""
     waits: int = 0
-    """Number of items at the end of *next* that an edit made due; they start after the open superstep."""
+    """How many items at the end of *next* an edit made due. They start after the open superstep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -126,8 +157,11 @@ class ThreadForked(Word):
     """The thread began as a fork of *source* after its entry *at*."""
 
     source: str
+    """Id of the thread that was forked."""
     at: int
+    """`seq` of the last entry that the fork is based on."""
     state: StateSaved
+    """What the thread begins with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -135,19 +169,21 @@ class ThreadMigrated(Word):
     """The thread went over to a changed graph."""
 
     source: str
-    """Fingerprint of the graph that it had."""
+    """Fingerprint of the older graph."""
     target: str
+    """Fingerprint of the present graph."""
     why: str
-    """Why that is allowed: `compatible: ...` or the name of the migration."""
+    """Why that is allowed: `compatible: ...`, or the name of the migration."""
     values: Mapping[str, Any] | None = None
-    """All values after the migration; None if they stay."""
+    """All values after the migration, without untracked fields; None if they did not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class HistoryPruned(Word):
-    """Entries up to *upto* are removed; a snapshot holds what they came to.
+    """Entries up to *upto* are removed; a snapshot holds what they folded to.
 
-    Written before they go: some may still be there if that was broken off.
+    It is written before they are removed: if pruning was interrupted, some of them may still exist.
     """
 
     upto: int
+    """`seq` of the last removed entry."""

@@ -1,4 +1,4 @@
-"""What model calls used: counts of tokens, and their price where it is known. A value that adds up."""
+"""The usage of model calls: counts of tokens and calls, and their price if it is known. Values that can be added."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ __all__ = ["Usage"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What model calls used. Tokens are counts; `cost_usd` is None where no price is known."""
+    """What model calls used: tokens, calls and cost."""
 
     input_tokens: int = 0
+    """Tokens that were sent, those from the provider's cache included."""
     output_tokens: int = 0
+    """Tokens that the model wrote, those for reasoning included."""
     cached_tokens: int = 0
-    """Part of `input_tokens` that the provider read from its cache."""
+    """The part of `input_tokens` that the provider read from its cache."""
     reasoning_tokens: int = 0
-    """Part of `output_tokens` that the model spent on thinking."""
+    """The part of `output_tokens` that the model spent on thinking."""
     calls: int = 0
-    """Model calls, those without a reported usage included."""
+    """Model calls, including those whose usage was not reported."""
     cost_usd: float | None = None
+    """Price in US dollars; None if it is not known."""
 
     @property
     def total_tokens(self) -> int:
@@ -27,6 +30,7 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        # The sum of the known costs: an unknown one counts as nothing, and None stays only if none is known.
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,

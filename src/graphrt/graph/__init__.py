@@ -1,4 +1,7 @@
-"""Floor 6: what a user calls to declare a graph. The builder collects, the compiled graph is frozen."""
+"""The public API to declare a graph (floor 6): a builder collects declarations, `compile()` freezes them.
+
+A compiled graph can be drawn, routed without a run, changed into another one, and run.
+"""
 
 from graphrt.graph.builder import Branch, GraphBuilder
 from graphrt.graph.compiled import CompiledGraph

@@ -1,4 +1,8 @@
-"""GraphBuilder: collects a graph's declarations in the order of the calls. It executes nothing and judges nothing."""
+"""`GraphBuilder`: collects the declarations of a graph in the order of the calls.
+
+It runs nothing and judges nothing: `compile()` has the plan checked as a whole, so that all problems are reported at
+once. Declarations therefore keep the place of the call, as `file:line`, for error messages.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,12 @@ from graphrt.limits import Limits
 
 X = TypeVar("X")
 L = TypeVar("L")
-"""Labels of a router. Invariant: `to` takes exactly the labels that the router returns."""
+"""Labels of a router. Invariant: `Branch.to` takes exactly the labels that the router returns."""
 
 
 @final
 class Branch(Generic[L, S, U]):
-    """A conditional edge that waits for its routes; see `GraphBuilder.branch`."""
+    """A conditional edge without its routes yet; see `GraphBuilder.branch`."""
 
     def __init__(self, builder: GraphBuilder[S, U], src: Source, router: Callable[[S], Any], where: str) -> None:
         self._builder = builder
@@ -41,7 +45,15 @@ class Branch(Generic[L, S, U]):
         self._where = where
 
     def to(self, routes: Mapping[L, Target], *, default: Target | None = None) -> GraphBuilder[S, U]:
-        """Say where each label leads; type checkers compare the labels with the router's `Literal`."""
+        """Add the routes of the edge. Type checkers compare the labels with the router's `Literal`.
+
+        Args:
+            routes: Label to node or END.
+            default: Where any other label leads; None refuses other labels.
+
+        Returns:
+            The builder.
+        """
         self._builder._branch(self._src, self._router, routes, default, self._where)
         return self._builder
 
@@ -51,13 +63,13 @@ class GraphBuilder(Generic[S, U]):
     """Declares a graph over a state.
 
     Args:
-        state: A pydantic model, a dataclass or a TypedDict; reducers stand on its fields.
-        update: What nodes return: a TypedDict with total=False, a pydantic model or a dataclass. If it is left out,
-            any mapping of the state's fields.
+        state: A pydantic model, a dataclass or a TypedDict. Reducers are annotations of its fields.
+        update: What nodes return: a TypedDict with total=False, a pydantic model or a dataclass. By default any mapping
+            of the state's fields.
         name: The graph's name in messages, journals and pictures.
-        input: A narrower schema that inputs are checked against.
-        output: A narrower schema of what the graph gives back.
-        inline: Run the sync nodes on the event loop under `arun` and its kin, where they are not declared otherwise.
+        input: A class with the fields that an input may have. By default all fields of the state.
+        output: A class with the fields of `RunResult.output`. By default the whole state.
+        inline: Run sync nodes on the event loop under `arun` and the other async verbs, unless a node says otherwise.
     """
 
     @overload
@@ -119,12 +131,13 @@ class GraphBuilder(Generic[S, U]):
 
     @staticmethod
     def overwrite(state: type[X], *, name: str = "graph", inline: bool = False) -> GraphBuilder[X, X]:
-        """A builder whose nodes return the full next state each time."""
+        """Return a builder whose nodes return the full next state, instead of an update."""
         builder = GraphBuilder(state, state, name=name, inline=inline)
         builder._update = UpdateSchema(builder._state, state, overwrite=True, localns=builder._localns)
         return builder
 
     def _schema_names(self, option: str, schema: Any) -> frozenset[str] | None:
+        """Return the field names of an input or output schema, and note problems; None without a schema."""
         if schema is None:
             return None
         read = StateSchema(schema, self._localns)
@@ -145,14 +158,14 @@ class GraphBuilder(Generic[S, U]):
 
     @property
     def node(self) -> NodeDecorator[S, U]:
-        """Decorator that adds a function as a node named like it: `@g.node`, or `@g.node(name=..., retry=3)`.
+        """Decorator that adds a function as a node of the same name: `@g.node`, or `@g.node(name=..., retry=3)`.
 
-        What it returns is callable as the function was, and stands for the node wherever one is named. The policy
-        arguments are those of `add_node`. A lambda is added with `add_node`.
+        It returns a handle that can be called like the function, and that is accepted wherever a node is named. The
+        policy arguments are those of `add_node`. Add a lambda with `add_node`, which gives it a name.
         """
         return NodeDecorator(self._add)
 
-    # A function that returns nothing but Commands comes first: pyright infers no dictionary through a union of classes.
+    # Functions that only return Commands come first: pyright infers no dictionary type through a union of classes.
     @overload
     def add_node(
         self, name: str, fn: Callable[[S], Command[U]], /, **policy: Unpack[NodePolicy[S]]
@@ -179,17 +192,21 @@ class GraphBuilder(Generic[S, U]):
 
         Args:
             name: The node's name.
-            fn: `fn(state)` or `fn(state, ctx)`, sync or async; or a CompiledGraph, which shares the fields of the
-                same name, or those that `input=` and `output=` map.
-            policy: `retry`, `timeout_s`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`, `goto`,
-                `interrupt_before`, `interrupt_after`, `version`; for a graph also `input` (its field to this graph's
-                field, or a function of this state) and `output` (this graph's field to its field, or a function of
-                its last state).
+            fn: `fn(state)` or `fn(state, ctx)`, sync or async; or a CompiledGraph. A graph shares the fields that have
+                the same name here, or those that `input=` and `output=` map.
+            policy: `retry`, `timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`,
+                `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`. For a graph also `input`
+                (its field to this graph's field, or a function of this state) and `output` (this graph's field to its
+                field, or a function of its last state).
+
+        Returns:
+            The builder.
         """
         self._add(name, fn, policy, here())
         return self
 
     def _add(self, name: Any, fn: Any, given: Mapping[str, Any], where: str) -> None:
+        """Declare a node with the policy arguments *given*; *where* is the `file:line` of the call."""
         if self._inline:
             given = {"inline": self._inline, **given}
         policy, problems = read_policy(name, given, self._ref, where)
@@ -202,7 +219,7 @@ class GraphBuilder(Generic[S, U]):
     # -- edges ---------------------------------------------------------------------------------------------------
 
     def add_edge(self, src: Source | Sequence[NodeRef], dst: Target) -> GraphBuilder[S, U]:
-        """Always go from *src* to *dst*; from a list of nodes, wait for all of them (a join)."""
+        """Add a static edge: when *src* has finished, run *dst*. A list of sources makes a join that waits for all."""
         where = here()
         if isinstance(src, (list, tuple)):
             self._join(src, dst, "all", "error", where)
@@ -211,11 +228,11 @@ class GraphBuilder(Generic[S, U]):
         return self
 
     def add_sequence(self, nodes: Sequence[Source | Target]) -> GraphBuilder[S, U]:
-        """Go through *nodes* one after another.
+        """Add a static edge between each two neighbours of *nodes*.
 
         Args:
-            nodes: 2..n nodes; START may be the first and END the last. Elsewhere they are findings of `compile()`: a
-                list has no type that tells its ends from its middle.
+            nodes: 2..n nodes, in order. START may be the first and END the last. Elsewhere `compile()` reports them:
+                the type of a list cannot tell its ends from its middle.
         """
         where = here()
         for src, dst in pairwise(nodes):
@@ -235,9 +252,9 @@ class GraphBuilder(Generic[S, U]):
         Args:
             src: The sources, each named once.
             dst: The node that waits.
-            when: How many distinct sources it waits for.
-            starved: What happens if nothing is due any more and it still waits: fail, end the run, or run it with
-                those that arrived.
+            when: How many distinct sources to wait for.
+            starved: What happens if nothing is due any more and *dst* still waits: "error" fails the run, "ignore" ends
+                it, "run" runs *dst* with the sources that have arrived.
         """
         self._join(src, dst, when, starved, here())
         return self
@@ -254,13 +271,13 @@ class GraphBuilder(Generic[S, U]):
         routes: Mapping[Any, Target] | Sequence[Target],
         default: Target | None = None,
     ) -> GraphBuilder[S, U]:
-        """Go where *router* says, asked on the committed state.
+        """Add a conditional edge: after *src*, *router* is called with the committed state and chooses the next nodes.
 
         Args:
-            src: The node (or START) that it comes after.
+            src: The source node, or START.
             router: A pure sync function of the state that returns a label, a list of labels or a list of Sends.
-            routes: Label to node or END; a list of nodes stands for itself.
-            default: Takes any other label.
+            routes: Label to node or END. In a list of nodes, each node's name is its label.
+            default: Where any other label leads; None refuses other labels.
         """
         self._branch(src, router, routes, default, here())
         return self
@@ -273,8 +290,9 @@ class GraphBuilder(Generic[S, U]):
         """Begin a conditional edge whose labels and targets type checkers verify: `g.branch(a, router).to({...})`.
 
         Args:
-            src: The node (or START) that it comes after.
-            router: Returns a label or a list of labels; for a router of Sends see `add_conditional_edges`.
+            src: The source node, or START.
+            router: A pure sync function of the state that returns a label or a list of labels. A router that returns
+                Sends needs `add_conditional_edges`.
         """
         return Branch(self, src, router, here())
 
@@ -290,7 +308,7 @@ class GraphBuilder(Generic[S, U]):
         self._declared.append(spec)
 
     def set_entry(self, node: NodeRef) -> GraphBuilder[S, U]:
-        """Begin at *node*: an edge from START."""
+        """Add an edge from START to *node*."""
         self._declared.append(EdgeSpec(START, self._ref(node), here()))
         return self
 
@@ -301,16 +319,17 @@ class GraphBuilder(Generic[S, U]):
         routes: Mapping[Any, Target] | Sequence[Target],
         default: Target | None = None,
     ) -> GraphBuilder[S, U]:
-        """Begin where *router* says, asked on the initial state."""
+        """Add a conditional edge from START: *router* is called with the initial state; see `add_conditional_edges`."""
         self._branch(START, router, routes, default, here())
         return self
 
     def set_finish(self, node: NodeRef) -> GraphBuilder[S, U]:
-        """End after *node*: an edge to END."""
+        """Add an edge from *node* to END."""
         self._declared.append(EdgeSpec(self._ref(node), END, here()))
         return self
 
     def _ref(self, ref: Any) -> Any:
+        """Return the name of the node that *ref* names; START, END and anything unknown as they are."""
         if isinstance(ref, str):
             return ref
         name = node_name(ref)
@@ -322,14 +341,14 @@ class GraphBuilder(Generic[S, U]):
 
     @_foreign.told
     def compile(self, *, limits: Limits | None = None, allow: Iterable[str] = ()) -> CompiledGraph[S, U]:
-        """Check the whole graph and freeze it. The builder stays as it is and may be compiled again.
+        """Check the whole graph and return it frozen. The builder does not change and may be compiled again.
 
         Args:
-            limits: Bounds of a run; a runtime may override them field by field.
-            allow: Codes of judgements that are accepted, for instance "unreachable-node".
+            limits: Limits of a run. A runtime may override them, field by field.
+            allow: Codes of judgements to accept, for instance "unreachable-node".
 
         Raises:
-            DefinitionError: Something is wrong; `.problems` has all findings in declaration order.
+            DefinitionError: The graph has problems; `.problems` has all of them, in declaration order.
         """
         limits = limits if limits is not None else Limits()
         accepted = frozenset((allow,) if isinstance(allow, str) else allow)
@@ -355,7 +374,7 @@ class GraphBuilder(Generic[S, U]):
                 )
             )
         plan: Plan | None = None
-        if not found:
+        if not found:  # judgements need a plan, and only a graph without errors has one
             plan = Plan(spec, limits)
             found = [problem for problem in judgements(plan) if problem.code not in accepted]
         if found or plan is None:
@@ -363,7 +382,7 @@ class GraphBuilder(Generic[S, U]):
             raise DefinitionError(f"Graph {self._name!r} has {count}.", found, where=f"defined at {self._where}")
         return CompiledGraph(plan)
 
-    if not TYPE_CHECKING:  # checkers know that there is none
+    if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
             _foreign.no_such(self, name, _foreign.BUILDER)

@@ -1,4 +1,7 @@
-"""CompiledGraph: a checked graph, frozen. It can be drawn, asked for routes, changed into another one, and run."""
+"""`CompiledGraph`: a checked and frozen graph. It can be drawn, routed without a run, copied with other nodes, and run.
+
+Running imports the runtime inside the call, since the runtime is built on this module.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +38,13 @@ if TYPE_CHECKING:
     )
 
 Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
-"""A node's function whose result only the run checks: type checkers cannot infer a lambda's in such a union."""
+"""A replacement for a node's function. Its result is checked at run time only, since type checkers cannot infer the
+result of a lambda in such a union."""
 
 
 @final
 class CompiledGraph(Generic[S, U]):
-    """An immutable graph. Made by `GraphBuilder.compile()`; may be shared by runtimes and worker threads."""
+    """An immutable graph, made by `GraphBuilder.compile()`. Runtimes and worker threads may share it."""
 
     __slots__ = ("__graphrt_plan__", "_fingerprint")
     __graphrt_plan__: Plan
@@ -89,26 +93,26 @@ class CompiledGraph(Generic[S, U]):
         return known
 
     def topology(self) -> dict[str, Any]:
-        """Nodes, edges, fields and limits as plain, JSON-ready data."""
+        """Return nodes, edges, fields and limits as plain, JSON-ready data."""
         return render.topology(self.__graphrt_plan__)
 
     def to_mermaid(self) -> str:
-        """The graph as a Mermaid flowchart."""
+        """Return the graph as a Mermaid flowchart."""
         return render.to_mermaid(self.__graphrt_plan__)
 
     def to_dot(self) -> str:
-        """The graph in Graphviz's DOT language."""
+        """Return the graph in the DOT language of Graphviz."""
         return render.to_dot(self.__graphrt_plan__)
 
     def to_json(self) -> str:
-        """The topology as JSON text."""
+        """Return the topology as JSON text."""
         return render.to_json(self.__graphrt_plan__)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's
-        """For notebooks: Mermaid, which JupyterLab draws itself, and text. No network."""
+        """Return Mermaid and plain text for notebooks. JupyterLab draws Mermaid itself, without a network."""
         return {"text/vnd.mermaid": self.to_mermaid(), "text/plain": repr(self)}
 
-    if not TYPE_CHECKING:  # checkers know that there is none
+    if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
             _foreign.no_such(self, name, _foreign.GRAPH)
@@ -119,18 +123,18 @@ class CompiledGraph(Generic[S, U]):
     # -- asking and changing -------------------------------------------------------------------------------------
 
     def route(self, node: NodeRef | StartType, state: S | Mapping[str, Any]) -> tuple[str | Send | EndType, ...]:
-        """Where the edges of *node* lead on *state*: its routers are called, nothing runs.
+        """Return where the edges of *node* lead for *state*. Its routers are called; no node runs.
 
         Args:
             node: A node, or START.
-            state: A state, or a mapping of its fields; validated like an input.
+            state: A state, or a mapping of its fields. It is validated like an input.
 
         Returns:
-            Names in task order, then Sends, END if a branch ends. A join's node is named as if it fired.
+            Names in task order, then Sends, then END if a branch ends. The node of a join is included as if it fired.
 
         Raises:
             InputError: The node is unknown, or the state does not fit.
-            RouteError: A router raised, or returned what has no route.
+            RouteError: A router raised, or returned a label without a route.
         """
         plan = self.__graphrt_plan__
         name = node_name(node)
@@ -160,13 +164,13 @@ class CompiledGraph(Generic[S, U]):
         return tuple(due)
 
     def with_nodes(self, replacements: Mapping[Any, Stub[S] | CompiledGraph[Any, Any]]) -> CompiledGraph[S, U]:
-        """A copy with the functions of some nodes replaced: stubs for a test, for instance.
+        """Return a copy with the functions of some nodes replaced, for instance by stubs in a test.
 
         Args:
-            replacements: Node, or its name, to function (or compiled graph); edges and policies stay.
+            replacements: Node, or its name, to a function or a compiled graph. Edges and policies stay.
 
         Raises:
-            DefinitionError: An unknown node, or a function that cannot be one.
+            DefinitionError: A node is unknown, or a function cannot be called as a node.
         """
         plan = self.__graphrt_plan__
         given = {node_name(ref): fn for ref, fn in replacements.items()}
@@ -206,7 +210,7 @@ class CompiledGraph(Generic[S, U]):
     def run(
         self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
-        """Run once: `Runtime(self, **options).run(input)`; without a store, in memory.
+        """Run the graph once: `Runtime(self, **options).run(input, thread=thread)`. Without a store nothing is kept.
 
         Raises:
             GraphrtError: The run failed.
@@ -216,19 +220,19 @@ class CompiledGraph(Generic[S, U]):
     async def arun(
         self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
-        """Run once on the running loop; see `run`."""
+        """Run the graph once on the running event loop; see `run`."""
         return await self._runtime(options, "arun", config).arun(input, thread=thread)
 
     def steps(
         self, input: S | Mapping[str, Any], *config: Never, **options: Unpack[RuntimeOptions]
     ) -> Stream[Step[S], S]:
-        """Run once and yield each finished task; see `Runtime.steps`."""
+        """Run the graph once and yield each finished task; see `Runtime.steps`."""
         return self._runtime(options, "steps", config).steps(input)
 
     def asteps(
         self, input: S | Mapping[str, Any], *config: Never, **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[Step[S], S]:
-        """Run once and yield each finished task; see `Runtime.steps`."""
+        """Run the graph once on the running event loop and yield each finished task; see `Runtime.steps`."""
         return self._runtime(options, "asteps", config).asteps(input)
 
     @overload
@@ -274,10 +278,9 @@ class CompiledGraph(Generic[S, U]):
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> Stream[Any, S]:
-        """Run once and yield what happens; see `Runtime.stream`."""
-        runtime: Any = self._runtime(
-            options, "stream", config
-        )  # untyped: which overload is meant, the caller of this one knows
+        """Run the graph once and yield what happens; see `Runtime.stream`."""
+        # Untyped: which overload of `Runtime.stream` applies depends on the caller's modes.
+        runtime: Any = self._runtime(options, "stream", config)
         items: Stream[Any, S] = runtime.stream(input, modes=modes)
         return items
 
@@ -324,12 +327,22 @@ class CompiledGraph(Generic[S, U]):
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> AsyncStream[Any, S]:
-        """Run once and yield what happens; see `Runtime.stream`."""
+        """Run the graph once on the running event loop and yield what happens; see `Runtime.stream`."""
         runtime: Any = self._runtime(options, "astream", config)
         items: AsyncStream[Any, S] = runtime.astream(input, modes=modes)
         return items
 
     def _runtime(self, options: RuntimeOptions, verb: str, config: Sequence[Any]) -> Runtime[S]:
+        """Return a runtime for one run.
+
+        Args:
+            options: Keyword arguments of the verb, unchecked.
+            verb: Name of the verb, for error messages.
+            config: Positional arguments after the input, which are refused.
+
+        Raises:
+            InputError: An option is unknown (`unknown-option`), or has a wrong value.
+        """
         from graphrt.runtime import Runtime, RuntimeOptions
 
         if config:

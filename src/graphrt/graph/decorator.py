@@ -1,7 +1,7 @@
-"""`g.node`: adds functions as nodes and gives back handles that keep the functions' own types.
+"""`@g.node`: adds a function as a node and returns a handle that keeps the function's own types.
 
-A node's function is seen twice by type checkers: as what the graph asks for, which is verified, and as what it is,
-which is kept. That is why its two protocols have two overloads each.
+Type checkers see a node's function in two ways: as the function that the graph needs, which they verify, and as it was
+declared, which the handle keeps. That is why both protocols below have two overloads each.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from graphrt.graph.policies import NodePolicy
 
 R = TypeVar("R")
 S_contra = TypeVar("S_contra", contravariant=True)
-"""The state. Contravariant: a node that takes more is usable where one that takes this state is expected."""
+"""The state. Contravariant: a function that accepts a wider type can be a node for this state."""
 O_co = TypeVar("O_co", covariant=True)
-"""What the graph lets a node return. Covariant, like what it does return."""
+"""The results that the graph accepts from a node. Covariant, like the declared result."""
 
 
 class NodeFunction(Protocol[S_contra, O_co, P, R_co]):
-    """A function of the state that returns an outcome; in itself one that returns R."""
+    """A function of the state: for the graph it returns an outcome, for its callers what it declares (R_co)."""
 
     @overload
     def __call__(self, state: S_contra, /) -> O_co: ...
@@ -34,7 +34,7 @@ class NodeFunction(Protocol[S_contra, O_co, P, R_co]):
 
 
 class NodeFunctionWithContext(Protocol[S_contra, O_co, P, R_co]):
-    """A function of the state and the context that returns an outcome; in itself one that returns R."""
+    """A function of state and context: for the graph it returns an outcome, for its callers what it declares (R_co)."""
 
     @overload
     def __call__(self, state: S_contra, ctx: Context[Any], /) -> O_co: ...
@@ -44,7 +44,13 @@ class NodeFunctionWithContext(Protocol[S_contra, O_co, P, R_co]):
 
 @final
 class NodeDecorator(Generic[S, U]):
-    """Adds a function as a node named like it; called with arguments, under another name or with a policy."""
+    """Decorator that adds a function as a node. Called with keyword arguments, it sets the name or the policy first.
+
+    Args:
+        add: Declares a node from its name, its function, its policy arguments and the `file:line` of the call.
+        name: Name of the node; None takes the function's.
+        policy: Policy arguments of the node.
+    """
 
     def __init__(
         self,
@@ -65,15 +71,18 @@ class NodeDecorator(Generic[S, U]):
     @overload
     def __call__(self, /, *, name: str | None = ..., **policy: Unpack[NodePolicy[S]]) -> NodeDecorator[S, U]: ...
     def __call__(self, fn: Any = None, /, *, name: str | None = None, **policy: Any) -> Any:
-        """Add *fn* as a node, or say how the next one is added.
+        """Add *fn* as a node; without *fn*, return a decorator with this name and policy.
 
         Args:
             fn: `fn(state)` or `fn(state, ctx)`, sync or async.
-            name: Another name than the function's.
+            name: Name of the node; None takes the function's.
             policy: See `GraphBuilder.add_node`.
 
         Returns:
-            A handle: callable as the function was, and standing for the node wherever one is named.
+            A handle that can be called like the function, and that is accepted wherever a node is named.
+
+        Raises:
+            InputError: A text was given instead of a function (`bad-node`).
         """
         if isinstance(fn, str):
             raise InputError(

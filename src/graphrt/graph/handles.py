@@ -1,4 +1,4 @@
-"""What `@g.node` returns: the function as it was, that also stands for its node. And what may stand where."""
+"""`NodeHandle`, which `@g.node` returns, and the types of the places where nodes, labels and results are accepted."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import typing_extensions as te
 from graphrt.commands import Command, EndType, Interrupt, NodeRef, Send, StartType
 
 S = TypeVar("S")
-"""The state. Invariant: nodes take it and results give it."""
+"""The state. Invariant: nodes take it and results return it."""
 U = te.TypeVar("U", default=Mapping[str, Any])
 """The update. Invariant, like the state."""
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
-"""Covariant: a node that returns less is usable where one that may return more is expected."""
+"""The result of a function. Covariant: a function with a narrower result can be used where a wider one is expected."""
 
 Source: TypeAlias = NodeRef | StartType
 Target: TypeAlias = NodeRef | EndType
@@ -25,12 +25,17 @@ Label: TypeAlias = str | bool | int | Enum
 RouterResult: TypeAlias = Label | Send | Sequence[Label | Send]
 Returned: TypeAlias = U | Command[U] | Interrupt | None
 Outcome: TypeAlias = Returned[U] | Coroutine[Any, Any, Returned[U]]
-"""What a call of a node's function gives: something returned, or a coroutine of it."""
+"""The result of calling a node's function: a returned value, or a coroutine of one."""
 
 
 @final
 class NodeHandle(Generic[P, R_co]):
-    """A node's function, callable as it was, that stands for the node wherever one is named."""
+    """A node's function, which can still be called, and which is accepted wherever a node is named.
+
+    Args:
+        fn: The function.
+        name: The node's name.
+    """
 
     def __init__(self, fn: Callable[P, R_co], name: str) -> None:
         functools.update_wrapper(self, fn)
@@ -43,6 +48,7 @@ class NodeHandle(Generic[P, R_co]):
 
     @property
     def __graphrt_node__(self) -> str:
+        """The node's name; by this attribute other modules recognise what names a node."""
         return self._name
 
     def __repr__(self) -> str:
@@ -50,5 +56,5 @@ class NodeHandle(Generic[P, R_co]):
 
 
 def function_of(fn: Any) -> Any:
-    """The function behind a handle; anything else as it is."""
+    """Return the function of a handle; anything else as it is."""
     return fn._fn if isinstance(fn, NodeHandle) else fn

@@ -1,4 +1,7 @@
-"""Where the user's code called: frames of the call stack, as `file:line`. Nothing else looks at the stack."""
+"""The place of the user's call, as `file:line`: found in the call stack, for the messages of `compile()`.
+
+No other module of this package inspects the stack.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ import sys
 from types import FrameType
 
 _OURS = (__name__.rpartition(".")[0], "graphrt.errors")
-"""This package, and what stands around its methods to tell of foreign words."""
+"""Modules whose frames are skipped: this package, and the wrapper around its methods that explains foreign names."""
 
 
 def caller() -> FrameType:
-    """The frame that called into this package: the nearest one outside of `_OURS`."""
+    """Return the frame that called into this package: the nearest one outside `_OURS`."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
@@ -18,11 +21,11 @@ def caller() -> FrameType:
 
 
 def at(frame: FrameType) -> str:
-    """`file:line` of a frame, the file by its last part."""
+    """Return `file:line` of a frame, without the folder of the file."""
     path = frame.f_code.co_filename
     return f"{path[path.rfind('/') + 1 :]}:{frame.f_lineno}"
 
 
 def here() -> str:
-    """`file:line` of the user's call."""
+    """Return `file:line` of the user's call."""
     return at(caller())

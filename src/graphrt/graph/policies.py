@@ -1,4 +1,4 @@
-"""The policy arguments of a node: what type checkers verify, and how they become a Policy. Nothing is run here."""
+"""The policy arguments of a node: their types for type checkers, and how they are read into a `Policy`."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ _NOTHING = Policy()
 
 
 class NodePolicy(te.TypedDict, Generic[S], total=False):
-    """How a node is run, beyond its function."""
+    """How a node is run, apart from its function."""
 
     retry: RetryPolicy | int | None
-    """When a failed attempt is repeated; a number is one of attempts."""
+    """Which failed attempts are repeated, and when; a number is the number of attempts."""
     timeout_s: float | None
-    """Seconds for one attempt."""
+    """Seconds for one attempt; None takes the limit of the run."""
     inline: bool
-    """Run a sync node on the event loop under `arun` and its kin, not on a worker thread; for what never waits."""
+    """Run a sync node on the event loop under `arun` and the other async verbs, not on a worker thread. For nodes that
+    never wait."""
     on_error: Target | None
-    """Where to go when the node failed; it finds the exception as `ctx.error`."""
+    """Target if the node fails for good. A target node finds the exception as `ctx.error`."""
     on_fatigue: Target | None
-    """Where to go instead, once the node was visited too often."""
+    """Target that runs instead of the node once `max_visits` is reached."""
     max_visits: int | None
-    """Supersteps in which the node may be active; None is no limit."""
+    """Number of supersteps in which the node may be active; None is no limit."""
     cache: bool | int
-    """Keep results, by the node's inputs; a number is how many."""
+    """Keep results by the node's inputs; a number is how many results to keep."""
     key: Callable[[S], Hashable] | None
-    """What stands for the inputs in the cache."""
+    """Function of the state whose result is the cache key; None uses all inputs."""
     writes: Iterable[str] | None
-    """The fields that the node may write."""
+    """Fields that the node may write, for `compile()` to find conflicts."""
     goto: Target | Iterable[Target] | None
-    """Where its Commands may lead."""
+    """Targets to which the node's Commands may lead."""
     interrupt_before: bool
     """Pause before the node runs."""
     interrupt_after: bool
-    """Pause after it ran."""
+    """Pause after the node ran and its update was folded."""
     version: str | None
     """Part of the graph's fingerprint: change it when the node's meaning changes."""
     tools: Iterable[str]
@@ -56,23 +57,25 @@ class NodePolicy(te.TypedDict, Generic[S], total=False):
 
 
 class GraphPolicy(NodePolicy[S], total=False):
-    """How a nested graph is run, and which of its fields are which of this graph's."""
+    """How a nested graph is run, and how its fields map to the fields of this graph."""
 
     input: Mapping[str, str] | Callable[[S], Any] | None
-    """The nested graph's field to this graph's field, or a function from this state to the nested one's input."""
+    """Field of the nested graph to field of this graph, or a function from this state to the nested graph's input."""
     output: Mapping[str, str] | Callable[[Any], Mapping[str, Any]] | None
-    """This graph's field to the nested graph's field, or a function from its last state to an update of this one."""
+    """Field of this graph to field of the nested one, or a function from the nested graph's last state to an update."""
 
 
 def read_policy(
     name: Any, given: Mapping[str, Any], resolve: Callable[[Any], Any], where: str
 ) -> tuple[Policy, list[Problem]]:
-    """The policy of a node, and what is wrong with it.
+    """Return the policy of a node, and the problems of its arguments.
+
+    A wrong argument is left out of the policy, so that `compile()` can go on and report all problems at once.
 
     Args:
         name: The node's name.
         given: The policy arguments, as the user wrote them.
-        resolve: From what names a node to its name.
+        resolve: Returns the name of the node that a handle or a string names.
         where: `file:line` of the call.
     """
     if not given:
@@ -114,6 +117,7 @@ def read_policy(
 
 
 def _several(goto: Any) -> Iterable[Any]:
+    """Return the targets of `goto=`, which may be a single one."""
     if isinstance(goto, (str, EndType)) or hasattr(goto, "__graphrt_node__"):
         return (goto,)
     several: Iterable[Any] = goto

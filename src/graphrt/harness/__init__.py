@@ -1,7 +1,8 @@
-"""Speak to models: the protocol, typed messages, a scripted mock and the litellm adapter.
+"""Speak to models: the harness protocol, typed messages, agents, tools, budgets, test doubles and the litellm adapter.
 
-This package knows nothing of graphs and may import only `graphrt.errors`, `.commands` and `.events`.
-Names are loaded at their first use, so that importing it costs next to nothing; no work may happen here.
+This module only names what the package exports. Each name is imported at its first use (PEP 562), so that importing
+the package costs next to nothing; no work may happen here. Modules of the package import no engine, journal, driver
+or runtime: the import contract `floors` allows only the rooms below.
 """
 
 from __future__ import annotations
@@ -186,6 +187,7 @@ _HOMES: Final = {
     "LiteLLMModel": "graphrt.harness.litellm._model",
     "Usage": "graphrt.events",
 }
+"""Module that each public name is imported from."""
 
 
 def __getattr__(name: str) -> object:
@@ -195,7 +197,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     value = getattr(import_module(home), name)
-    globals()[name] = value
+    globals()[name] = value  # later accesses no longer come here
     return value
 
 

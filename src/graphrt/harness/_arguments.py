@@ -1,6 +1,7 @@
-"""Arguments that are one number, text, mapping or list, checked: the same words for requests, models and profiles.
+"""Checks of single arguments (a number, text, mapping or list), with the same error texts everywhere.
 
-No argument is read here that stands for more than itself: messages, tools and forms are `request`'s.
+Requests, models, profiles and agents share them. Structured arguments (messages, tools, output types) are checked in
+`request`.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from graphrt.limits import limit_problem
 
 
 def check_whole(name: str, value: Any, *, least: float) -> None:
-    """Refuse what is neither None nor a whole number.
+    """Check that *value* is None or a whole number of at least *least*.
 
     Raises:
-        InputError: It is none, or too small.
+        InputError: It is not.
     """
     _refuse(limit_problem(name, value, optional=True, least=least), value)
 
 
 def check_amount(name: str, value: Any, *, above: bool = False, most: float | None = None) -> None:
-    """Refuse what is neither None nor a finite number of 0 or more.
+    """Check that *value* is None or a finite number of 0 or more.
 
     Args:
-        above: Whether 0 is too small.
-        most: The largest that may be.
+        above: Whether 0 is refused as well.
+        most: Largest allowed value; None sets no upper bound.
 
     Raises:
-        InputError: It is none, too small or too large.
+        InputError: It is not.
     """
     problem = limit_problem(name, value, optional=True, factor=True)
     if problem is None and value is not None:
@@ -41,20 +42,20 @@ def check_amount(name: str, value: Any, *, above: bool = False, most: float | No
 
 
 def check_text(name: str, value: Any) -> None:
-    """Refuse what is neither None nor a text with something in it.
+    """Check that *value* is None or a non-empty string.
 
     Raises:
-        InputError: It is neither.
+        InputError: It is not.
     """
     if value is not None and (not isinstance(value, str) or not value):
         raise InputError(f"{name} must be a text, not {value!r}.", value=value)
 
 
 def check_mapping(name: str, value: Any) -> None:
-    """Refuse what is neither None nor a mapping.
+    """Check that *value* is None or a mapping.
 
     Raises:
-        InputError: It is neither.
+        InputError: It is not.
     """
     if value is not None and not isinstance(value, Mapping):
         raise InputError(
@@ -65,10 +66,10 @@ def check_mapping(name: str, value: Any) -> None:
 
 
 def each(name: str, value: Any) -> tuple[Any, ...]:
-    """The items of *value*.
+    """Return the items of *value* as a tuple.
 
     Raises:
-        InputError: It has none, or is a text: its letters are not meant.
+        InputError: It is not iterable, or it is a string, which would be read letter by letter.
     """
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         raise InputError(

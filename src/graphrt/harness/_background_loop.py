@@ -1,7 +1,7 @@
-"""One event loop in a worker thread of its own, and the way there from any other loop.
+"""One asyncio event loop in a worker thread of its own, and calls into it from any other loop or worker thread.
 
-Needed by adapters of libraries that break when several event loops use them. Loops, tasks and their end live here;
-nothing here knows what a model, a harness or litellm is.
+Adapters need it for libraries that break when several event loops use them. The module starts, feeds and stops the
+loop; it does not know what a model, a harness or litellm is.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("graphrt.harness")
 _QUEUE_ITEMS: Final = 32
-"""Most items that wait for the reader of a stream; as many again may be on their way to it."""
+"""Most items buffered for the reader of a stream; as many again may be in transit to it."""
 
 
 class LoopThread:
-    """One event loop in one daemon worker thread, started by the first call, again after a fork or `close()`.
+    """An event loop in one daemon worker thread, started by the first call, and again after a fork or `close()`.
 
     Args:
         name: Name of the worker thread.
@@ -37,24 +37,25 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0
+        """Process that started the loop. The child of a fork inherits the object, but not the worker thread."""
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start *work* on the loop; cancelling the future cancels it there. It sees the caller's context variables."""
+        """Start *work* on the loop, in a copy of the caller's context; cancelling the future cancels the work."""
         return asyncio.run_coroutine_threadsafe(work, self._running_loop())
 
     def is_here(self) -> bool:
-        """Whether the caller is on this loop, which it must not wait for."""
+        """Return whether the caller runs on this loop, where waiting for it would be a deadlock."""
         return threading.current_thread() is self._thread
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run *work* on the loop and wait for it; if the caller is cancelled, so is *work*."""
+        """Run *work* on the loop and return its result; if the caller is cancelled, so is *work*."""
         return await asyncio.wrap_future(self.submit(work))
 
     async def iterate(self, produce: Callable[[], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-        """Run the generator that *produce* makes on the loop and yield its items here.
+        """Run the generator that *produce* returns on the loop and yield its items on the caller's loop.
 
-        One task drives it from its first item to its last, at most 64 items ahead of the reader. If the reader stops
-        or is cancelled, that task is cancelled and the generator closed.
+        One task drives the generator from start to end, at most 64 items ahead of the reader. If the reader stops or
+        is cancelled, that task is cancelled and the generator closed.
         """
         queue: asyncio.Queue[tuple[T] | Exception | None] = asyncio.Queue(_QUEUE_ITEMS)
 
@@ -64,13 +65,13 @@ class LoopThread:
                 async with aclosing(produce()) as source:
                     async for item in source:
                         await queue.put((item,))
-            except Exception as error:  # noqa: BLE001 - raised where the reader is
+            except Exception as error:  # noqa: BLE001 - raised again in the reader's loop
                 end = error
             await queue.put(end)
 
         async def take() -> list[tuple[T] | Exception | None]:
             taken = [await queue.get()]
-            while not queue.empty():  # what is there comes along: each way between the loops takes a while
+            while not queue.empty():  # take all that is ready: each hop between the two loops takes time
                 taken.append(queue.get_nowait())
             return taken
 
@@ -87,12 +88,17 @@ class LoopThread:
             pumping.cancel()
 
     def close(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None, *, wait_s: float = 2.0) -> None:
-        """Cancel what runs, run *last* on the loop, and end both; the next call starts a new loop."""
+        """Cancel running work, run *last* on the loop, then stop the loop and its thread.
+
+        Args:
+            last: Makes a coroutine that closes connections, for instance; None if there is nothing to close.
+            wait_s: Seconds to wait for this work, and again for the thread.
+        """
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None or self._pid != os.getpid() or not thread.is_alive():
             return
-        with suppress(Exception):  # at the end of the process there is nobody to tell
+        with suppress(Exception):  # at process exit no caller is left to handle it
             asyncio.run_coroutine_threadsafe(_finish(last), loop).result(wait_s)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(wait_s)
@@ -100,7 +106,7 @@ class LoopThread:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             loop = self._loop
-            if loop is None or self._pid != os.getpid():
+            if loop is None or self._pid != os.getpid():  # another pid: forked, without the thread that ran the loop
                 loop = asyncio.new_event_loop()
                 loop.set_exception_handler(_note)
                 self._thread = threading.Thread(target=_serve, args=(loop,), name=self.name, daemon=True)
@@ -124,12 +130,12 @@ async def _finish(last: Callable[[], Coroutine[Any, Any, object]] | None) -> Non
     await asyncio.gather(*others, return_exceptions=True)
     if last is not None:
         await last()
-    await asyncio.sleep(0)  # transports close in the iteration after
+    await asyncio.sleep(0)  # transports finish closing in the next iteration of the loop
 
 
 def _note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody awaits (a library's own tasks) quietly; what is awaited raises where it is awaited.
+    """Log errors of tasks that are never awaited (a library's own) at DEBUG; awaited tasks raise to their caller.
 
-    Only the kind of an exception is told: its text is a provider's or a library's, and may contain credentials.
+    Only the class of an exception is logged: its text comes from a provider or a library and may contain credentials.
     """
     _log.debug("background loop: %s (%s)", context.get("message"), type(context.get("exception")).__name__)

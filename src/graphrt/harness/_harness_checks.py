@@ -1,4 +1,4 @@
-"""Whether what somebody passes can be asked anything, and what a model says that it used can be counted."""
+"""Checks of the harnesses and models that users pass in, and of the usage that these report."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_t
 
 
 def usable(value: Any, method: str) -> bool:
-    """Whether *value* is an instance that has *method*."""
+    """Return whether *value* is an instance, not a class, with a callable *method*."""
     return not isinstance(value, type) and callable(getattr(value, method, None))
 
 
 def kind(value: Any) -> str:
-    """What *value* is, for a message."""
+    """Describe *value* for an error message."""
     if isinstance(value, str):
         return repr(value)
     return f"the class {value.__name__}" if isinstance(value, type) else a_type(value)
 
 
 def lack(value: Any, method: str) -> str:
-    """Why *value* cannot be used, for a message."""
+    """Explain why *value* cannot be used where *method* is needed, for an error message."""
     if isinstance(value, type):
         return "a class cannot be asked: its instances can"
     other = "invoke" if method == "run" else "run"
@@ -32,15 +32,16 @@ def lack(value: Any, method: str) -> str:
 
 
 def check_harness(harness: Any, *, taker: str, of_model: str, otherwise: str, **data: Any) -> None:
-    """Refuse what is no harness.
+    """Check that *harness* is an instance with a `run` method.
 
     Args:
-        taker: Who takes one, the beginning of a sentence.
-        of_model: What to do with a model.
-        otherwise: What to do with anything else.
+        taker: Beginning of the error's sentence, such as "harness= takes a harness".
+        of_model: The error's fix if a model was passed.
+        otherwise: The error's fix for anything else.
+        data: Further attributes of the error.
 
     Raises:
-        InputError: It has no `run`, or is a class.
+        InputError: It has no `run`, or is a class (`bad-harness`).
     """
     if not usable(harness, "run"):
         raise InputError(
@@ -54,10 +55,12 @@ def check_harness(harness: Any, *, taker: str, of_model: str, otherwise: str, **
 
 
 def check_real(asked: Any) -> None:
-    """Let the model or harness *asked* refuse a real request, before its profile is read or a budget counts with it.
+    """Let the model or harness *asked* refuse a real request, through its hook `__graphrt_check_real__`.
+
+    Call this before reading its profile or reserving a budget, which may import litellm (decision 0041).
 
     Raises:
-        ModelRequestForbiddenError: This process forbids real requests.
+        ModelRequestForbiddenError: This process forbids real requests, and *asked* would make one.
     """
     check = getattr(asked, "__graphrt_check_real__", None)
     if check is not None:
@@ -65,7 +68,10 @@ def check_real(asked: Any) -> None:
 
 
 def usage_problem(usage: Any) -> str | None:
-    """What is wrong with a usage that a harness or a model of the user's tells; None if it can be counted."""
+    """Return what is wrong with the usage that a harness or model reported; None if it can be counted.
+
+    The harness or model may be written by a user. A negative count would make a budget grow.
+    """
     if usage is None:
         return None
     if not isinstance(usage, Usage):

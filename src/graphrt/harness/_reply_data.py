@@ -1,4 +1,7 @@
-"""Replies as plain data and back: how they are remembered, recorded and replayed."""
+"""Replies of models as plain JSON data and back: the form in which journals store them.
+
+Old journals are read by this module too, so fields may be added, but not renamed or removed.
+"""
 
 from __future__ import annotations
 
@@ -13,32 +16,37 @@ __all__ = ["MODEL", "is_model", "is_plain", "reply_from", "reply_to", "usage_fro
 
 
 MODEL: Final = "model/"
-"""Keys of effects that are what models said begin so."""
+"""Prefix of the keys of effects that record replies of models."""
 
 
 def is_model(key: str, result: Any) -> bool:
-    """Whether the effect *key* is what a model said, and none of the user's own whose name begins like that."""
+    """Return whether the effect *key* with *result* records a reply of a model.
+
+    A user's effect may be named with the same prefix. In the key of a reply a number follows it, which counts the
+    attempts of the task that failed, and the result is a dict.
+    """
     return key.startswith(MODEL) and key[len(MODEL) : len(MODEL) + 1].isdigit() and issubclass(type(result), dict)
 
 
 def usage_to(usage: Usage) -> dict[str, Any]:
-    """*usage* as plain data; counts of 0 and what is unknown are left out."""
+    """Return *usage* as plain data, without counts of 0 and without an unknown cost."""
     given = {name: getattr(usage, name) for name in Usage.__slots__}
+    # A cost of 0 is kept: the call was free, while None means that its cost is unknown.
     return {name: value for name, value in given.items() if value or (name == "cost_usd" and value is not None)}
 
 
 def usage_from(data: Mapping[str, Any]) -> Usage:
-    """What `usage_to` was given."""
+    """Return the usage that `usage_to` turned into *data*."""
     return Usage(**data)
 
 
 def is_plain(reply: Any) -> bool:
-    """Whether `reply_to` loses nothing of *reply*."""
+    """Return whether `reply_to` loses nothing of *reply*: it has no output, conversation or limit of an agent's."""
     return type(reply) is AgentReply and reply.output is None and not reply.messages and reply.stopped is None
 
 
 def reply_to(reply: ModelResponse) -> dict[str, Any]:
-    """What a model said as plain data; what an agent made of it is not part of that."""
+    """Return a model's reply as plain data, without empty fields and without what an agent adds (`output` ...)."""
     data: dict[str, Any] = {"text": reply.text, "finish_reason": reply.finish_reason}
     if reply.tool_calls:
         data["tool_calls"] = [
@@ -59,7 +67,7 @@ def reply_to(reply: ModelResponse) -> dict[str, Any]:
 
 
 def reply_from(data: Mapping[str, Any]) -> ModelResponse:
-    """What `reply_to` was given."""
+    """Return the reply that `reply_to` turned into *data*."""
     calls = [
         ToolCall(id=call["id"], name=call["name"], arguments_text=call["arguments"])
         for call in data.get("tool_calls", ())

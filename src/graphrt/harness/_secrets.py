@@ -1,7 +1,8 @@
-"""Credentials: which texts are some, and how they are kept out of errors and log lines.
+"""Credentials: which texts are credentials, and how they are kept out of errors and log lines.
 
-Texts go in and come out clean. Who calls what with which credential is not known here, and nothing is stored but
-the credentials that were used, so that log lines which other libraries write about them can be cleaned as well.
+Functions take a text and return it redacted. The only state is the set of credentials that this process has used:
+other libraries write log lines about them later, which a `RedactingFilter` cleans. Which call used which credential
+is not recorded.
 """
 
 from __future__ import annotations
@@ -17,35 +18,41 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 _REDACTED: Final = "[redacted]"
 _SHORTEST: Final = 4
-"""Characters: shorter credentials would take parts of ordinary words with them."""
+"""Characters. Redacting a shorter credential would remove parts of ordinary words."""
 _SHORTEST_FOUND: Final = 8
-"""Likewise, for what only has the name of a credential."""
+"""Characters. Likewise, for environment variables that only have the name of a credential."""
 _MOST_CHARS: Final = 20_000
-"""Longest text that is searched; what comes after is cut off, with a margin for a credential on the edge."""
+"""Longest text that is searched, in characters; the rest is cut off."""
 _EDGE_CHARS: Final = 4_000
+"""Characters dropped before the cut as well, because a credential that the cut split would not be found there."""
 _REMEMBERED: Final = 1_000
+"""Most credentials kept for log lines; the one used first is forgotten first."""
 LOOKS_SECRET: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|\bBearer\s+[^\s'\",}]+", re.IGNORECASE
 )
-"""What is a credential by its form."""
+"""Credentials known by their form: keys with a usual prefix (`sk-...`, `AIza...`), and bearer tokens."""
 _IN_URL: Final = re.compile(
     r"(?<=://)[^/\s@'\"]+(?=@)"
     r"|(?<=[?&])(?P<name>key|api[-_]?key|(?:access[-_]?)?token|secret|sig|signature|password|code)=[^&\s'\"]+",
     re.IGNORECASE,
 )
+"""Credentials within an address: user information before `@`, and query parameters with the name of a credential."""
 SECRET_NAME: Final = re.compile(
     r"(?:KEY|KEY_ID|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION|COOKIE|SIGNATURE)$", re.IGNORECASE
 )
-"""What is a credential by the name of its variable, option or header."""
+"""Names of variables, options and headers whose value is a credential."""
 _URL_NAME: Final = re.compile(r"(?:URL|BASE|ENDPOINT|PROXY)$", re.IGNORECASE)
+"""Names of environment variables that hold an address, which may contain a credential."""
 _HEADERS: Final = frozenset({"headers", "extra_headers", "default_headers"})
+"""Options of litellm that hold HTTP headers."""
 _PLAIN_HEADERS: Final = re.compile(
     r"(?:type|version|agent|beta|accept|encoding|language|id|name|title)$", re.IGNORECASE
 )
+"""Names of headers whose value is not a credential; the values of all other headers are taken for credentials."""
 
 
 def credentials(*, api_key: str | None, api_base: str | None, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts among the arguments of a call that nobody may see: 0..n."""
+    """Return the credentials among the arguments of a call: 0..n texts of 4 characters or more, sorted."""
     found = {api_key or ""}
     found |= set(_of_url(api_base or ""))
     found |= set(_of_options(options))
@@ -53,12 +60,15 @@ def credentials(*, api_key: str | None, api_base: str | None, options: Mapping[s
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """*text* without *secrets*, credentials of the environment, and what looks like a credential."""
+    """Return *text* without *secrets*, credentials of the environment, and what looks like a credential.
+
+    A text of 20,000 characters or more is cut off.
+    """
     if len(text) > _MOST_CHARS:
         text = text[:_MOST_CHARS]
     cut = len(text) == _MOST_CHARS
     known = {form for secret in (*secrets, *_of_environment()) for form in _forms(secret)}
-    for secret in sorted(known, key=len, reverse=True):
+    for secret in sorted(known, key=len, reverse=True):  # longest first: one credential may contain another
         text = text.replace(secret, _REDACTED)
     text = _IN_URL.sub(lambda found: f"{found['name']}={_REDACTED}" if found["name"] else _REDACTED, text)
     text = LOOKS_SECRET.sub(_REDACTED, text)
@@ -66,7 +76,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def remember(secrets: Iterable[str]) -> None:
-    """Keep *secrets* out of the log lines that pass a `RedactingFilter` from now on."""
+    """Remember *secrets*: each `RedactingFilter` removes them from log lines from now on."""
     for secret in secrets:
         _used[secret] = None
         if len(_used) > _REMEMBERED:
@@ -74,18 +84,19 @@ def remember(secrets: Iterable[str]) -> None:
 
 
 class RedactingFilter(logging.Filter):
-    """Takes credentials out of every record that is logged by the logger it is attached to; drops none."""
+    """Log filter that removes credentials from all records of the logger it is attached to; it drops no record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite *record*, its exception included."""
+        """Rewrite *record* in place, its exception included."""
         record.msg, record.args = redact(record.getMessage(), tuple(_used)), None
         if record.exc_info:
             record.exc_text = redact(logging.Formatter().formatException(_checked(record.exc_info)), tuple(_used))
-            record.exc_info = None
+            record.exc_info = None  # a handler that formats the exception itself would show the credentials
         return True
 
 
 _used: Final[dict[str, None]] = {}
+"""Credentials that this process has used, in order of their first use: a dict as an ordered set."""
 
 
 def _checked(info: Any) -> Any:
@@ -105,18 +116,24 @@ def _of_url(url: str) -> Iterator[str]:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return  # no URL; the call will say so
+        return  # not a URL: the call itself will fail and say so
     found = [parts.password or "", parts.username if parts.password is None else ""]
+    # Any query parameter may be a credential, but for the version of the interface (api-version for Azure).
     found += [value for name, value in parse_qsl(parts.query) if name.lower() not in {"api-version", "version"}]
     for secret in found:
         if secret:
             yield unquote(secret)
-    if parts.password:
+    if parts.password:  # HTTP clients send user information as Basic authentication (RFC 7617)
         yield b64encode(f"{unquote(parts.username or '')}:{unquote(parts.password)}".encode()).decode()
 
 
 def _of_options(options: Any, *, secret: bool = False) -> Iterator[str]:
-    """Texts under names that look like credentials, however deep, and all of the headers but the plainest."""
+    """Yield the texts under names of credentials, at any depth, those inside addresses, and values of headers.
+
+    Args:
+        options: Options of a call, or a value in them.
+        secret: Whether an enclosing name is that of a credential, so that all texts below it are credentials.
+    """
     if _is_a(options, Mapping):
         for name, value in options.items():
             name = str(name)
@@ -137,15 +154,15 @@ def _of_headers(headers: Any) -> Iterator[str]:
     for name, value in headers.items() if _is_a(headers, Mapping) else ():
         if isinstance(value, str) and not _PLAIN_HEADERS.search(str(name)):
             yield value
-            yield value.rpartition(" ")[2]  # without "Bearer"
+            yield value.rpartition(" ")[2]  # the token alone, without a scheme such as "Bearer"
 
 
 def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kinds)  # a plain bool: the values stay Any
+    return isinstance(value, kinds)  # not narrowed: for the type checker the values stay Any
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """*secret* as it may stand in a text: as it is, in JSON, in JSON within JSON, in a URL."""
+    """Yield the spellings of *secret* inside a text: as is, escaped as JSON once and twice, and quoted for a URL."""
     if len(secret) >= _SHORTEST:
         yield secret
         yield json.dumps(secret)[1:-1]

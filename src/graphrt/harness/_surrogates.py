@@ -1,6 +1,7 @@
-"""Texts of models without halves of surrogate pairs, which no UTF-8 file, database or socket takes.
+"""Replacement of lone surrogates in texts of models, which no UTF-8 file, database or socket accepts.
 
-JSON can name them by an escape (u+d83d alone), so answers may have them. Pure functions over texts and plain values.
+A JSON escape can name half of a surrogate pair (U+D83D alone), so answers may contain one. An answer is repaired and
+not refused, because it is paid for (decision 0037). Pure functions over texts and plain values.
 """
 
 from __future__ import annotations
@@ -8,22 +9,25 @@ from __future__ import annotations
 from typing import Any, Final
 
 _HIGH: Final = ("\ud800", "\udbff")
-"""First and last of the surrogates that a pair begins with."""
+"""First and last of the high surrogates, with which a pair begins."""
 
 
 def whole(text: str) -> str:
-    """*text* with each pair of surrogates as its character, and each lone one as U+FFFD, as UTF-8 decoders do."""
+    """Return *text* with each surrogate pair joined into its character, and each lone surrogate as U+FFFD.
+
+    U+FFFD is what UTF-8 decoders put in place of bytes that they cannot decode.
+    """
     if text.isascii():
         return text
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # UTF-16 joins pairs
     return text
 
 
 def whole_values(value: Any) -> Any:
-    """*value*, plain data from JSON, with `whole` texts and keys."""
+    """Return *value*, plain data from JSON, with `whole` applied to all texts and keys."""
     if isinstance(value, str):
         return whole(value)
     if issubclass(type(value), dict):
@@ -32,7 +36,7 @@ def whole_values(value: Any) -> Any:
 
 
 class Whole:
-    """Makes the pieces of a streamed text whole: a pair may be cut in two."""
+    """`whole` for a streamed text, whose pieces may cut a surrogate pair in two."""
 
     __slots__ = ("_held",)
 
@@ -40,11 +44,11 @@ class Whole:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """The next piece to show; the first half of a pair waits for the second."""
+        """Return the text to show for *piece*; a high surrogate at its end is held back for the next piece."""
         text = self._held + piece
         self._held = text[-1] if text and _HIGH[0] <= text[-1] <= _HIGH[1] else ""
         return whole(text[:-1] if self._held else text)
 
     def rest(self) -> str:
-        """What is to be shown of a half that nothing came for."""
+        """Return the replacement of a surrogate that is still held back at the end of the stream, or an empty text."""
         return whole(self._held)

@@ -1,6 +1,6 @@
-"""What is said between an agent and a model: messages, tools and calls of tools, as frozen values.
+"""Messages, tools and tool calls between an agent and a model, as frozen values that check themselves.
 
-Values and what makes them valid live here. No provider's wire format, no call and no reply does.
+Wire formats of providers, requests and replies do not belong here.
 """
 
 from __future__ import annotations
@@ -63,25 +63,26 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call of a tool that the model asks for.
+    """A tool call that the model asks for.
 
-    Give `arguments` or `arguments_text`; the other one follows. Text that is not a JSON object does not raise: models
-    write such text, and the usual answer is to show them the error. `arguments` is then empty and `error` says why.
+    Give `arguments` or `arguments_text`; the other one is derived. A text that is not a JSON object does not raise:
+    models write such texts, and the usual answer is to show them the error. `arguments` is then empty, and `error`
+    gives the reason. Lone surrogates become U+FFFD.
     """
 
     id: str
-    """Ties the call to the `ToolMessage` that answers it."""
+    """Identifies the call in the `ToolMessage` that answers it."""
     name: str
-    """Name of the tool, as the model wrote it: it may be one that was never offered."""
+    """Name of the tool as the model wrote it; perhaps of a tool that was never offered."""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
-    """The parsed arguments. Empty if `error` is set: check before use, or call `checked_arguments()`."""
+    """The parsed arguments. Empty if `error` is set: check it before use, or call `checked_arguments()`."""
     arguments_text: str = ""
     """The arguments as the model wrote them."""
     error: str | None = None
-    """Why `arguments_text` is not a JSON object; None if it is."""
+    """Why `arguments_text` is not a JSON object; None if it is one."""
 
     def __post_init__(self) -> None:
-        put = object.__setattr__  # frozen: only here, before anyone else holds the value
+        put = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
         for name in ("id", "name", "arguments_text"):
             text: Any = getattr(self, name)
             if isinstance(text, str) and not text.isascii():
@@ -99,7 +100,7 @@ class ToolCall:
         put(self, "arguments_text", self.arguments_text or "{}")
 
     def checked_arguments(self) -> Mapping[str, Any]:
-        """Return `arguments`, or raise if the model's text was no JSON object.
+        """Return `arguments`, or raise if the model's text was not a JSON object.
 
         Raises:
             BadResponseError: `error` is set.
@@ -132,7 +133,7 @@ def _parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None  # several providers send nothing for a tool without arguments
     try:
         value: Any = json.loads(text)
-        if "\\ud" in text.lower():  # half of a pair may be written as an escape, within the text of the arguments
+        if "\\ud" in text.lower():  # an escape may name a lone surrogate that the text itself does not contain
             value = whole_values(value)
     except ValueError as error:
         return {}, str(error)
@@ -145,7 +146,7 @@ def _parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemMessage:
-    """Instructions that stand above the conversation."""
+    """Instructions to the model."""
 
     text: str
     id: str | None = None
@@ -155,7 +156,7 @@ class SystemMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
-    """What the user, or the node in its place, says."""
+    """A message from the user, or from a node on the user's behalf."""
 
     text: str
     id: str | None = None
@@ -165,33 +166,34 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingBlock:
-    """A piece of what the model wrote for itself, with the proof of its provider that the model wrote it.
+    """A part of the model's thinking, with the provider's proof that the model wrote it.
 
-    A model that thinks, and calls tools, must be shown its blocks again, unchanged, with the answers of the tools.
+    While thinking is enabled, a model that called tools must get its blocks back unchanged, with the tools' results:
+    Claude refuses the request otherwise (decision 0034).
     """
 
     text: str = ""
-    """What may be read of it; empty where the provider shows nothing."""
+    """The readable text; empty if the provider shows none."""
     signature: str = ""
-    """The provider's proof, opaque."""
+    """The provider's signature, opaque; empty if it gave none."""
     redacted: str = ""
-    """The block itself where the provider shows it to nobody, opaque; then the others are empty."""
+    """The whole block as opaque data if the provider hides its text; `text` and `signature` are then empty."""
 
     @property
     def sealed(self) -> bool:
-        """Whether the provider can tell that it is its own: only such blocks go back to it."""
+        """Whether the provider can verify the block as its own; only such blocks are sent back."""
         return bool(self.signature or self.redacted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantMessage:
-    """What the model said: text, calls of tools, or both."""
+    """A message from the model: text, tool calls, or both."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     """0..n calls, in the order the model made them."""
     thinking: tuple[ThinkingBlock, ...] = ()
-    """0..n blocks that came before the text and the calls, for the provider that sealed them; others never see them."""
+    """0..n blocks that preceded the text and the calls; sent only to providers that seal such blocks."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     role: Literal["assistant"] = "assistant"
@@ -199,19 +201,19 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolMessage:
-    """What a tool returned: the answer to one `ToolCall`."""
+    """The result of a tool, in answer to one `ToolCall`."""
 
     tool_call_id: str
     text: str
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     error: bool = False
-    """Whether the text says what went wrong."""
+    """Whether the text describes a failure."""
     role: Literal["tool"] = "tool"
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
-"""One message. `role` tells the kinds apart, in Python and in stored JSON."""
+"""Any message. `role` distinguishes the kinds, in Python and in stored JSON."""
 
 Prompt: TypeAlias = str | Sequence[Message]
-"""What a model is asked: one text from the user, or a conversation."""
+"""The input of a model: one text from the user, or a conversation."""

@@ -1,6 +1,6 @@
-"""A harness that follows a script: for tests, examples and continuous integration.
+"""MockHarness: a harness that replies from a script, for tests, examples and continuous integration.
 
-Only the protocol of a harness lives here; what the script may contain is `script`'s, how it is followed `playback`'s.
+Only the methods of a harness live here. `script` defines what a script may contain, `_doubles` how it is followed.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ __all__ = ["Expectation", "MockHarness", "Pattern", "Reply", "expect"]
 
 @final
 class MockHarness(ScriptPlayer):
-    """A harness that answers from a script, and fails loudly when the calls are not those of the script.
+    """A harness that replies from a script, and raises ScriptError when the calls differ from the script.
 
-    Two forms, which may be combined; a call that matches a rule never touches the ordered script:
+    There are two forms of script, which may be combined. A call that matches a rule does not use up an ordered item.
 
     * *script*, a list: call n gets item n. An item is a reply, a function from the request to a reply, or
       `expect(pattern, reply=...)`, which also checks the call.
     * *rules*, a mapping from pattern to reply, for calls whose order is not fixed (parallel tasks). The first pattern
       that matches decides. A single reply answers any number of calls, but at least one; a list answers exactly as
-      many as it has items, in the order of arrival.
+      many calls as it has items, in order of arrival.
 
-    Nothing repeats by itself: a call that the script does not expect raises ScriptError, and so does the end of a
-    `with` block (or `assert_done()`) if replies are left over or a ScriptError was swallowed on the way.
-    Its replies are those of an agent, so a call of a tool that was not offered is a mistake of the script.
+    Nothing repeats by itself. An unexpected call raises ScriptError. So does the end of a `with` block, or
+    `assert_done()`, if replies are left over or a ScriptError was swallowed on the way.
+    The mock stands in for an agent, so a call of a tool that was not offered is a mistake of the script: it raises
+    ScriptError too.
     It may be called from several tasks, event loops and worker threads at once.
 
     Args:
         script: The ordered replies, or the mapping of rules.
-        rules: The rules, when there is an ordered script too.
-        usage: What a reply without usage reports: "words" counts words (of all messages in, of the reply out),
-            a Usage is taken as it is, None reports unknown.
-        model: Name of the model, in replies that do not say it and for calls that do not choose one.
+        rules: The rules, if there is an ordered script too.
+        usage: Usage of replies that have none: "words" counts words (of all messages in, of the reply out), a Usage
+            is used as is, None reports unknown usage.
+        model: Model name in replies that have none, for calls that choose no model.
     """
 
     @overload
@@ -73,16 +74,16 @@ class MockHarness(ScriptPlayer):
         super().__init__(script, rules, usage=usage, model=model)
 
     async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
-        """Answer from the script.
+        """Reply from the script.
 
         Raises:
             ScriptError: The script does not expect this call, or replies with a tool that the call does not offer.
-            BaseException: The script says so.
+            BaseException: The scripted exception.
         """
         return await self._answer(ModelRequest.build(prompt, options, defaults={"model": self._model}))
 
     async def stream(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AsyncGenerator[StreamItem, None]:
-        """Answer from the script, word by word; a scripted exception is raised before the first word."""
+        """Reply from the script, word by word; a scripted exception is raised before the first word."""
         reply = await self.run(prompt, **options)
         for piece in pieces(reply):
             yield piece
@@ -100,6 +101,6 @@ class MockHarness(ScriptPlayer):
                 expected=unbound,
                 got=offered,
             )
-            with self._lock:
+            with self._lock:  # kept for assert_done(), in case the code under test swallows it
                 self._book.failures.append(failure)
             raise failure

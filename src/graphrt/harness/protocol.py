@@ -1,6 +1,6 @@
-"""How a model is spoken to: the protocols of harnesses and models, and what comes back.
+"""Protocols of harnesses and models, their replies and stream items, and the profile of a model.
 
-Protocols and replies live here; what goes in is `request`'s. Nothing that knows a provider, a script or a network does.
+Requests are defined in `request`. Nothing that knows a provider, a script or a network belongs here.
 """
 
 from __future__ import annotations
@@ -44,44 +44,45 @@ __all__ = [
 ]
 
 OutputT_co = te.TypeVar("OutputT_co", default=Any, covariant=True)
-"""Type of an answer's output. Covariant: a reply is only read, and Agents and bound harnesses only give replies."""
+"""Type of a reply's `output`. Covariant: a reply is only read, and Agents and bound harnesses only return replies."""
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "unknown"]
 """Why the model stopped writing."""
 
 
 _NO_OUTPUT: Final[Any] = None
+"""Default of `AgentReply.output`, typed `Any` so that it fits every `OutputT_co`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReply(Generic[OutputT_co]):
-    """What a model answered: an `AgentReply[Person]` where the answer had to be a `Person`.
+    """The reply of a model; an `AgentReply[Person]` if the answer had to be a `Person`.
 
-    Lone surrogates in its texts become U+FFFD when it is made, since no store and no socket takes them.
+    Lone surrogates in its texts become U+FFFD when it is made, since no store and no socket accepts them.
     """
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """0..n calls the model asks for, in its order."""
+    """0..n calls that the model asks for, in its order."""
     usage: Usage | None = None
-    """Tokens and cost of this call. None means unknown, never free."""
+    """Tokens and cost of this call; in an Agent's reply, of its whole run. None means unknown, never free."""
     finish_reason: FinishReason = "stop"
-    """Why the model stopped; with tool calls "stop" reads as "tool_calls", whichever of the two the provider said."""
+    """Why the model stopped. With tool calls, "stop" becomes "tool_calls": providers differ in which one they send."""
     model: str | None = None
-    """The model that answered, as the provider names it."""
+    """The model that answered, as the provider names it; None if unknown."""
     thinking: str = ""
-    """What the model wrote for itself before it answered, where the provider shows it."""
+    """The readable part of the model's thinking before the answer; empty if the provider shows none."""
     thinking_blocks: tuple[ThinkingBlock, ...] = ()
-    """0..n blocks that the provider wants back, unchanged, while the conversation goes on; `message` has them."""
+    """0..n blocks that the provider wants back unchanged in later requests; `message` has the sealed ones."""
     output: OutputT_co = field(default=_NO_OUTPUT, hash=False)
-    """What the text stands for, where the answer had to have a form; made and checked by an Agent, or by a graph for
-    the harnesses of its nodes. None where there is none: no form, calls of tools, or a limit that ended the loop."""
+    """The value of the text, if `output=` was given; parsed and checked by an Agent, or by a graph for the harnesses of
+    its nodes. None without `output=`, with tool calls, and if a limit ended the run."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
-    """The whole conversation with the reply at its end, where an Agent led it: 0..n messages."""
+    """The whole conversation, this reply at its end, if an Agent led it; else empty."""
     stopped: str | None = None
-    """The limit that ended an Agent's loop early; None if it came to its end."""
+    """Name of the limit that ended an Agent's run early; None if the run came to its end."""
     prompt_messages: int | None = field(default=None, repr=False)
-    """How many of `messages` were there before the first answer, instructions included; None where nobody says."""
+    """How many of `messages` preceded the first answer, instructions included; None if unknown."""
 
     def __post_init__(self) -> None:
         for name in ("text", "thinking", "model"):
@@ -93,21 +94,22 @@ class AgentReply(Generic[OutputT_co]):
 
     @property
     def message(self) -> AssistantMessage:
-        """The reply as a message, to go on with the conversation."""
+        """The reply as a message, to continue the conversation with."""
         sealed = tuple(block for block in self.thinking_blocks if block.sealed)
         return AssistantMessage(text=self.text, tool_calls=self.tool_calls, thinking=sealed)
 
     @property
     def new_messages(self) -> tuple[Message, ...]:
-        """What was said since the prompt, to keep beside it: 0..n messages.
+        """The messages after the prompt, to append to a stored conversation: 0..n.
 
-        Answers, results of tools and, where an Agent had an answer repaired, what the model was told of it; never the
-        prompt, nor instructions. Where nobody led a conversation it is `message` alone.
+        These are answers, results of tools and, if an Agent had an answer repaired, the request to do so. The prompt
+        and instructions are never among them. Without a conversation it is `message` alone.
         """
         if self.prompt_messages is not None:
             return self.messages[self.prompt_messages :]
         if not self.messages:
             return (self.message,)
+        # The length of the prompt is unknown: take what follows the last message that no model or tool wrote.
         said = self.messages
         asked = (n for n, one in enumerate(said, 1) if isinstance(one, (SystemMessage, UserMessage)))
         return said[max(asked, default=0) :]
@@ -117,8 +119,9 @@ def _refuse(self: AgentReply, name: str, value: object) -> NoReturn:  # noqa: AR
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
-# What dataclass writes there for a class with slots raises TypeError for names that are no fields: before Python 3.12.3
-# AgentReply[Person](...) would fail, which sets one (python/cpython#115165).
+# AgentReply[Person](...) sets an attribute that is not a field (`__orig_class__`). For a frozen class with slots, the
+# `__setattr__` that dataclass generates raises TypeError then, and before Python 3.12.3 typing does not expect that
+# (python/cpython#115165).
 AgentReply.__setattr__ = _refuse  # type: ignore[assignment, method-assign]  # dataclass takes no method of that name
 
 
@@ -131,14 +134,14 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingDelta:
-    """The next piece of what the model writes for itself; all of them make the reply's `thinking`."""
+    """The next piece of the model's streamed thinking; joined, the pieces are the reply's `thinking`."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallDelta:
-    """The next piece of a streamed tool call; the pieces with one `index` make one call."""
+    """The next piece of a streamed tool call; pieces with the same `index` belong to one call."""
 
     index: int
     """Position of the call in the reply, from 0."""
@@ -151,22 +154,22 @@ class ToolCallDelta:
 
 
 ModelResponse: TypeAlias = AgentReply
-"""What a model gives back is a reply; an Agent adds to it what it made of it."""
+"""The response of a model is a reply, to which an Agent adds `output`, `messages` and `stopped`."""
 
 StreamItem: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta | AgentReply
-"""What a stream yields: any number of deltas, then exactly one AgentReply."""
+"""An item of a stream: 0..n deltas, then exactly one AgentReply."""
 
 
 class AgentHarness(Protocol):
-    """What a node needs from a model: a prompt goes in, a reply comes out.
+    """The interface through which a node uses a model: a prompt goes in, a reply comes out.
 
-    Any class with this one method will do; `async def run(self, prompt: Prompt, **options: Any) -> AgentReply`
-    satisfies it and goes on doing so when options are added. It may be called from several tasks, event loops and
-    worker threads at once.
+    Any class with this one method is a harness. `async def run(self, prompt: Prompt, **options: Any) -> AgentReply`
+    satisfies the protocol, and still does when options are added. The method may be called from several tasks, event
+    loops and worker threads at once.
     """
 
-    # Written out: pyright takes `**options: Unpack[RunOptions]` of a protocol for anything, which an Agent, with
-    # keyword arguments of its own beside those of RunOptions, does not fit. `output` may be taken more narrowly.
+    # The options are spelled out. pyright reads `**options: Unpack[RunOptions]` in a protocol as "any keyword", which
+    # an Agent does not match: it has keyword arguments besides RunOptions. A harness may type `output` more narrowly.
     async def run(
         self,
         prompt: Prompt,
@@ -186,13 +189,13 @@ class AgentHarness(Protocol):
         timeout_s: float | None = ...,
         options: Mapping[str, Any] | None = ...,
     ) -> AgentReply:
-        """Ask the model once. The options are those of `RunOptions`, each of which may be left out.
+        """Ask the model once. The options are those of `RunOptions`; each may be omitted.
 
         Args:
             prompt: One text from the user, or a conversation of 1..n messages.
 
         Returns:
-            The reply. Calls of tools are returned, never executed.
+            The reply. Tool calls are returned, not executed; an Agent executes those of its own tools.
 
         Raises:
             InputError: The prompt or an option is wrong.
@@ -202,7 +205,7 @@ class AgentHarness(Protocol):
 
 
 class StreamingHarness(Protocol):
-    """A harness that can also show the reply while it is being written. Separate, so that a fake needs only `run`."""
+    """A harness that can also stream its reply. It is a separate protocol, so that a fake needs only `run`."""
 
     def stream(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AsyncIterator[StreamItem]:
         """Ask the model once and yield the reply in pieces.
@@ -212,36 +215,36 @@ class StreamingHarness(Protocol):
 
         Raises:
             InputError: The prompt or an option is wrong.
-            HarnessError: The call failed, also in the middle; then no AgentReply was yielded.
+            HarnessError: The call failed, perhaps in the middle of the stream; no AgentReply was yielded then.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
-    """What is known of a model without asking it. None and the defaults mean: nothing in particular is known.
+    """Facts about a model that are known without calling it. None and the defaults mean: nothing in particular.
 
     Raises:
-        InputError: A limit is no whole number of 1 or more, or a price no finite number of 0 or more.
+        InputError: A limit is not a whole number of 1 or more, or a price not a finite number of 0 or more.
     """
 
     name: str
-    """As requests and replies name it."""
+    """The model's name in requests and replies."""
     provider: str = ""
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     tools: bool = True
-    """Whether it can call tools."""
+    """Whether the model can call tools."""
     output_schema: bool = True
-    """Whether the provider can hold it to an `OutputSpec`; else the form is asked for in words."""
+    """Whether the provider can enforce an `OutputSpec`. If not, the instructions ask for the schema in words."""
     output_schema_with_tools: bool = True
-    """Whether it can also while tools are offered; else the form is asked for in words where they are."""
+    """Whether it can do so while tools are offered. If not, the instructions ask for the schema whenever they are."""
     open_output_schema: bool = True
-    """Whether it can also be held to a schema that is not strict; else such a form is asked for in words."""
+    """Whether it can enforce a schema that is not strict. If not, the instructions ask for such a schema."""
     input_usd_per_token: float | None = None
     output_usd_per_token: float | None = None
     count_tokens: Callable[[ModelRequest], int] | None = field(default=None, compare=False)
-    """Tokens that a request takes; None: nobody knows, and a budget reserves one for each byte."""
+    """Counts the tokens of a request. None: unknown, and a budget reserves one token per byte."""
 
     def __post_init__(self) -> None:
         check_whole("max_input_tokens of a ModelProfile", self.max_input_tokens, least=1)
@@ -250,7 +253,7 @@ class ModelProfile:
         check_amount("output_usd_per_token of a ModelProfile", self.output_usd_per_token)
 
     def holds_to_output(self, request: ModelRequest) -> bool:
-        """Whether the provider can hold the model to the form that *request* asks for, with all else that it asks."""
+        """Return whether the provider can enforce the output schema of *request*, given its tools and strictness."""
         form = request.output
         if form is None:
             return True
@@ -259,18 +262,18 @@ class ModelProfile:
 
 
 class ChatModel(Protocol):
-    """A model of some provider: one request goes in, one response comes out. It calls no tools and retries nothing.
+    """A model of some provider: one request goes in, one response comes out. It executes no tools and never retries.
 
     It may be called from several tasks, event loops and worker threads at once.
     """
 
     @property
     def profile(self) -> ModelProfile:
-        """What is known of the model."""
+        """Facts about the model."""
         ...
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:
-        """Ask once and wait for the whole response.
+        """Ask once and return the whole response.
 
         Raises:
             HarnessError: The call failed; its subclasses say what kind of failure it was.
@@ -281,9 +284,9 @@ class ChatModel(Protocol):
         """Ask once and yield the response in pieces.
 
         Yields:
-            0..n deltas, then exactly one ModelResponse: the whole of it, with its usage.
+            0..n deltas, then exactly one ModelResponse: the whole response, with its usage.
 
         Raises:
-            HarnessError: The call failed, also in the middle; then no ModelResponse was yielded.
+            HarnessError: The call failed, perhaps in the middle of the stream; no ModelResponse was yielded then.
         """
         ...

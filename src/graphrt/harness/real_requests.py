@@ -1,6 +1,8 @@
-"""Whether this process may make real model requests: a switch for tests, and what counts as real.
+"""The switch that allows or forbids real model requests in this process, mainly for tests.
 
-Only adapters that reach a provider ask it. Doubles, cassettes that replay, and servers on this machine are not real.
+Only adapters that reach a provider check it. Requests to doubles, replaying cassettes and servers on this machine are
+not real. The switch is global and not a context variable, because litellm's loop and worker threads of the user must
+obey it too (decision 0041).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _NO: Final = ("0", "false", "no", "off")
 
 @final
 class _Switch:
-    """What a program has said; None leaves it to the environment."""
+    """The setting of the program; `said` is None while the environment variable decides."""
 
     __slots__ = ("said",)
 
@@ -38,15 +40,15 @@ _switch: Final = _Switch()
 
 @final
 class _Allowing:
-    """What `allow_model_requests` returns: leaving the block of a `with` takes the call back."""
+    """The result of `allow_model_requests`: leaving its `with` block restores the setting from before the call."""
 
     __slots__ = ("_before",)
 
-    def __init__(self, before: bool | None) -> None:  # noqa: FBT001 - what was said before, handed on
+    def __init__(self, before: bool | None) -> None:  # noqa: FBT001 - the setting before the call
         self._before = before
 
     def __enter__(self) -> None:
-        """It holds since the call."""
+        """Do nothing: the setting holds since the call."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -55,17 +57,17 @@ class _Allowing:
 
 
 def allow_model_requests(allowed: bool | None, /) -> _Allowing:  # noqa: FBT001 - its name says what True means
-    """Allow or forbid real model requests in this process, from now on, or inside of a `with` block.
+    """Allow or forbid real model requests in this process, from now on or inside a `with` block.
 
-    It holds for all worker threads and event loops, and wins over the environment variable
-    `GRAPHRT_ALLOW_MODEL_REQUESTS`. A request that is forbidden raises ModelRequestForbiddenError before litellm is
-    imported. Requests to a loopback address (`api_base="http://127.0.0.1:..."`) and cassettes that replay stay allowed.
+    The setting holds for all worker threads and event loops, and overrides the environment variable
+    `GRAPHRT_ALLOW_MODEL_REQUESTS`. A forbidden request raises ModelRequestForbiddenError before litellm is imported.
+    Requests to a loopback address (`api_base="http://127.0.0.1:..."`) and replaying cassettes stay allowed.
 
     Args:
-        allowed: Whether they are; None leaves it to the environment again.
+        allowed: True or False; None lets the environment variable decide again.
 
     Raises:
-        InputError: *allowed* is something else (`bad-model-requests`).
+        InputError: *allowed* is none of these (`bad-model-requests`).
     """
     given: Any = allowed
     if given is not None and given is not True and given is not False:
@@ -80,19 +82,19 @@ def allow_model_requests(allowed: bool | None, /) -> _Allowing:  # noqa: FBT001 
 
 
 def forbidden(api_base: str | None) -> bool:
-    """Whether a request to *api_base* is real and not allowed; None is the provider's own address.
+    """Return whether a request to *api_base* is real and forbidden; None is the provider's own address.
 
     Raises:
-        InputError: The environment variable has a value that means neither (`bad-model-requests`).
+        InputError: The value of the environment variable means neither yes nor no (`bad-model-requests`).
     """
     return not _allowed() and not _is_loopback(api_base)
 
 
 def refuse_if_forbidden(model: str, api_base: str | None) -> None:
-    """Refuse a request to *model* at *api_base* that is real, where such requests are forbidden.
+    """Raise if a request to *model* at *api_base* is real and forbidden.
 
     Raises:
-        ModelRequestForbiddenError: It is. The error names the agent, the node, the graph and the thread, where known.
+        ModelRequestForbiddenError: It is. The error names the agent, node, graph and thread, as far as known.
     """
     if not forbidden(api_base):
         return
@@ -124,7 +126,7 @@ def _allowed() -> bool:
         return _switch.said
     value = os.environ.get(_VARIABLE, "")  # read at each request: a test may set it
     word = value.strip().lower()
-    if word not in _YES and word not in _NO:
+    if word not in _YES and word not in _NO:  # not guessed: the switch is there for safety (decision 0041)
         raise InputError(
             f"The environment variable {_VARIABLE} is {value!r}, which means neither yes nor no.",
             known=names([*_YES[1:], *_NO]),
@@ -136,7 +138,8 @@ def _allowed() -> bool:
 
 
 def _is_loopback(api_base: str | None) -> bool:
-    """Whether *api_base* is an address of this machine; what parsers may read in two ways is not."""
+    """Return whether *api_base* is an address of this machine."""
+    # Parsers of URLs may disagree about the host of an address with one of these signs: it counts as real.
     if api_base is None or not api_base.isprintable() or any(sign in api_base for sign in "\\ @"):
         return False
     try:

@@ -1,6 +1,6 @@
-"""One call of a model, with everything checked: what a harness makes of its arguments, and a model is given.
+"""The request to a model: the arguments of one call, checked and put into one frozen value.
 
-The request and its checks live here. What comes back, and who answers, does not.
+Harnesses build a `ModelRequest` from the arguments of `run`, and models receive it. Replies are defined in `protocol`.
 """
 
 from __future__ import annotations
@@ -25,72 +25,77 @@ from graphrt.harness.messages import (
 __all__ = ["AgentRequest", "ModelRequest", "OutputSpec", "RunOptions"]
 
 ReasoningEffort: TypeAlias = Literal["none", "low", "medium", "high"]
-"""How much a model that can reason should, before it answers."""
+"""How much a model should reason before it answers, if it can."""
 
 
 class _Made:
-    """What a spec does not say and doubles have to know: a slot, and no field, so that no digest and no text has it."""
+    """A slot for the OutputForm behind an `OutputSpec`, which doubles need.
+
+    It is not a dataclass field, so that neither digests nor reprs contain it.
+    """
 
     __slots__ = ("_form",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSpec(_Made):
-    """The form that the answer's text has to have: JSON of this schema."""
+    """A request for structured output: the text of the answer must be JSON of this schema."""
 
     name: str
-    """For the provider: letters, digits, `_` and `-`."""
+    """Name of the schema for the provider: letters, digits, `_` and `-`."""
     schema: Mapping[str, Any] = field(hash=False)
     """JSON schema of the answer."""
     strict: bool = True
-    """Whether the provider is to hold the model to it, where it can."""
+    """Whether the provider should enforce the schema strictly, if it can."""
 
     @property
     def _made_by(self) -> Any:
-        """The OutputForm that made it of a type; None if a user wrote it."""
+        """The OutputForm that made the spec from a type; None if a user wrote the spec."""
         return getattr(self, "_form", None)
 
     def _made(self, form: Any) -> None:
+        """Note that *form* made this spec."""
         object.__setattr__(self, "_form", form)
 
 
 class AllButOutput(TypedDict, total=False):
-    """The keyword arguments of `AgentHarness.run` but the one that decides what type of output there is."""
+    """The keyword arguments of `AgentHarness.run` except `output`, which decides the type of the reply."""
 
     tools: Sequence[ToolSpec]
-    """0..n tools the model may call."""
+    """0..n tools that the model may call."""
     tool_choice: str | None
     """"auto", "none", "required", or the name of the tool that must be called."""
     system: str | None
-    """Instructions, put before the prompt. None: what the harness was made with."""
+    """Instructions, put before the prompt. None: those that the harness was made with."""
     model: str | None
     """Another model for this call. None: the harness's own."""
     max_tokens: int | None
-    """Bound of the answer's length, in tokens."""
+    """Upper bound of the answer's length, in tokens."""
     temperature: float | None
     top_p: float | None
     stop: Sequence[str] | None
-    """Texts at which the model stops writing; a text alone is one."""
+    """Texts at which the model stops writing; a string is one such text."""
     seed: int | None
-    """Asks the provider to draw the same again, where it can."""
+    """Seed for the provider's sampling, for answers that repeat if the provider supports it."""
     reasoning: ReasoningEffort | None
     timeout_s: float | None
-    """Seconds that the call may take. None: what the harness was made with."""
+    """Seconds that the call may take. None: the timeout that the harness was made with."""
     options: Mapping[str, Any] | None
-    """What only this provider understands, passed on as it is."""
+    """Further options that only this provider understands, passed on unchanged."""
 
 
 class RunOptions(AllButOutput, total=False):
-    """The keyword arguments of `AgentHarness.run`; every one may be left out."""
+    """The keyword arguments of `AgentHarness.run`; each may be omitted."""
 
     output: object
-    """The form of the answer, a type or an `OutputSpec`; its text is JSON then. An Agent reads it, and so does a graph
-    for the harnesses of its nodes: `AgentReply.output` is a value of the type, or what the JSON says. None: free text."""
+    """The form of the answer: a type, or an `OutputSpec`. The text of the answer is JSON then. An Agent parses it, and
+    so does a graph for the harnesses of its nodes: `AgentReply.output` is a value of the type, or the plain value of
+    the JSON for an `OutputSpec`. None: free text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One call of a model, with everything checked: what `ChatModel.invoke` is given and `MockHarness.calls` records."""
+    """One call of a model, checked: the argument of `ChatModel.invoke`, and what `MockHarness.calls` records."""
 
     messages: tuple[Message, ...]
     """1..n messages; instructions given as `system` come first."""
@@ -99,7 +104,7 @@ class ModelRequest:
     max_tokens: int | None = None
     temperature: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False, repr=False)
-    """What only this provider understands; not shown, since credentials may stand there."""
+    """Further options that only this provider understands; not in the repr, since they may contain credentials."""
     tool_choice: str = "auto"
     """"auto", "none", "required", or the name of one of `tools`."""
     output: OutputSpec | None = None
@@ -111,28 +116,28 @@ class ModelRequest:
 
     @property
     def text(self) -> str:
-        """The text of the last message: what the model is to answer."""
+        """The text of the last message, which the model is to answer."""
         return self.messages[-1].text
 
     @property
     def system(self) -> str | None:
-        """The instructions: the texts of the system messages, or None."""
+        """The instructions: the texts of all system messages, one per line; None if there are none."""
         texts = [message.text for message in self.messages if isinstance(message, SystemMessage)]
         return "\n".join(texts) if texts else None
 
     @classmethod
     def build(cls, prompt: Prompt, options: RunOptions, *, defaults: RunOptions | None = None) -> ModelRequest:
-        """Check the arguments of one `run` and put them into one value.
+        """Check the arguments of one `run` and put them into a request.
 
         Args:
             prompt: As given to `run`.
             options: As given to `run`.
-            defaults: What the harness was made with; used for each option that is left out or None. Of `options`,
-                the single keys are merged.
+            defaults: Options that the harness was made with, used for each option that is omitted or None. The
+                mappings `options` are merged key by key.
 
         Raises:
-            InputError: An unknown option, an option that cannot be, an empty prompt, an item that is not a message, a
-                tool given twice.
+            InputError: An option is unknown or has an invalid value, the prompt is empty, an item of it is not a
+                message, or a tool is given twice.
         """
         for name in options:
             if name not in RunOptions.__annotations__:
@@ -172,13 +177,13 @@ class ModelRequest:
 
 
 AgentRequest: TypeAlias = ModelRequest
-"""A call of a harness is a call of a model with everything filled in."""
+"""The request of a harness: a request to a model with the harness's defaults filled in."""
 
 _KINDS: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
 def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kinds)  # callers without a type checker get here too
+    return isinstance(value, kinds)  # takes any object, because callers without a type checker get here too
 
 
 def _unknown_option(name: str) -> InputError:
@@ -219,10 +224,10 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Refuse options that cannot be: of a wrong type, no number, out of bounds; a budget counts with some of them.
+    """Check the types, numbers and bounds of *options*. A `max_tokens` of NaN would pass every token budget.
 
     Raises:
-        InputError: One of them cannot.
+        InputError: One of them is invalid.
     """
     check_text("model", options.get("model"))
     check_whole("max_tokens", options.get("max_tokens"), least=1)
@@ -251,7 +256,7 @@ def _stop(given: Any) -> tuple[str, ...]:
 def _output(wanted: Any) -> OutputSpec | None:
     if wanted is None or isinstance(wanted, OutputSpec):
         return wanted
-    from graphrt.harness._output.form import OutputForm
+    from graphrt.harness._output.form import OutputForm  # inside the call: that module imports this one
 
     return OutputForm(wanted).spec
 

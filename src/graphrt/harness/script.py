@@ -1,7 +1,6 @@
-"""What a script may hold: replies, functions that make them, and patterns that say which calls are meant.
+"""The vocabulary of scripts for test doubles: replies, functions that make replies, and patterns that select calls.
 
-The words of a script and how they are shown live here. Who follows a script, and what a mismatch means, is
-`playback`'s business.
+It includes how errors show the items of a script. How a script is followed is defined in `_doubles`.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ REPLIES: Final = (
     "a reply is a text, a ToolCall, an AgentReply, an exception, a value of the type that the call's output= asks for, "
     "or a function that makes one of these"
 )
+"""What counts as a reply, for errors."""
 
 
 class _Dataclass(Protocol):
@@ -33,13 +33,13 @@ class _Dataclass(Protocol):
 
 
 Pattern: TypeAlias = str | re.Pattern[str] | Callable[[ModelRequest], bool]
-"""Which calls are meant: by a part of the last message's text, a search in it, or a look at the whole request."""
+"""Selects calls: a part of the last message's text, a regular expression to find in it, or a test of the request."""
 
 Value: TypeAlias = "BaseModel | _Dataclass | Mapping[str, Any] | Sequence[Any] | bool | int | float"
-"""What an answer with `output=` stands for: an instance of a class, or data; it is written as a model would write it."""
+"""The value of an answer with `output=`: an instance of a class, or data. It is written as a model would write it."""
 
 Reply: TypeAlias = "str | ToolCall | AgentReply | BaseException | type[BaseException] | Value"
-"""What a call gets: a text, one tool call, a whole reply, an exception that is raised, or the value of its `output=`."""
+"""The reply to a call: a text, one tool call, a whole reply, an exception to raise, or the value of its `output=`."""
 
 Answer: TypeAlias = "Reply | Callable[[ModelRequest], Reply | Awaitable[Reply]]"
 """A reply, or a pure function, sync or async, that makes it from the request."""
@@ -47,19 +47,19 @@ Answer: TypeAlias = "Reply | Callable[[ModelRequest], Reply | Awaitable[Reply]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """One place of a script with a condition: what `expect` makes."""
+    """A script item with a condition; `expect` makes it."""
 
     pattern: Pattern
     reply: Answer
 
 
 def expect(pattern: Pattern, *, reply: Answer) -> Expectation:
-    """One place of a script: the call must match *pattern*, and gets *reply*."""
+    """Make a script item: the call must match *pattern*, and gets *reply*."""
     return Expectation(pattern=pattern, reply=reply)
 
 
 def matches(pattern: Pattern, request: Any) -> bool:
-    """Whether *pattern* means *request*."""
+    """Return whether *pattern* selects *request*."""
     if isinstance(pattern, str):
         return pattern in request.text
     if isinstance(pattern, re.Pattern):
@@ -68,7 +68,7 @@ def matches(pattern: Pattern, request: Any) -> bool:
 
 
 def show_pattern(pattern: Pattern) -> str:
-    """The pattern, for an error."""
+    """Show *pattern* in an error."""
     if isinstance(pattern, str):
         return repr(clip(pattern, 80))
     if isinstance(pattern, re.Pattern):
@@ -77,14 +77,14 @@ def show_pattern(pattern: Pattern) -> str:
 
 
 def show_item(item: Any) -> str:
-    """One place of a script, for an error."""
+    """Show a script item in an error."""
     if isinstance(item, Expectation):
         return f"expect {show_pattern(item.pattern)}"
     return f"reply {clip(item if isinstance(item, str) else repr(item), 80)!r}"
 
 
 def kind_of(value: object) -> str:
-    """What *value* is, for an error."""
+    """Describe *value* in an error."""
     if value is None:
         return "None"
     if isinstance(value, type):
@@ -93,5 +93,5 @@ def kind_of(value: object) -> str:
 
 
 def clip(text: str, most: int) -> str:
-    """At most *most* characters of *text*, with dots where something is missing."""
+    """Return *text*, cut to *most* characters if it is longer, with `...` at the end then."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

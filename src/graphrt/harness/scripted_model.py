@@ -1,6 +1,6 @@
-"""Models without a provider: one that follows a script, and one that is a function.
+"""Test doubles of models: `ScriptedModel` follows a script, `FunctionModel` calls a function.
 
-Only the protocol of a model lives here; what a script may contain is `script`'s, how it is followed `playback`'s.
+Only the methods of a model live here. `script` defines what a script may contain, `_doubles` how it is followed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ __all__ = ["FunctionModel", "ScriptedModel"]
 
 @final
 class ScriptedModel(ScriptPlayer):
-    """A model that answers from a script, and fails loudly when the calls are not those of the script.
+    """A model that answers from a script, and raises ScriptError when the calls differ from the script.
 
-    Script and rules are those of `MockHarness`, as strict as there; it stands in for the model of an agent, where
-    MockHarness stands in for the agent. Like a model it may call tools that were not offered: what becomes of such a
-    call is the agent's `unknown_tool=`.
-    It may be called from several tasks, event loops and worker threads at once; an ordered script answers them in the
-    order in which they come, so give rules where several ask at once.
+    Script and rules are those of `MockHarness`, and as strict. It stands in for the model of an agent, where
+    MockHarness stands in for the agent. Like a real model it may call tools that were not offered; the agent's
+    `unknown_tool=` decides what follows.
+    It may be called from several tasks, event loops and worker threads at once. An ordered script answers calls in
+    order of arrival, so use rules for calls that are made at the same time.
 
     Args:
         script: The ordered replies, or the mapping of rules.
-        rules: The rules, when there is an ordered script too.
-        usage: What a response without usage reports: "words" counts words (of all messages in, of the response out),
-            a Usage is taken as it is, None reports unknown.
-        profile: What the model says of itself; its name is in responses that do not say theirs.
+        rules: The rules, if there is an ordered script too.
+        usage: Usage of responses that have none: "words" counts words (of all messages in, of the response out), a
+            Usage is used as is, None reports unknown usage.
+        profile: Profile of the model; its name goes into responses that have no model name.
     """
 
     @overload
@@ -67,7 +67,7 @@ class ScriptedModel(ScriptPlayer):
 
     @property
     def profile(self) -> ModelProfile:
-        """What the model says of itself."""
+        """The profile that was given, or one with the name "scripted" alone."""
         return self._profile
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:
@@ -75,7 +75,7 @@ class ScriptedModel(ScriptPlayer):
 
         Raises:
             ScriptError: The script does not expect this call.
-            BaseException: The script says so.
+            BaseException: The scripted exception.
         """
         return await self._answer(request)
 
@@ -89,18 +89,18 @@ class ScriptedModel(ScriptPlayer):
 
 @final
 class FunctionModel(Recorder):
-    """A model that is a function, sync or async, from the request to a reply: a text, a ToolCall, an AgentReply.
+    """A model that calls a function, sync or async, which makes a reply from the request: a text, ToolCall, AgentReply.
 
-    Like a model it may call tools that were not offered: what becomes of such a call is the agent's `unknown_tool=`.
-    It may be called from several tasks, event loops and worker threads at once; then the function must bear it too.
+    Like a real model it may call tools that were not offered; the agent's `unknown_tool=` decides what follows.
+    It may be called from several tasks, event loops and worker threads at once, if the function may.
 
     Args:
-        fn: The function. What it raises is raised to the caller.
-        usage: What a response without usage reports, as for `ScriptedModel`.
-        profile: What the model says of itself; its name is in responses that do not say theirs.
+        fn: The function. Its exceptions are raised to the caller.
+        usage: Usage of responses that have none, as for `ScriptedModel`.
+        profile: Profile of the model; its name goes into responses that have no model name.
 
     Raises:
-        InputError: *fn* cannot be called.
+        InputError: *fn* is not callable, or is a class.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class FunctionModel(Recorder):
     ) -> None:
         self._profile: Final = profile or ModelProfile(name="function")
         super().__init__(usage=usage, model=self._profile.name)
-        given: Any = fn  # callers without a type checker get here too
+        given: Any = fn  # untyped: callers without a type checker pass anything
         if not callable(given) or isinstance(given, type):
             raise InputError(
                 f"A FunctionModel needs a function, not a value of type {type(fn).__name__}.",
@@ -123,11 +123,11 @@ class FunctionModel(Recorder):
 
     @property
     def profile(self) -> ModelProfile:
-        """What the model says of itself."""
+        """The profile that was given, or one with the name "function" alone."""
         return self._profile
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer with what the function returns.
+        """Answer with the reply that the function returns.
 
         Raises:
             BaseException: The function raised it.
@@ -137,7 +137,7 @@ class FunctionModel(Recorder):
         return await self._finish(self._fn, request, number)
 
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[StreamItem, None]:
-        """Answer with what the function returns, word by word."""
+        """Answer with the reply that the function returns, word by word."""
         response = await self.invoke(request)
         for piece in pieces(response):
             yield piece

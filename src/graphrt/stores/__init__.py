@@ -1,4 +1,4 @@
-"""Where threads are kept: the store protocol, and the stores that come with graphrt."""
+"""Storage of threads: the store protocol, and the stores that come with graphrt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Only who uses one of these pays for the modules that it needs.
+    # Imported at first access (PEP 562): a program does not pay for the modules of stores that it does not use.
     match name:
         case "SqliteStore":
             from graphrt.stores.sqlite import SqliteStore

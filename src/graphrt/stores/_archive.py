@@ -1,11 +1,21 @@
-"""A thread as one file: how it is written, and how it is read by who trusts nothing of it.
+"""The file format of an exported thread: writing it, and reading it without trusting its content.
 
-The form (version 1), all numbers big-endian: 8 bytes of magic, then frames. A frame is
+A file of version 1 has 8 bytes of magic, whose last byte is the version, and then frames. Integers are big-endian.
 
-    kind u8 | a u64 | b u64 | length u64 | length u64 | bytes | bytes
+    kind u8 | first u64 | second u64 | length of name u64 | length of body u64 | name | body
 
-The first frame is the head as JSON; then come meta, blobs, snapshots, staged bodies and records, each as the store gave
-it, byte for byte; the last one is the SHA-256 of everything before it. Only files are known here, no store.
+    kind        first   second   name   body
+    HEAD                                the thread's head, as JSON; always the first frame
+    META                                meta
+    STAGED                       key    a staged body
+    SNAPSHOT    seq                     a snapshot
+    RECORD      seq     count    seal   a record
+    BLOB                         name   a large value
+    END                                 SHA-256 of everything before this frame; always the last frame
+
+Bodies are the bytes that the store returned. The records are in the order of their entries.
+
+The second half of the module creates and opens files, for exports and backups. No store is used here.
 """
 
 from __future__ import annotations
@@ -32,11 +42,11 @@ _FRAME: Final = Struct(">BQQQQ")
 HEAD, META, BLOB, SNAPSHOT, STAGED, RECORD, END = range(7)
 _STATUSES: Final = frozenset(get_args(Status))
 _LARGEST: Final = 2**31
-"""Bytes of the largest body that any store of ours takes."""
+"""Bytes of the largest body that any of graphrt's stores accepts; a longer frame is refused as damaged."""
 
 
 class Frame(NamedTuple):
-    """One piece of a file."""
+    """One frame of a file. The module docstring says what its fields mean for each kind."""
 
     kind: int
     first: int = 0
@@ -46,7 +56,7 @@ class Frame(NamedTuple):
 
 
 class Writer:
-    """Writes frames, and their digest at the end."""
+    """Writes the magic, then frames, then their digest. Nothing is valid before `end` was called."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file: Final = file
@@ -54,7 +64,7 @@ class Writer:
         file.write(MAGIC)
 
     def head(self, head: Head) -> None:
-        """The first frame."""
+        """Write the first frame. Epoch and owner are left out: claims are not exported (decision 0045)."""
         told = {
             "thread": head.thread,
             "seq": head.seq,
@@ -81,10 +91,12 @@ class Writer:
 
 
 def frames(file: IO[bytes]) -> Iterator[Frame]:
-    """The frames of *file* but for the last, which is checked: so none counts before all were taken.
+    """Yield the frames of *file* in order, without the last one, whose digest is checked.
+
+    The digest is known to be right only when the iterator has ended. Callers must not act on a frame before that.
 
     Raises:
-        InputError: It is no such file, of a newer version, cut off, or changed (`bad-archive`).
+        InputError: *file* is not an exported thread, is of a newer version, truncated, or changed (`bad-archive`).
     """
     magic = file.read(len(MAGIC))
     if magic[:-1] != MAGIC[:-1]:
@@ -110,7 +122,12 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
 
 
 def _read(file: IO[bytes], size: int) -> bytes:
-    """*size* bytes; a file that only says it has them fills no memory."""
+    """Read exactly *size* bytes.
+
+    Raises:
+        InputError: The file ends before that (`bad-archive`).
+    """
+    # In pieces of 1 MiB: a length of 2 GiB in a small forged file must not allocate 2 GiB.
     pieces: list[bytes] = []
     while size:
         piece = file.read(min(size, 2**20))
@@ -122,10 +139,10 @@ def _read(file: IO[bytes], size: int) -> bytes:
 
 
 def read_head(frame: Frame) -> Head:
-    """The head that the first frame tells of.
+    """Return the head in the first frame. Its epoch is 0, and it is not owned.
 
     Raises:
-        InputError: It tells of none.
+        InputError: The frame is not a valid head (`bad-archive`).
     """
     try:
         told: Any = json.loads(frame.body)
@@ -135,6 +152,7 @@ def read_head(frame: Frame) -> Head:
     except (ValueError, KeyError, TypeError):
         raise bad("It does not begin with a head.") from None
     texts = all(isinstance(one, str) for one in (thread, graph, status))
+    # `true` is an int to isinstance, and json.loads accepts NaN and Infinity: neither is a number here.
     numbers = all(one.__class__ is int for one in (seq, first)) and all(
         isinstance(one, (int, float)) and not isinstance(one, bool) and isfinite(one) for one in times
     )
@@ -144,6 +162,7 @@ def read_head(frame: Frame) -> Head:
 
 
 def bad(why: str, fix: str = "Export the thread again.") -> InputError:
+    """Return the error for a file that cannot be imported; *why* is a sentence."""
     return InputError(f"The file cannot be imported. {why} Nothing was written.", code="bad-archive", fix=fix)
 
 
@@ -151,21 +170,29 @@ def bad(why: str, fix: str = "Export the thread again.") -> InputError:
 
 
 def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
-    """Let *write* make a file, which appears at *path* when it is whole and on the disk; returns its absolute path.
+    """Create the file *path*, which appears there only when it is complete and synced to the disk.
+
+    Args:
+        path: The path of a file that does not exist, in a folder that does.
+        write: Called with the path of an empty temporary file in the same folder, readable by its owner only.
+
+    Returns:
+        The absolute path of the file.
 
     Raises:
-        InputError: *path* is no path of a new file (`path-exists`, `bad-path`).
+        InputError: There is something at *path* already (`path-exists`), or it cannot be the path of a file
+            (`bad-path`).
     """
     target = Path(checked_path(path)).absolute()
     _refuse_present(target)
-    handle, made = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=_folder(target))  # only its owner may read it
+    handle, made = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=_folder(target))  # created with mode 0600
     os.close(handle)
     try:
         write(made)
         with Path(made).open("rb+") as file:
             os.fsync(file.fileno())
         try:
-            os.link(made, target)  # unlike a renaming, it takes no file's place
+            os.link(made, target)  # unlike rename(2), link(2) fails if *target* was created meanwhile
         except FileExistsError:
             _refuse_present(target)
             raise
@@ -180,6 +207,11 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
 
 
 def checked_path(path: Any) -> str:
+    """Return *path* as a str.
+
+    Raises:
+        InputError: It is not the path of a file, or it names a store (`bad-path`).
+    """
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
     if not isinstance(text, str) or not text or "\0" in text:
         what = f"{len(text):,} bytes" if isinstance(text, bytes) else repr(text)[:100]
@@ -198,10 +230,10 @@ def checked_path(path: Any) -> str:
 
 
 def check_open(file: Any, purpose: Literal["reading", "writing"]) -> None:
-    """See that *file* is one of bytes, opened for *purpose*.
+    """Check that *file* is a binary file that is open for *purpose*.
 
     Raises:
-        InputError: It is not (`bad-path`).
+        InputError: It is a text file, or is not open for *purpose* (`bad-path`).
     """
     able: Any = getattr(file, "readable" if purpose == "reading" else "writable", lambda: True)
     if isinstance(file, io.TextIOBase) or not able():
@@ -230,7 +262,8 @@ def _refuse_present(target: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # not every system lets a folder be opened
+    # A new name is durable only when its folder was synced. Windows, for one, cannot open folders.
+    with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -240,10 +273,10 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def opened(source: Any) -> Generator[IO[bytes]]:
-    """*source*, a path or a file open for reading bytes, as a file that can be read again from its beginning.
+    """Open *source*, the path of a file or a binary file, as a seekable binary file.
 
     Raises:
-        InputError: It is neither, or there is no such file, or it cannot be opened (`bad-path`).
+        InputError: *source* is neither, or there is no such file, or it cannot be opened (`bad-path`).
     """
     if not hasattr(source, "read"):
         path = Path(checked_path(source))
@@ -263,6 +296,7 @@ def opened(source: Any) -> Generator[IO[bytes]]:
             yield file
         return
     check_open(source, "reading")
+    # An import reads the file several times, and a pipe or a socket can be read only once.
     with tempfile.TemporaryFile() as kept:
         shutil.copyfileobj(source, kept)
         kept.seek(0)

@@ -1,7 +1,9 @@
-"""A whole thread read and written through the store protocol alone: copied, exported to a file, imported from one.
+"""Reading and writing a whole thread through the store protocol, for copies, exports and imports.
 
-Only the order of the steps; it needs nothing of a store but the protocol, and the names of the thread's blobs.
-Until its first entries are there nobody sees a thread: so everything is written with them or before them.
+A thread becomes visible with its first entry. Blobs are therefore written before it, in commits without records. One
+commit then writes the records, the newest snapshot, meta and staged bodies, so that no reader sees half of a thread.
+
+This module has only the order of these steps. File formats and SQL do not belong here.
 """
 
 from __future__ import annotations
@@ -15,28 +17,34 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Store
 
 _LEASE_S: Final = 60.0
+"""Seconds of the lease on the new thread; each of its commits renews it."""
 
 
 class Whole(NamedTuple):
-    """Everything of a thread but its large values."""
+    """Everything that a store keeps of a thread, except its blobs."""
 
     head: Head
     meta: Any
     staged: Sequence[tuple[str, Any]]
+    """(key, body) in the order of staging."""
     snapshots: dict[int, Any]
+    """Bodies of all snapshots, by the `seq` of their entry."""
     records: list[Record]
+    """All records, in order."""
 
 
 def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callable[[], Iterable[str]]) -> None:
-    """Write everything of *thread* under the id *to*. If it fails, *to* is removed again.
+    """Write everything of *thread* under the id *to*. If that fails, *to* is removed again.
 
     Args:
-        blobs: Tells the names of the thread's blobs; asked after the entries were read, which name them.
+        at: Seconds since the epoch: the creation time of *to*, and the time of its last commit.
+        blobs: Returns the names of the thread's blobs. Called after the entries were read, so that no blob that they
+            name is missing.
 
     Raises:
-        InputError: There is no such thread, or *to* exists (`thread-exists`).
-        ConflictError: The thread was pruned or deleted meanwhile.
-        StoreError: The store failed. If *to* could not be removed either, a note says so.
+        InputError: There is no thread *thread*, or *to* exists (`thread-exists`).
+        ConflictError: *thread* was pruned or deleted while it was read.
+        StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
     """
     check_id(to)
     found = store.load(thread)
@@ -56,18 +64,19 @@ def write_thread(
     made_at: float,
     at: float,
 ) -> None:
-    """Write a thread under the id *to*. If it fails, *to* is removed again.
+    """Write a thread under the id *to*. If that fails, *to* is removed again.
 
-    One transaction makes it visible, with all its entries. Snapshots of older states follow, and of a pruned
-    thread the place of what went is given up.
+    One commit makes the thread visible, with all its entries. Its older snapshots follow in commits of their own.
 
     Args:
-        read: Tells what to write, once *to* is claimed.
-        blobs: Tells its large values after that, a few at a time.
+        read: Returns what to write. Called once, after *to* was claimed.
+        blobs: Returns the blobs by name, in groups that are each written in one commit. Called after *read*.
+        made_at: Creation time of *to*, in seconds since the epoch.
+        at: Time of its last commit, in seconds since the epoch.
 
     Raises:
         InputError: *to* exists (`thread-exists`).
-        StoreError: The store failed. If *to* could not be removed either, a note says so.
+        StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
     """
     claim = _claim_new(store, to, made_at)
     shown = False
@@ -79,7 +88,8 @@ def write_thread(
             store.commit(claim, Commit(expected=0, at=at, blobs=body))
         newest = max(snapshots, default=None)
         if pruned:
-            # A thread's entries are numbered from 1: those that were pruned are stood in for, and pruned again.
+            # A new thread begins with entry 1, and `prune` needs a snapshot where it cuts. A placeholder record takes
+            # the numbers of the entries that were pruned from the source, and is pruned below.
             records.insert(0, Record(pruned, pruned, b""))
             newest = pruned
             snapshots.setdefault(pruned, b"")
@@ -108,12 +118,12 @@ def write_thread(
 
 
 def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> None:
-    """Remove what was written of a copy; if that fails and somebody may see it, *error* tells."""
+    """Remove the incomplete copy. If that fails and the copy may be visible, add a note to *error*."""
     try:
         store.release(claim)
         store.delete(claim.thread)
     except InputError:
-        pass  # there is nothing of it
+        pass  # `release` deletes a thread without entries itself
     except StoreError as other:
         if seen:
             error.add_note(
@@ -127,17 +137,17 @@ def _claim_new(store: Store, to: str, at: float) -> Claim:
         claim = store.claim(to, create=True, lease_s=_LEASE_S, at=at)
     except ConflictError:
         raise _refusals.thread_exists(to) from None
-    if claim.head.seq:
+    if claim.head.seq:  # the claim did not create it
         store.release(claim)
         raise _refusals.thread_exists(to)
     return claim
 
 
 def records_of(store: Store, found: Loaded) -> Iterator[Record]:
-    """All records of the thread, up to its last entry.
+    """Yield all records of the thread, up to the last entry that *found* knows.
 
     Raises:
-        ConflictError: Some went meanwhile.
+        ConflictError: Records were pruned or deleted since *found* was loaded.
     """
     thread, end, seq = found.head.thread, found.head.seq, found.head.first - 1
     for record in store.records(thread, after=seq, upto=end):
@@ -155,7 +165,8 @@ def records_of(store: Store, found: Loaded) -> Iterator[Record]:
 
 
 def snapshots_of(store: Store, found: Loaded) -> dict[int, bytes]:
-    """All snapshots of the thread by their `seq`."""
+    """Return the bodies of all snapshots of the thread, by the `seq` of their entry."""
+    # The protocol has no list of snapshots: each load finds the newest one before the last that was found.
     there: dict[int, bytes] = {}
     saved = found.snapshot
     while saved is not None:
@@ -165,7 +176,7 @@ def snapshots_of(store: Store, found: Loaded) -> dict[int, bytes]:
 
 
 def some_blobs(store: Store, thread: str, names: Iterable[str]) -> Iterator[dict[str, bytes]]:
-    """The blobs, a few at a time: nobody knows how large they are."""
+    """Yield the named blobs, at most 8 at a time, since their sizes are not known before they are read."""
     wanted = list(names)
     for at in range(0, len(wanted), 8):
         found = store.blobs(thread, wanted[at : at + 8])

@@ -1,6 +1,7 @@
-"""Threads to files and from files, between any two stores: records stay byte for byte what they were.
+"""Export of a thread to a file and import from one, between any two stores; records keep their exact bytes.
 
-What goes into a file, and in which order it is brought back; the form of the file is `_archive`'s.
+Chain and seals therefore stay valid in the other store. This module decides what goes into a file, and in which order
+it is written back. The file format is in `_archive`, the writing of a thread in `_copying`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from graphrt.stores.protocol import Head, Loaded, Record, Store
 
 Source = str | PathLike[str] | IO[bytes]
 _TOGETHER: Final = 4 * 2**20
-"""Bytes of large values that are written at once."""
+"""Bytes of blobs after which an import ends a commit and begins the next."""
 
 
 def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> None:
-    """Write the thread to *to*; see `StoreVerbs.export_thread`."""
+    """Write the thread to the path or binary file *to*. See `StoreVerbs.export_thread`."""
     check_id(thread)
     if getattr(store, "encrypted", False) and decrypted is not True:
         raise InputError(
@@ -48,7 +49,7 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
 
 
 def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
-    # The journal is above the stores: it alone can tell which large values its bodies name.
+    # An upward import, allowed by name in pyproject.toml: only the journal knows which blobs its bodies name.
     from graphrt._journal.batch_format import blob_names
 
     thread = loaded.head.thread
@@ -65,7 +66,7 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
                 fix="Keep it in a durable store, or chain it: Runtime(graph, store=..., chain=True).",
                 thread=thread,
             )
-        refuse_sealed(body, thread)  # the names of its large values are encrypted too: they would be missing
+        refuse_sealed(body, thread)  # the names of blobs are encrypted with it: the file would lack the blobs
         named.update(blob_names(body))
         kept: bytes = body
         return kept
@@ -79,6 +80,7 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
     for record in records_of(store, loaded):
         plain(record.body)
         writer.record(record)
+    # Blobs come last, because only the bodies name them; one at a time, because they are large.
     for name in sorted(named):
         body = store.blobs(thread, [name]).get(name)
         if body is None:
@@ -94,10 +96,11 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
 
 
 def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
-    """Write what the file holds; see `StoreVerbs.import_thread`."""
+    """Write the thread in the file *source* to *store*. See `StoreVerbs.import_thread`."""
     if thread is not None:
         check_id(thread)
     with archive.opened(source) as file:
+        # The whole file is checked before anything is written, and then read twice more: blobs are not kept in memory.
         head = _checked(file)
         to = check_id(thread if thread is not None else head.thread)
 
@@ -114,10 +117,13 @@ def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
 
 
 def _checked(file: IO[bytes]) -> Head:
-    """The head of the file, all of which is whole and makes a thread.
+    """Read the whole file, check that it contains one complete thread, and return the thread's head.
+
+    The digest has no key, so a file with a valid digest need not come from an export. The order and numbers of its
+    frames are therefore checked too.
 
     Raises:
-        InputError: It is not, or does not (`bad-archive`).
+        InputError: The file is damaged, or its frames do not make up a thread (`bad-archive`).
     """
     head: Head | None = None
     seq = 0
@@ -148,6 +154,7 @@ def _is_text(name: bytes) -> bool:
 
 
 def _whole(head: Head, frames: Iterable[Frame]) -> Whole:
+    """Collect everything but the blobs."""
     found = Whole(head, None, [], {}, [])
     staged: list[tuple[str, Any]] = []
     for kind, first, second, name, body in frames:
@@ -163,7 +170,7 @@ def _whole(head: Head, frames: Iterable[Frame]) -> Whole:
 
 
 def _blobs(frames: Iterable[Frame]) -> Iterator[dict[str, bytes]]:
-    """The large values, as many at once as are not too large together."""
+    """Yield the blobs by name, in groups of about `_TOGETHER` bytes."""
     some: dict[str, bytes] = {}
     size = 0
     for frame in frames:

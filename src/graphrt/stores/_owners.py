@@ -1,8 +1,11 @@
-"""Who owns a claim on this machine, whether that owner lives, and the clock that leases are measured by.
+"""Owners of claims on one machine: their identity, whether their process still runs, and the clock of leases.
 
-Here the operating system is asked; nothing is stored. The clock is one that all processes of the machine share and
-that never jumps: it counts from the start of the machine, on Linux through its sleep too. What identifies that start is
-the kernel's boot id; where there is none, a lease that would last longer than leases last was given before a restart.
+The clock is shared by all processes of the machine and never jumps. It counts seconds since the machine was started; on
+Linux it goes on while the machine sleeps (`CLOCK_BOOTTIME`). Times of different starts must not be compared, so each
+owner names the kernel's boot id. On a system without boot ids, a lease with more seconds left than it was given for
+must date from before a restart.
+
+This module queries the operating system. Storing owners is left to the stores.
 """
 
 from __future__ import annotations
@@ -17,41 +20,42 @@ _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def now_s() -> float:
-    """Seconds since the machine was started."""
+    """Return the seconds since the machine was started."""
     return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
 
 
 class Owner(NamedTuple):
-    """One store object of one process, as written beside its claims."""
+    """One store object in one process, as stored with each of its claims."""
 
     host: str
     boot: str
-    """Empty where the system has none."""
+    """The kernel's boot id; empty on systems that have none."""
     space: str
-    """The pid namespace."""
+    """The pid namespace; empty on systems that have none. A pid means nothing in another namespace."""
     pid: int
     start: str
-    """When the process was started, in the system's own unit; empty where the system does not say."""
+    """Start time of the process, in the system's own unit; empty where unknown. It exposes a pid that was reused."""
     token: str
-    """Random: tells the store objects of one process apart."""
+    """Random; distinguishes the store objects of one process."""
     offset_s: float
-    """From the leases' clock to seconds since the epoch, for readers on another host."""
+    """Seconds to add to the lease clock to get seconds since the epoch, for readers on another host."""
 
 
 class Holder(NamedTuple):
-    """An owner together with what it holds."""
+    """An owner and its claim on a thread."""
 
     owner: Owner
     lease_s: float
+    """Seconds for which the lease was given."""
     since: float
-    """Seconds since the epoch, by the clock of who claimed."""
+    """Time of the claim in seconds since the epoch, by the claimant's clock."""
 
     def dump(self) -> str:
         return json.dumps([*self.owner, self.lease_s, self.since])
 
     @classmethod
     def load(cls, text: str) -> Holder | None:
-        """The holder that *text* tells of, None if it is none."""
+        """Return the holder that `dump` made *text* of, or None if *text* is not one."""
         try:
             host, boot, space, pid, start, token, offset_s, lease_s, since = json.loads(text)
             owner = Owner(str(host), str(boot), str(space), int(pid), str(start), str(token), float(offset_s))
@@ -60,29 +64,36 @@ class Holder(NamedTuple):
             return None
 
     def lives(self, until_s: float, *, me: Owner) -> bool:
-        """Whether the claim holds now, as far as *me* can tell; its lease runs until *until_s*."""
+        """Return whether the claim holds now, as far as the process of *me* can tell.
+
+        Args:
+            until_s: End of the lease, by the owner's lease clock.
+        """
         owner = self.owner
         if owner.boot != me.boot:
-            # Of this host: it was restarted. Of another one: its clock is not ours, the wall's has to do.
+            # The same host was restarted, so the owner is dead. Another host has another lease clock: compare by the
+            # wall clock instead.
             return owner.host != me.host and time.time() < until_s + owner.offset_s
         left_s = until_s - now_s()
+        # More time left than was given: without boot ids, this is how a restart shows.
         if left_s <= 0 or left_s > self.lease_s + 1:
             return False
+        # In another pid namespace, as in another container, the process cannot be looked up: the lease decides.
         return owner.space != me.space or owner.host != me.host or process_lives(owner.pid, owner.start)
 
     def describe(self, until_s: float, *, me: Owner) -> str:
-        """Who holds, since when and for how long still."""
+        """Return for an error message who holds the claim, since when, and how long the lease still runs."""
         left_s = until_s + self.owner.offset_s - time.time() if self.owner.boot != me.boot else until_s - now_s()
         here = "this process" if self.owner[:5] == me[:5] else f"process {self.owner.pid} on host {self.owner.host!r}"
         try:
             since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
-        except (ValueError, OverflowError, OSError):  # a test's clock may be anywhere
+        except (ValueError, OverflowError, OSError):  # `since` comes from an injected clock, which may be any number
             since = f"{self.since} s"
         return f"held by {here} since {since}; the lease has {max(left_s, 0):.1f} s left and may be renewed"
 
 
 def this_owner() -> Owner:
-    """A new owner in this process."""
+    """Return a new owner in this process."""
     pid = os.getpid()
     return Owner(
         host=_host(),
@@ -96,9 +107,10 @@ def this_owner() -> Owner:
 
 
 def process_lives(pid: int, start: str) -> bool:
-    """Whether the process *pid* that was started at *start* runs; True where it cannot be known."""
+    """Return whether the process *pid* that was started at *start* still runs; True if that cannot be determined."""
     if Path("/proc/self/stat").exists():
         state = _state(pid)
+        # A zombie (Z) or dead process (X) runs no code any more. Another start time means that the pid was reused.
         return bool(state) and state[0] not in {"Z", "X"} and (not start or state[19] == start)
     if os.name != "posix":
         return True
@@ -120,13 +132,14 @@ def _host() -> str:
 
 
 def _state(pid: int) -> list[str]:
-    """Fields of the process from its state on, empty if there is no such process."""
+    """Return the fields of /proc/PID/stat from the third one, the state, on; empty if there is no such process."""
     text = _read(f"/proc/{pid}/stat")
+    # The second field is the program's name in parentheses, and may itself contain spaces and parentheses (proc(5)).
     return text[text.rindex(")") + 2 :].split() if ")" in text else []
 
 
 def _start(pid: int) -> str:
-    fields = _state(pid)
+    fields = _state(pid)  # field 22 of the file is `starttime`, in clock ticks since the machine was started
     return fields[19] if len(fields) > 19 else ""
 
 

@@ -1,6 +1,6 @@
-"""What every store refuses, in the same words: threads that are not there or held, and commits that make no sense.
+"""Argument checks and errors shared by all stores, so that every store refuses the same calls in the same words.
 
-Checks of arguments and the errors they end in; nothing here reads or writes a store.
+Pure functions: they check a `Commit` or a limit, or build an error. Nothing here reads or writes a store.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from graphrt.stores.protocol import Commit, Record
 
 
 def unknown_thread(thread: str) -> InputError:
-    """There is no such thread. The ids of others are not told: the text may reach somebody whose threads they are not."""
+    """Return the error for a thread that does not exist.
+
+    It lists no other ids: the text may be shown to a user who must not see other users' threads.
+    """
     return InputError(
         f"There is no thread {thread!r}.",
         code="unknown-thread",
@@ -24,6 +27,7 @@ def unknown_thread(thread: str) -> InputError:
 
 
 def thread_exists(thread: str) -> InputError:
+    """Return the error for an id that is taken."""
     return InputError(
         f"There is a thread {thread!r} already.",
         code="thread-exists",
@@ -34,6 +38,7 @@ def thread_exists(thread: str) -> InputError:
 
 
 def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
+    """Return the error for a prune up to an entry without a snapshot; *there* are the entries that have one."""
     return InputError(
         f"Thread {thread!r} has no snapshot of entry {upto}: what comes after it could not be folded.",
         code="no-snapshot",
@@ -46,7 +51,7 @@ def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
 
 
 def held(thread: str, holder: str) -> ConflictError:
-    """A living owner has the thread; *holder* says who, since when and for how long."""
+    """Return the error for a thread that a living owner holds; *holder* says who, since when and for how long."""
     return ConflictError(
         f"Thread {thread!r} is held by another run.",
         where=f"thread {thread!r}",
@@ -57,7 +62,7 @@ def held(thread: str, holder: str) -> ConflictError:
 
 
 def lost(thread: str, epoch: int, now: str) -> ConflictError:
-    """The claim is void; *now* says how the thread stands."""
+    """Return the error for a commit under a void claim; *now* says who or what holds the thread instead."""
     return ConflictError(
         f"The claim number {epoch} on thread {thread!r} is void: nothing of this commit was stored.",
         code="lost-lease",
@@ -69,7 +74,7 @@ def lost(thread: str, epoch: int, now: str) -> ConflictError:
 
 
 def moved(thread: str, expected: int, seq: int) -> ConflictError:
-    """The last entry is not the one that the commit follows."""
+    """Return the error for a commit that expects entry *expected* of a thread whose last entry is *seq*."""
     return ConflictError(
         f"Thread {thread!r} is at entry {seq}, not at {expected}: nothing of this commit was stored.",
         where=f"thread {thread!r}",
@@ -82,14 +87,16 @@ def moved(thread: str, expected: int, seq: int) -> ConflictError:
 
 
 def closed(what: str) -> StoreError:
+    """Return the error for a call on a store that was closed; *what* names the store."""
     return StoreError(f"{what} is closed.", code="store-closed", fix="Open the store again.")
 
 
 def last_seq(commit: Commit, thread: str) -> int:
-    """Number of the thread's last entry after *commit*, which is checked to be whole.
+    """Check the numbers of *commit*, and return the number of the thread's last entry after it.
 
     Raises:
-        InputError: Its numbers do not follow one another, or its snapshot is of no entry (`bad-commit`).
+        InputError: The records have a gap after `commit.expected` or between them, the snapshot is of an entry that
+            the thread will not have, or `commit.at` is not finite (`bad-commit`).
     """
     seq = commit.expected
     for record in commit.records:
@@ -104,10 +111,12 @@ def last_seq(commit: Commit, thread: str) -> int:
 
 
 def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check for each part of a commit
-    """See that a durable store is given nothing but `bytes`.
+    """Check that all payloads of *commit* are `bytes`, as a durable store needs them.
+
+    Subclasses of `bytes` are refused too.
 
     Raises:
-        InputError: It is given something else (`bad-commit`).
+        InputError: A payload is not `bytes`, or a key or name cannot be encoded as UTF-8 (`bad-commit`).
     """
     for record in commit.records:
         if type(record.body) is not bytes or type(record.seal) is not bytes:
@@ -132,7 +141,7 @@ def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check f
 
 
 def encodes(text: str) -> bool:
-    """Whether *text* can be stored as text at all: half a surrogate pair cannot."""
+    """Return whether *text* can be encoded as UTF-8. A str with a lone surrogate cannot."""
     if text.isascii():
         return True
     try:
@@ -143,17 +152,17 @@ def encodes(text: str) -> bool:
 
 
 def page_size(limit: int | None) -> int:
-    """How many heads to give at most, -1 for all.
+    """Return the most heads that a call of `heads` may return, or -1 for all.
 
     Raises:
-        InputError: *limit* is no number of threads (`bad-limit`).
+        InputError: *limit* is negative or not an int (`bad-limit`).
     """
     if limit is None:
         return -1
     given: Any = limit
     if not isinstance(given, int) or isinstance(given, bool) or given < 0:
         raise InputError(f"limit must be a whole number of threads, 0 or more, not {limit!r}.", code="bad-limit")
-    return min(given, 2**62)
+    return min(given, 2**62)  # SQL integers have 64 bits, Python's have no limit
 
 
 def _record(record: Record) -> str:

@@ -1,12 +1,18 @@
-"""Encryption of one body: AES-256-GCM, bound to the place that the body stands at.
+"""Encryption of single bodies with AES-256-GCM, bound to the place where a body belongs.
 
-Keys, ciphertexts and the names of blobs; which bodies a store has is in `encrypted`. The package cryptography is
-imported at first use. A sealed body is
+A sealed body has this layout, with lengths in bytes:
 
-    magic (4 bytes), length of the key's id (1), the key's id, mark of the key that names are made with (4), nonce (12), ciphertext, tag (16)
+    magic (4) | length of the key id (1) | key id | mark (4) | nonce (12) | ciphertext | tag (16)
 
-and everything before the nonce is authenticated with the place. Each thread has a key of its own, derived from the one
-that was given, so that the nonces, which are random, only have to differ among the bodies of one thread.
+The mark identifies the key under which blobs were named when the body was written (decision 0046). Everything before
+the nonce is authenticated together with the place: thread, kind of body, and number or name. A body that is moved
+elsewhere therefore fails to decrypt.
+
+Each thread has a key of its own, derived from the given one. Nonces are random, and so need to be unique only among
+the bodies of one thread.
+
+Keys, ciphertexts and names of blobs belong here. Which bodies a store has is in `encrypted`. The package cryptography
+is imported at first use.
 """
 
 from __future__ import annotations
@@ -27,20 +33,22 @@ _TAG: Final = 16
 _MARK: Final = 4
 _FIT: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}").fullmatch
 _FEWEST: Final = 10
-"""Different bytes in a key: 32 random ones have fewer less than once in 10 ** 15 keys."""
+"""Least number of distinct bytes in a key. 32 random bytes have fewer less than once in 10 ** 15 keys."""
 
 
 class Keyring:
-    """Keys by their ids; seals with one of them, opens with all.
+    """Keys by id. New bodies are sealed with the current key; old ones are opened with whichever key sealed them.
 
-    Each key seals bodies, and makes names of blobs: those of what is written with it. So what was written with one key
-    only needs no other.
+    The key that seals a body also makes the names of the blobs that are written with it. A thread that was written
+    under a single key therefore needs no other key.
 
     Args:
-        current: The key for new bodies and their names. None: the first of *keys*.
+        keys: 32 random bytes each, by id.
+        current: Id of the key for new bodies and blob names. None: the first of *keys*.
 
     Raises:
-        InputError: A key, or what is said of it, will not do (`bad-key`). The key itself is never shown.
+        InputError: A key or its id is not acceptable, or *current* names no key (`bad-key`). The error never shows a
+            key.
         MissingExtraError: cryptography is not installed.
     """
 
@@ -51,14 +59,14 @@ class Keyring:
         self.ids: Final = tuple(keys)
         self._keys: Final = dict(keys)
         self._current: Final = self._chosen(self.ids[0] if current is None else current)
-        # The current one is the first: what is there twice is taken from where it was first.
+        # The current key comes first: `name` uses the first one, `names` returns all in this order.
         self._naming: Final = tuple(
             _derive(self._keys[key], "names") for key in sorted(self.ids, key=lambda key: key != self._current)
         )
         self._marks: Final = tuple(_derive(naming, "mark")[:_MARK] for naming in self._naming)
         self._mark: Final = self._marks[0]
         self._cipher: Final = _aes()
-        # never a cached method: that would keep the keys of every keyring there ever was
+        # The cache belongs to this object: `lru_cache` on the method would keep the keys of every keyring in memory.
         self._threads: Final = lru_cache(maxsize=1024)(self._thread_cipher)
 
     def __repr__(self) -> str:
@@ -81,20 +89,21 @@ class Keyring:
         return self._cipher(_derive(self._keys[key], f"bodies of {thread}"))
 
     def seal(self, body: bytes, thread: str, kind: str, place: object) -> bytes:
-        """*body*, readable only where it belongs."""
+        """Encrypt *body* for the place given by *thread*, *kind* and *place*."""
         header = _header(self._current, self._mark)
         nonce = os.urandom(_NONCE)
         sealed: bytes = self._threads(self._current, thread).encrypt(nonce, body, _bound(header, thread, kind, place))
         return b"".join((header, nonce, sealed))
 
     def open(self, sealed: bytes, thread: str, kind: str, place: object) -> bytes:
-        """The body that was sealed for this place.
+        """Decrypt the body that was sealed for this place.
 
         Raises:
-            StoreError: It is not encrypted (`downgrade-refused`), its key was not given (`missing-key`), or it was
-                changed or moved (`store-damaged`).
+            StoreError: *sealed* is not encrypted (`downgrade-refused`), a key that it needs was not given
+                (`missing-key`), or it was changed or moved (`store-damaged`).
         """
         where = f"thread {thread!r}, {kind}{'' if place == '' else f' {place!r}'}"
+        # A plain body is refused: otherwise an attacker with write access could replace sealed bodies by plain ones.
         if not sealed.startswith(_MAGIC):
             raise StoreError(
                 "A body that should be encrypted is not.",
@@ -119,6 +128,7 @@ class Keyring:
         except invalid:
             opened = b""
         else:
+            # Without that key, blobs could not be found by their names, and would look as if they were missing.
             if header[end:] not in self._marks:
                 raise _missing(
                     "The key that names of large values were made with is needed and was not given.",
@@ -130,20 +140,20 @@ class Keyring:
         raise _damaged(where, thread)
 
     def name(self, thread: str, name: str) -> str:
-        """What the blob *name* of *thread* is stored as now: it says nothing to those who lack the key."""
+        """Return the name under which the blob *name* of *thread* is stored now: an HMAC with the current key."""
         return self.names(thread, name)[0]
 
     def names(self, thread: str, name: str) -> list[str]:
-        """What it may be stored as: one name for each key, that of the current one first."""
+        """Return all names under which the blob may be stored: one for each key, the current key's first."""
         said = b"".join(_sized(part) for part in (thread, name))
         return [hmac.digest(naming, said, "sha256").hex() for naming in self._naming]
 
 
 def refuse_sealed(body: Any, thread: str) -> None:
-    """See that *body*, read without keys, is not encrypted.
+    """Check that *body*, which was read without keys, is not encrypted.
 
     Raises:
-        StoreError: It is (`missing-key`).
+        StoreError: It is encrypted (`missing-key`).
     """
     if body.__class__ is bytes and body.startswith(_MAGIC):
         raise StoreError(
@@ -186,7 +196,11 @@ def _is_id(value: Any) -> bool:
 
 
 def _derive(key: bytes, purpose: str) -> bytes:
-    """A key for one purpose (RFC 5869, the expand step for one block: *key* is random and as long as the digest)."""
+    """Derive a key for one purpose from *key*.
+
+    This is the expand step of HKDF for one block (RFC 5869, section 2.3). The extract step is not needed, because
+    *key* is uniformly random and has the length of the digest.
+    """
     return hmac.digest(key, b"graphrt " + purpose.encode() + b"\x01", "sha256")
 
 
@@ -195,10 +209,12 @@ def _header(key: str, mark: bytes) -> bytes:
 
 
 def _bound(header: bytes, thread: str, kind: str, place: object) -> bytes:
+    """Return the data that is authenticated with a body."""
     return b"".join((_sized(thread), _sized(kind), _sized(str(place)), header))
 
 
 def _sized(text: str) -> bytes:
+    # The length comes first, so that two parts cannot be split in another way and give the same bytes.
     data = text.encode("utf-8", "surrogatepass")
     return len(data).to_bytes(4, "big") + data
 

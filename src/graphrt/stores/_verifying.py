@@ -1,8 +1,10 @@
-"""Verifying a whole store: each thread in turn, and what belongs to no thread. One way for every kind of store.
+"""Verification of a whole store: every thread in turn, then rows that belong to no thread. The same for all stores.
 
-What a report is, and the order of the checks; what a thread's bytes must be is the journal's to say. A store may tell
-more than the protocol does by two methods of its own, which only this module calls: `_survey`, the ids of its threads
-and what is wrong with the store itself, and `_blob_names`, the large values of a thread.
+This module defines the report and the order of the checks. What the bytes of a thread must be is decided in `_journal`.
+
+A store may have two private methods that report more than the protocol can. Only this module and `encrypted` call them.
+`_survey()` yields the ids of all threads and findings about the store itself. `_blob_names(thread)` returns the names
+of a thread's blobs.
 """
 
 from __future__ import annotations
@@ -14,60 +16,64 @@ from graphrt.errors import GraphrtError, InputError, StoreError
 from graphrt.stores.protocol import Store
 
 _PAGE: Final = 500
-"""Threads that are listed at once."""
+"""Threads that are listed in one call."""
 _MOST: Final = 20
-"""Findings that are told of one thread."""
+"""Findings that are reported of one thread."""
 _TRIES: Final = 5
-"""How often a thread is read that somebody writes meanwhile."""
+"""How often a thread is read at most, if it is being written meanwhile."""
 
 Further = Callable[[Store, str], None]
-"""A check that knows more of threads: raises what is wrong with one."""
+"""A further check of one thread, such as a replay; raises what it finds wrong."""
 
 
 class Finding(NamedTuple):
-    """Something that is not as it was written."""
+    """Damage or waste that `verify` found in a store."""
 
     thread: str | None
-    """None if it belongs to no thread."""
+    """Id of the thread, or None if the finding belongs to no thread."""
     kind: Literal["damage", "waste"]
-    """Waste takes room, and harms nothing."""
+    """`damage`: stored data is not what was written. `waste`: unused data, which takes room and harms nothing."""
     code: str
     """`record`, `gap`, `tail`, `snapshot`, `staged`, `blob`, `head`, `replay`, `orphan` or `file`."""
     what: str
     """A sentence that says what is wrong."""
     seq: int | None = None
-    """The entry, if it is about one."""
+    """Number of the entry, or None if the finding is not about one entry."""
 
 
 class Verification(NamedTuple):
-    """What `verify` found."""
+    """The report of `verify`."""
 
     threads: int
-    """How many were looked at."""
+    """Number of threads that were checked."""
     entries: int
-    """How many entries they have."""
+    """Number of entries of these threads."""
     findings: tuple[Finding, ...]
-    """What is wrong, thread by thread: at most 20 of each."""
+    """All findings, thread by thread: at most 20 for each thread."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged."""
+        """Whether nothing is damaged. Waste does not count."""
         return not any(finding.kind == "damage" for finding in self.findings)
 
     @property
     def damaged(self) -> tuple[str, ...]:
-        """The damaged threads, in the order in which they were made."""
+        """Ids of the damaged threads, in order of creation."""
         return tuple(
             dict.fromkeys(one.thread for one in self.findings if one.kind == "damage" and one.thread is not None)
         )
 
 
 def verify(store: Store, further: Further | None = None) -> Verification:
-    """Read everything that *store* holds and see that it is what was written; nothing is changed.
+    """Read everything in *store* and check that it is what was written. Nothing is changed.
+
+    Args:
+        store: The store.
+        further: A check that each thread without findings has to pass as well.
 
     Raises:
-        StoreError: The store itself cannot be read now: it is closed, locked, or away. What is damaged is told in the
-            report and raises nothing.
+        StoreError: The store itself cannot be read now: it is closed, locked or unreachable. Damage is in the report
+            and raises nothing.
     """
     threads = entries = 0
     findings: list[Finding] = []
@@ -84,7 +90,7 @@ def verify(store: Store, further: Further | None = None) -> Verification:
 
 
 def _surveyed(store: Store) -> Iterator[str | Finding]:
-    """The ids of the threads, and what is wrong with the store itself."""
+    """Yield the ids of the threads, and findings about the store itself."""
     survey = getattr(store, "_survey", None)
     try:
         yield from listed(store) if survey is None else survey()
@@ -94,7 +100,7 @@ def _surveyed(store: Store) -> Iterator[str | Finding]:
 
 
 def listed(store: Store) -> Iterator[str]:
-    """The ids of all threads."""
+    """Yield the ids of all threads, in order of creation."""
     after: str | None = None
     while True:
         heads = store.heads(after=after, limit=_PAGE)
@@ -105,7 +111,8 @@ def listed(store: Store) -> Iterator[str]:
 
 
 def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, list[Finding]] | None:
-    """How many entries *thread* has, and what is wrong with it; None if it is gone."""
+    """Return the number of entries and the findings of *thread*, or None if the thread was deleted meanwhile."""
+    # A thread that was written during the check may look damaged: a finding counts only if the thread did not change.
     left = _TRIES
     while True:
         left -= 1
@@ -119,7 +126,7 @@ def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, li
 
 
 def _standing(store: Store, thread: str) -> Any:
-    """What changes whenever somebody writes the thread; None if that cannot be read."""
+    """Return a value that changes with every write to the thread, or None if its head cannot be read."""
     try:
         head = store.head(thread)
     except StoreError as error:
@@ -129,7 +136,7 @@ def _standing(store: Store, thread: str) -> Any:
 
 
 def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list[Finding]]:
-    # The journal is above the stores: this is a convenience that reaches up, as `graph.run()` is one.
+    # An upward import, allowed by name in pyproject.toml: only the journal knows what bodies must be (decision 0045).
     from graphrt._journal.verifying import Check
 
     check = Check(store, thread)
@@ -146,8 +153,9 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
         _world(error)
         code = "head" if check.head is None else "record" if isinstance(error, StoreError) else "replay"
         findings.append(Finding(thread, "damage", code, error.what, error.seq))
-    except Exception as error:  # noqa: BLE001 - of bytes that are not ours anything may come
+    except Exception as error:  # noqa: BLE001 - arbitrary bytes may raise anything
         findings.append(Finding(thread, "damage", "record", f"It cannot be read: {type(error).__name__}: {error}"))
+    # Only after a clean check: a damaged body may be the one that names a blob.
     names = getattr(store, "_blob_names", None)
     if names is not None and not findings:
         left = check.unnamed(names(thread))
@@ -157,7 +165,7 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
 
 
 def _world(error: GraphrtError) -> None:
-    """Raise *error* again if it says nothing of what is stored."""
+    """Raise *error* again if it is about access to the store, and not about stored data."""
     from graphrt._journal.verifying import WORLD
 
     if error.code in WORLD:

@@ -1,7 +1,8 @@
-"""EncryptedStore: a store around a store, in which no body is readable without the key.
+"""EncryptedStore: a wrapper around a durable store that encrypts all bodies.
 
-Which bodies there are, and where each belongs, lives here; the cipher is in `_sealing`. What a store must be able to
-look for stays plain: ids of threads, status, graph, times, numbers of entries, keys of what is staged, and seals.
+This module knows which bodies a store has and to which place each is bound. The cipher is in `_sealing`. Whatever a
+store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys, and
+seals.
 """
 
 from __future__ import annotations
@@ -26,36 +27,38 @@ from graphrt.stores.verbs import Finding, StoreVerbs, delete_many
 __all__ = ["EncryptedStore"]
 
 _AT_ONCE: Final = 64
-"""Pages of the list of names that are asked for together."""
+"""Pages of the list of blob names that are read in one call."""
 
 
 @final
 class EncryptedStore(StoreVerbs):
-    """Keeps bodies encrypted in another store (AES-256-GCM). Needs the extra `graphrt[crypto]`.
+    """A store that keeps its bodies encrypted in another store (AES-256-GCM). Needs the extra `graphrt[crypto]`.
 
-    A body is bound to its thread and its place: one that was changed, or moved to another place, is refused
-    (`store-damaged`), and so is a plain one (`downgrade-refused`). What this cannot see is a whole thread that was put
-    back to an earlier state; chained journals are for that.
+    A body is bound to its thread and its place. One that was changed or moved is refused (`store-damaged`), and so is
+    a plain one (`downgrade-refused`). Encryption cannot detect that a whole thread was put back to an earlier state;
+    chained journals are for that.
 
-    Blobs are stored under an HMAC of thread and name, so that equal values are not recognisable. Their names are listed
-    in further blobs, one for each commit that brings new ones, so that a copy finds them. A copy is written anew under
-    its own id: large values first, and then with one transaction all that makes it a thread, so that nobody sees half
-    of one. What follows are snapshots of older states; if that fails, the copy is removed again.
+    Blobs are stored under an HMAC of thread and name, so that equal values cannot be recognised. Their names are listed
+    in further blobs, one for each commit with new blobs, so that a copy finds them.
+
+    A copy is encrypted anew under its own id. Blobs are written first, and one transaction then makes the thread
+    visible, so that no reader sees half of it. Snapshots of older states follow. If any of this fails, the copy is
+    removed again.
 
     Args:
-        store: A durable store. It is closed with this one.
-        keys: 32 random bytes each, by an id that is stored beside every body. To rotate, add a key and make it current;
-            the others have to stay as long as anything that they sealed. A copy is written with the current key alone.
+        store: A durable store. It is closed together with this one.
+        keys: 32 random bytes each, by an id that is stored with every body. To rotate, add a key and make it current.
+            Keep the other keys as long as anything that they sealed. A copy is written with the current key alone.
         current: Id of the key for new bodies, and for the names of new blobs. None: the first of *keys*.
 
     Raises:
-        InputError: A key will not do (`bad-key`), or the store is not durable.
+        InputError: A key is not acceptable (`bad-key`), or *store* is not durable.
         MissingExtraError: cryptography is not installed.
     """
 
     durable: bool = True
     encrypted: bool = True
-    """What an export writes is not what is stored, but plain."""
+    """Exports contain plain text, so `export_thread` needs `decrypted=True`."""
 
     def __init__(self, store: Store, keys: Mapping[str, bytes], *, current: str | None = None) -> None:
         if not store.durable:
@@ -67,6 +70,8 @@ class EncryptedStore(StoreVerbs):
         self._store: Final = store
         self._keys: Final = Keyring(keys, current=current)
         self._lists: Final[dict[tuple[str, int], _Names]] = {}
+        """Blob names of claimed threads, by thread and epoch. While a claim holds, no other process adds to them."""
+        # In the child of a fork, the lists belong to the parent's claims, and another thread may have held the lock.
         self._forks: Final = Emptied(self._lists)
         self._lock: Final = FreshLock()
 
@@ -76,23 +81,23 @@ class EncryptedStore(StoreVerbs):
     def __reduce__(self) -> NoReturn:
         raise TypeError("an EncryptedStore is never pickled: its keys stay where they are")
 
-    # ------------------------------------------------------------------------------------------------- as it comes
+    # ------------------------------------------------------------------------------------ passed to the inner store
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-        """Take the thread for writing, at once or not at all. See `Store.claim`."""
+        """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         return self._store.claim(thread, create=create, lease_s=lease_s, at=at)
 
     def renew(self, claims: Iterable[Claim]) -> None:
-        """Let the leases of *claims* begin anew. See `Store.renew`."""
+        """Restart the leases of *claims*. See `Store.renew`."""
         self._store.renew(claims)
 
     def release(self, claim: Claim) -> None:
-        """Give the thread back. See `Store.release`."""
+        """Release the thread. See `Store.release`."""
         self._lists.pop((claim.thread, claim.epoch), None)
         self._store.release(claim)
 
     def head(self, thread: str) -> Head:
-        """How *thread* stands. See `Store.head`."""
+        """Return the head of *thread*. See `Store.head`."""
         return self._store.head(thread)
 
     def heads(
@@ -105,17 +110,17 @@ class EncryptedStore(StoreVerbs):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
+        """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
         return self._store.heads(
             status=status, graph=graph, prefix=prefix, updated_before=updated_before, after=after, limit=limit
         )
 
     def delete(self, thread: str) -> None:
-        """Forget the thread and everything of it. See `Store.delete`."""
+        """Delete the thread with everything stored of it. See `Store.delete`."""
         self._store.delete(thread)
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
-        """Forget threads that nobody holds. See `StoreVerbs.delete_many`."""
+        """Delete those of *threads* that have no owner. See `StoreVerbs.delete_many`."""
         return delete_many(self._store, threads, updated_before=updated_before)
 
     # ---------------------------------------------------------------------------------------------------- encrypted
@@ -123,6 +128,7 @@ class EncryptedStore(StoreVerbs):
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing. See `Store.commit`."""
         thread = claim.thread
+        # Checked before sealing, which needs bytes: the inner store sees only the ciphertext.
         _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
         snapshot, meta = commit.snapshot, commit.meta
@@ -147,7 +153,7 @@ class EncryptedStore(StoreVerbs):
             self._lists.pop((thread, claim.epoch), None)
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
-        """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
+        """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         found = self._store.load(thread, upto=upto)
         meta, snapshot = found.meta, found.snapshot
         opened = self._keys.open
@@ -159,7 +165,7 @@ class EncryptedStore(StoreVerbs):
         )
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        """Records of *thread* in order. See `Store.records`."""
+        """Return an iterator over the records of *thread*, in order. See `Store.records`."""
         found = self._store.records(thread, after=after, upto=upto)
         return (self._record(thread, record) for record in found)
 
@@ -168,18 +174,21 @@ class EncryptedStore(StoreVerbs):
         return Record(seq, count, self._keys.open(body, thread, "record", (seq, count)), plain)
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
-        """Those of the named large values that are there."""
+        """Return those of the named blobs that exist. See `Store.blobs`."""
+        # A blob may have been written under any key of the ring, so it is looked up under all of them (decision 0046).
         stored = {name: self._keys.names(thread, name) for name in names}
         found = self._store.blobs(thread, [one for ones in stored.values() for one in ones])
         there: dict[str, bytes] = {}
         for name, ones in stored.items():
+            # A blob is never replaced: if it was stored again after a rotation, the one under the other key counts.
             body = next((found[one] for one in reversed(ones) if one in found), None)
             if body is not None:
                 there[name] = self._keys.open(body, thread, "blob", name)
         return there
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything of it, sealed anew, under the id *to*. See `Store.copy`."""
+        """Copy the thread with everything stored of it to the id *to*, sealed anew. See `Store.copy`."""
+        # The inner store's own `copy` would not do: bodies are bound to the id of their thread.
 
         def blobs() -> list[str]:
             names = _Names(self._keys, thread)
@@ -189,11 +198,14 @@ class EncryptedStore(StoreVerbs):
         copy_thread(self, thread, to, at=at, blobs=blobs)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Forget the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the records up to the entry *upto*. See `Store.prune`."""
         if keep_blobs is None:
             return self._store.prune(claim, upto)
+        # The pages of the list of names are blobs too, which the caller does not know of.
         keep = [one for name in keep_blobs for one in self._keys.names(claim.thread, name)]
         return self._store.prune(claim, upto, keep_blobs=[*keep, *self._names(claim).pages(self._store)])
+
+    # The private methods of the inner store, if it has them: see `SqliteStore` and `_verifying`.
 
     def _make_room(self) -> bool:
         make: Any = getattr(self._store, "_make_room", bool)
@@ -208,7 +220,7 @@ class EncryptedStore(StoreVerbs):
         return listed(self._store) if inner is None else inner()
 
     def _blob_names(self, thread: str) -> list[str]:
-        """True names, and what is stored under a name that no key makes."""
+        """Return the names of the stored blobs in plain, and stored names that no key explains as they are."""
         inner = getattr(self._store, "_blob_names", None)
         if inner is None:
             return []
@@ -227,10 +239,10 @@ class EncryptedStore(StoreVerbs):
         with self._lock:
             return self._lists.setdefault((claim.thread, claim.epoch), _Names(self._keys, claim.thread))
 
-    # ------------------------------------------------------------------------------------------------ open and shut
+    # ----------------------------------------------------------------------------------------------------- closing
 
     def close(self) -> None:
-        """Close the store around which this one is; may be called again."""
+        """Close the inner store. May be called again."""
         self._lists.clear()
         self._store.close()
 
@@ -254,18 +266,19 @@ class EncryptedStore(StoreVerbs):
 
 
 class _Names:
-    """The list of a thread's blobs by their true names: sealed pages, numbered from 0, each a blob itself."""
+    """The list of a thread's blob names in plain: sealed pages, numbered from 0, each stored as a blob itself."""
 
     def __init__(self, keys: Keyring, thread: str) -> None:
         self._keys: Final = keys
         self._thread: Final = thread
         self._count: int | None = None
+        """Number of pages, or None if it is not known."""
         self.known: set[str] = set()
-        """What the pages name; some of it may have been pruned."""
+        """Blob names on the pages. Some of these blobs may have been pruned."""
         self._lock: Final = Lock()
 
     def read(self, store: Store) -> int:
-        """Read all pages; how many there are."""
+        """Read all pages, if that is still to be done, and return their number."""
         if self._count is None:
             count, known = 0, set[str]()
             while True:
@@ -284,13 +297,13 @@ class _Names:
         return self._count
 
     def pages(self, store: Store) -> list[str]:
-        """What the pages are stored as."""
+        """Return all names under which the pages may be stored."""
         with self._lock:
             return [one for number in range(self.read(store)) for one in self._pages(number)]
 
     def commit(self, store: Store, claim: Claim, sealed: Commit, blobs: Iterable[str]) -> None:
-        """Write *sealed*, and in the same transaction a page with those names that are new."""
-        with self._lock:  # two commits at once must not take one number for their pages
+        """Write *sealed* and, in the same transaction, a page with those of the names in *blobs* that are new."""
+        with self._lock:  # two concurrent commits must not use the same page number
             number = self.read(store)
             new = [name for name in blobs if name not in self.known]
             more: dict[str, Any] = dict(sealed.blobs)
@@ -300,11 +313,11 @@ class _Names:
             try:
                 store.commit(claim, sealed._replace(blobs=more))
             except BaseException:
-                self._count = None  # whether the page is there is not known now
+                self._count = None  # the page may or may not be stored: read the list again before the next commit
                 raise
             self._count = number + bool(new)
             self.known.update(new)
 
     def _pages(self, number: int) -> list[str]:
-        """What the page may be stored as."""
+        """Return the names under which a page may be stored. The NUL keeps them apart from names of blobs."""
         return self._keys.names(self._thread, f"\0names {number}")

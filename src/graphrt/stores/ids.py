@@ -1,6 +1,6 @@
-"""What may be a thread's id.
+"""Validation of thread ids.
 
-The rule and its refusal only; whether a thread of that id exists is a store's business.
+Only the form of an id is checked here. Whether a thread with that id exists is for the stores to say.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from graphrt.errors import InputError
 __all__ = ["check_id"]
 
 LONGEST: Final = 200
-"""Characters of the longest id."""
+"""Maximum length of an id, in characters."""
 
 _FIT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}").fullmatch
+# The form of an interrupt's id, which is easily passed in place of the thread's. `_fix` then names the thread.
 _OF_INTERRUPT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]*/[0-9]+\.[0-9]+:[^#]*#.*").fullmatch
 _RULE: Final = "1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = -, the first of them a letter, a digit or _"
 _SHOWN: Final = 80
 
 
 def check_id(value: Any) -> str:
-    """The id itself, if it may name a thread. Two ids are the same if all their characters are; nothing is normalised.
+    """Return *value* if it is a valid thread id. Ids are compared character by character; nothing is normalised.
 
     Raises:
-        InputError: It may not (`bad-thread`).
+        InputError: It is not a str of 1 to 200 allowed characters (`bad-thread`).
     """
-    # An id of a subclass of str could change between two looks at it.
+    # Not isinstance: a subclass of str could return another value after the check.
     if type(value) is str and _FIT(value):
         return value
     raise InputError(

@@ -1,7 +1,7 @@
-"""A store in this process: threads live as long as it is open, and payloads are kept as the objects they are.
+"""MemoryStore: threads in this process, for as long as the store is open. Payloads are kept as the objects they are.
 
-Nothing here reads a clock or a file. A claim is held until it is released or the store is closed: an owner in the same
-process cannot die alone, so there is no lease to run out.
+Leases do not run out here: an owner in the same process cannot die alone. A claim holds until it is released or the
+store is closed. Nothing in this module reads a clock or a file.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _SEQ: Final = attrgetter("seq")
 
 @final
 class _Thread:
+    """Everything stored of one thread. `records` and `snapshots` are sorted by `seq`, for binary search."""
+
     __slots__ = (
         "blobs",
         "claim",
@@ -55,7 +57,7 @@ class _Thread:
         self.created_at = at
         self.updated_at = at
         self.claim: Claim | None = None
-        """The one that holds."""
+        """The claim that holds the thread, or None."""
         self.records: list[Record] = []
         self.snapshots: list[Saved] = []
         self.staged: dict[str, Any] = {}
@@ -68,23 +70,24 @@ class _Thread:
         return Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
 
     def part(self, after: int, upto: int | None) -> list[Record]:
-        """Records with an entry above *after*, and none above *upto* only."""
+        """Return the records that have an entry above *after* and, unless *upto* is None, one up to *upto*."""
         begin = bisect_right(self.records, after, key=_SEQ)
         if upto is None:
             return self.records[begin:]
         end = bisect_left(self.records, upto, key=_SEQ)
+        # The record at `end` goes up to *upto* or beyond; it belongs to the result if it begins before or there.
         if end < len(self.records) and self.records[end].seq - self.records[end].count < upto:
             end += 1
         return self.records[begin:end]
 
     def free(self, threads: dict[str, _Thread]) -> None:
-        """Take the claim back; without an entry the thread is forgotten."""
+        """End the claim, and delete the thread if it has no entries."""
         self.claim = None
         if not self.seq:
             del threads[self.id]
 
     def write(self, commit: Commit, seq: int) -> None:
-        # Arguments that only now turn out not to be pairs would leave half of the commit behind.
+        # All iterables are read before anything changes: one that raises must not leave half of the commit behind.
         records, stage, blobs = tuple(commit.records), [(key, body) for key, body in commit.stage], {**commit.blobs}
         self.records += records
         self.seq = seq
@@ -96,7 +99,7 @@ class _Thread:
             self.snapshots = [saved for saved in self.snapshots if saved.seq != commit.snapshot.seq]
             insort(self.snapshots, commit.snapshot, key=_SEQ)
         for name, body in blobs.items():
-            self.blobs.setdefault(name, body)
+            self.blobs.setdefault(name, body)  # the name is derived from the content: one that exists stays
         if commit.meta is not None:
             self.meta = commit.meta
         if commit.status is not None:
@@ -107,7 +110,7 @@ class _Thread:
 
 @final
 class _Guard:
-    """One worker thread at a time; none while the process forks."""
+    """The store's lock. A fork waits for it, so that the child gets complete threads and a free lock."""
 
     __slots__ = ("__weakref__", "_threads", "lock")
 
@@ -117,15 +120,15 @@ class _Guard:
         watch_forks(self)
 
     def before_fork(self) -> None:
-        """Wait for the call that another worker thread is in: the child gets threads as they are after it."""
+        """Wait for a call in another worker thread to end: the child gets the threads as they are after it."""
         self.lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Let calls go on."""
         self.lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Nobody holds a thread here: the runs that do are the parent's."""
+        """Make a free lock, and end all claims: the runs that hold them exist only in the parent."""
         self.lock = RLock()
         for kept in list(self._threads.values()):
             if kept.claim is not None:
@@ -134,10 +137,10 @@ class _Guard:
 
 @final
 class MemoryStore(StoreVerbs):
-    """Keeps threads in this process until it is closed. Runtimes and worker threads may share it.
+    """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
-    Not durable: payloads may be any objects. They are kept by reference and given back as they are, so whoever commits
-    one must not change it afterwards.
+    It is not durable. Payloads may be any objects: they are kept by reference and returned as they are, so the caller
+    of `commit` must not change them afterwards.
     """
 
     durable: bool = False
@@ -152,7 +155,10 @@ class MemoryStore(StoreVerbs):
         return f"<MemoryStore of {len(self._threads)} threads{', closed' if self._closed else ''}>"
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-        """Take the thread for writing, at once or not at all. See `Store.claim`."""
+        """Claim the thread for writing, without waiting for another owner. See `Store.claim`.
+
+        *lease_s* has no effect.
+        """
         check_id(thread)
         with self._guard.lock:
             kept = self._open().get(thread)
@@ -163,15 +169,15 @@ class MemoryStore(StoreVerbs):
             elif kept.claim is not None:
                 raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
             kept.epoch += 1
-            claim = Claim(kept.head()._replace(owned=True), lease_s)
+            claim = Claim(kept.head()._replace(owned=True), lease_s)  # `kept.claim` is set only below
             kept.claim = claim
             return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
-        """Nothing to do: a claim holds until it is released."""
+        """Do nothing: a claim holds until it is released."""
 
     def release(self, claim: Claim) -> None:
-        """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
+        """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
         with self._guard.lock:
             kept = self._threads.get(claim.thread)
             if kept is not None and kept.claim is claim:
@@ -190,7 +196,7 @@ class MemoryStore(StoreVerbs):
                 self._free(kept)
 
     def head(self, thread: str) -> Head:
-        """How *thread* stands. See `Store.head`."""
+        """Return the head of *thread*. See `Store.head`."""
         with self._guard.lock:
             return self._get(thread).head()
 
@@ -204,12 +210,13 @@ class MemoryStore(StoreVerbs):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
+        """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
         most = _refusals.page_size(limit)
         with self._guard.lock:
+            # A dict keeps the order of insertion, which is the order of creation.
             everything = iter(list(self._open().values()))
             if after is not None:
-                last = self._get(after)
+                last = self._get(after)  # skipped before the filters apply, which it need not match
                 while next(everything) is not last:
                     pass
             found: list[Head] = []
@@ -227,29 +234,30 @@ class MemoryStore(StoreVerbs):
             return found
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
-        """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
+        """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         with self._guard.lock:
             kept = self._get(thread)
             seq = kept.seq if upto is None else upto
             at = bisect_right(kept.snapshots, seq, key=_SEQ)
             snapshot = kept.snapshots[at - 1] if at else None
             records = kept.part(snapshot.seq if snapshot else 0, upto)
+            # Staged bodies belong to the newest state only.
             staged = tuple(kept.staged.items()) if seq >= kept.seq else ()
             return Loaded(kept.head(), kept.meta, snapshot, records, staged)
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        """Records of *thread* in order. See `Store.records`."""
+        """Return an iterator over the records of *thread*, in order. See `Store.records`."""
         with self._guard.lock:
             return iter(self._get(thread).part(after, upto))
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
-        """Those of the named large values that are there."""
+        """Return those of the named blobs that exist. See `Store.blobs`."""
         with self._guard.lock:
             kept = self._open().get(check_id(thread))
             return {name: kept.blobs[name] for name in names if name in kept.blobs} if kept else {}
 
     def delete(self, thread: str) -> None:
-        """Forget the thread and everything of it. See `Store.delete`."""
+        """Delete the thread with everything stored of it. See `Store.delete`."""
         with self._guard.lock:
             kept = self._get(thread)
             if kept.claim is not None:
@@ -257,7 +265,7 @@ class MemoryStore(StoreVerbs):
             del self._threads[thread]
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
+        """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
         check_id(to)
         with self._guard.lock:
             kept = self._get(thread)
@@ -275,7 +283,7 @@ class MemoryStore(StoreVerbs):
             self._threads[to] = other
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Forget the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the records up to the entry *upto*. See `Store.prune`."""
         keep = None if keep_blobs is None else set(keep_blobs)
         with self._guard.lock:
             self._open()
@@ -297,7 +305,7 @@ class MemoryStore(StoreVerbs):
             return list(self._get(thread).blobs)
 
     def close(self) -> None:
-        """Forget everything; may be called again. Claims that it gave are void."""
+        """Delete all threads and void all claims. May be called again."""
         with self._guard.lock:
             self._closed = True
             self._threads.clear()

@@ -1,7 +1,13 @@
-"""What a store is: a keeper of bytes, with one atomic commit and one writer for each thread.
+"""The store protocol: storage of bytes by thread, with atomic commits and a single writer for each thread.
 
-Values and the protocol only. A store knows nothing of events, states or graphs: what the bytes mean is the journal's.
-Any class with these methods is a store; `graphrt.testing.conformance` says whether it keeps its word.
+A thread has records, which are numbered and only appended. Besides these it has snapshots, staged bodies, blobs, one
+meta and one head. A writer claims the thread, and every commit names the claim's epoch and the entry that it follows.
+Both are checked inside the transaction, so that a writer that lost its claim stores nothing (R12).
+
+A store knows nothing of events, states or graphs: only the journal knows what the bytes mean (decision 0019). Any
+class with the methods of `Store` is a store; `graphrt.testing.conformance` tests whether it keeps the promises.
+
+Only the protocol and its values belong here.
 """
 
 from __future__ import annotations
@@ -18,51 +24,55 @@ __all__ = ["Claim", "Commit", "Head", "Loaded", "Record", "Saved", "Status", "St
 
 
 Payload: TypeAlias = Any
-"""`bytes` where the store is durable. A store that is not (`durable` is False) may be given any object, which it keeps
-by reference and gives back as it is."""
+"""`bytes` if the store is durable. A store that is not durable accepts any object, keeps a reference to it, and returns
+it as it is."""
 
 
 class Record(NamedTuple):
-    """The journal entries of one commit, as one unit."""
+    """The journal entries of one commit, stored as one unit."""
 
     seq: int
-    """Number of its last entry. A thread's entries are numbered from 1, without gaps."""
+    """Number of its last entry. The entries of a thread are numbered from 1, without gaps."""
     count: int  # type: ignore[assignment]  # tuple.count is of no use here
-    """How many entries it holds, 1 or more: `seq - count + 1` is the first."""
+    """Number of its entries, 1 or more. `seq - count + 1` is the number of the first."""
     body: Payload
+    """The entries, in the form that the journal chose."""
     seal: bytes = b""
-    """Chain header and salts; empty where the journal is not chained."""
+    """Chain header and salts; empty if the journal is not chained."""
 
 
 class Saved(NamedTuple):
-    """A stored snapshot of the state after the entry *seq*: a cache of the fold."""
+    """A stored snapshot: the state after the entry `seq`, kept as a cache of the fold."""
 
     seq: int
+    """Number of the last entry that the state contains."""
     body: Payload
 
 
 class Head(NamedTuple):
-    """How a thread stands."""
+    """Summary of a thread: its position, its status and its owner."""
 
     thread: str
+    """The thread's id."""
     seq: int
-    """Number of the last entry, 0 before the first."""
+    """Number of the last entry; 0 before the first."""
     epoch: int
-    """Counts the claims. A commit under an older one is refused."""
+    """Number of claims so far. A commit under an older epoch is refused."""
     status: Status
     graph: str
-    """Name of the graph, for listing."""
+    """Name of the graph, for listings."""
     created_at: float
-    """Seconds since the epoch, by the clock of whoever made it."""
+    """Time of creation in seconds since the epoch, by the clock of the process that created the thread."""
     updated_at: float
+    """Time of the last commit in seconds since the epoch; `created_at` before the first."""
     owned: bool
     """Whether a living owner holds the thread now."""
     first: int = 1
-    """Number of the oldest entry that is still there: greater than 1 after a prune."""
+    """Number of the oldest entry that is still stored; greater than 1 after a prune."""
 
 
 class Claim:
-    """The right to write a thread, until it is released, its lease runs out, or its owner is gone."""
+    """The right to write a thread, until it is released, its lease runs out, or its owner is known to be dead."""
 
     __slots__ = ("epoch", "head", "lease_s", "thread")
 
@@ -70,73 +80,88 @@ class Claim:
         self.thread: str = head.thread
         self.epoch: int = head.epoch
         self.head: Head = head
-        """As it stood when it was claimed."""
+        """The thread's head at the time of the claim."""
         self.lease_s: float = lease_s
+        """Seconds that the lease lasts after the claim, and after each commit or `renew`."""
 
 
 class Commit(NamedTuple):
-    """What one transaction writes: all of it or nothing. In this order."""
+    """Everything that one transaction writes, all of it or nothing. It takes effect in the order of the fields."""
 
     expected: int
-    """Number that the thread's last entry must have: else the commit is a conflict."""
+    """Number that the thread's last entry must have; otherwise the commit is refused as a conflict."""
     at: float
-    """Seconds since the epoch: becomes `updated_at`."""
+    """Time of the commit in seconds since the epoch; becomes `Head.updated_at`."""
     records: Sequence[Record] = ()
-    """To append, in order and without a gap after *expected*."""
+    """0..n records to append, in order, without a gap after `expected`."""
     unstage: bool = False
-    """Forget everything staged before."""
+    """Delete all bodies that were staged before."""
     stage: Sequence[tuple[str, Payload]] = ()
-    """(key, body) to keep beside the journal until the next `unstage`; a key that is there is replaced."""
+    """0..n pairs (key, body) to keep until the next `unstage`. A body staged earlier under the same key is replaced."""
     snapshot: Saved | None = None
-    """To keep; of the last entry or an older one. One of the same entry is replaced."""
+    """A snapshot to keep, of the last entry or an older one. It replaces one of the same entry."""
     blobs: Mapping[str, bytes] = {}
-    """Large values by the name that their content gives them; one that is there stays."""
+    """Large values, by a name derived from their content. A blob that exists is kept as it is."""
     meta: Payload | None = None
-    """Replaces the thread's meta."""
+    """New meta of the thread. None leaves it unchanged."""
     status: Status | None = None
+    """New status. None leaves it unchanged."""
     graph: str | None = None
+    """New name of the graph. None leaves it unchanged."""
     release: bool = False
-    """Give the claim back in the same transaction."""
+    """Release the claim in the same transaction."""
 
 
 class Loaded(NamedTuple):
-    """A thread as read in one moment: nothing of it is newer or older than the rest."""
+    """A thread, read at one moment: no part is newer or older than the others."""
 
     head: Head
+    """The head as it is now, even if an older state was requested; so is `meta`."""
     meta: Payload | None
+    """None if no commit ever set it."""
     snapshot: Saved | None
-    """The newest one whose `seq` is not after what was asked for."""
+    """The newest snapshot that is not after the requested entry, or None."""
     records: Sequence[Record]
-    """All records with entries after the snapshot, in order; the last one may hold entries after what was asked for."""
+    """All records with entries after the snapshot, in order. The last one may go beyond the requested entry."""
     staged: Sequence[tuple[str, Payload]]
-    """Staged bodies by key, in the order in which each key was first staged. Empty if an older moment was asked for."""
+    """(key, body), in the order in which the keys were first staged. Empty if an older state was requested."""
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Keeps threads. Used from several worker threads at once; never from an event loop's own thread if it blocks.
+    """Storage of threads. Several worker threads may call it at once. If it blocks, no event loop's thread calls it.
 
-    All methods but `close` raise `StoreError` where the world fails, with what was kept; nothing is half done then, and
-    the next call works once the world does. Codes: `store-busy` (locked by another process for too long), `store-full`,
-    `store-read-only`, `store-unavailable` (cannot be opened, connection lost), `store-damaged` (not a database of ours,
-    or broken), `store-newer` (written by a newer version).
+    All methods but `close` raise `StoreError` if the disk, the network or the database fails, and the error says what
+    is stored. A call that failed leaves nothing half done, and the next call works once the cause is gone.
+
+    | Code | Cause |
+    |---|---|
+    | `store-busy` | locked by another process for too long |
+    | `store-full` | no space left |
+    | `store-read-only` | may not be written |
+    | `store-unavailable` | cannot be opened, or the connection was lost |
+    | `store-damaged` | broken, or not a database of this kind of store |
+    | `store-newer` | written by a newer version of graphrt |
     """
 
     durable: bool
-    """Whether what is committed outlives the process: then every payload is `bytes`."""
+    """Whether commits outlive the process. If so, every payload is `bytes`."""
     blocking: bool
-    """Whether calls may wait for a disk or a network: then an asyncio driver makes them on a worker thread."""
+    """Whether calls may wait for a disk or a network. If so, asyncio runs make them on worker threads."""
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-        """Take the thread for writing, at once or not at all: `epoch` is one more than that of the claim before.
+        """Claim the thread for writing, without waiting for another owner.
 
-        A thread that is made here has status "new" and `seq` 0. A claim is void, and the thread free, once it was
-        released, its lease ran out without a commit or `renew`, or its owner is known to be dead.
+        The claim's epoch is one more than that of the claim before. A thread that is created here has status "new" and
+        `seq` 0. A claim becomes void when it is released, when its lease runs out without a commit or `renew`, or when
+        its owner is known to be dead. The thread is then free.
 
         Args:
-            lease_s: Seconds that the claim holds after this call and after each commit or `renew`.
-            at: Seconds since the epoch, for `created_at`. Leases are not measured by it, but by a clock that all users
-                of the store share and that does not jump.
+            thread: The thread's id.
+            create: Create the thread if it does not exist.
+            lease_s: Seconds that the claim holds after this call, and after each commit or `renew`.
+            at: Seconds since the epoch, for `Head.created_at`. Leases are measured by another clock, which all users of
+                the store share and which does not jump.
 
         Raises:
             InputError: There is no such thread and *create* is False (`unknown-thread`).
@@ -145,23 +170,26 @@ class Store(Protocol):
         ...
 
     def renew(self, claims: Iterable[Claim]) -> None:
-        """Let the leases of *claims* begin anew; those that are void stay void."""
+        """Restart the leases of *claims*. Void claims stay void, without an error."""
         ...
 
     def release(self, claim: Claim) -> None:
-        """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
+        """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
         ...
 
     def commit(self, claim: Claim, commit: Commit) -> None:
-        """Write *commit* in one transaction; durable when this returns.
+        """Write *commit* in one transaction, which is durable when this returns.
 
         Raises:
-            ConflictError: The claim is void, or the last entry is not `commit.expected`; nothing was written.
+            ConflictError: The claim is void (`lost-lease`), or the last entry is not `commit.expected` (`conflict`).
+                Nothing was written.
+            InputError: The parts of *commit* do not fit together, or a durable store got a payload that is not `bytes`
+                (`bad-commit`). Nothing was written.
         """
         ...
 
     def head(self, thread: str) -> Head:
-        """How *thread* stands.
+        """Return the head of *thread*.
 
         Raises:
             InputError: There is no such thread.
@@ -178,17 +206,25 @@ class Store(Protocol):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Threads with at least one entry, in the order in which they were made.
+        """Return the heads of the threads with at least one entry that match all filters, in order of creation.
 
         Args:
-            prefix: What the thread's id begins with, compared character by character.
-            updated_before: Seconds since the epoch.
-            after: Only those made after this thread, which need not match the rest: for paging.
+            status: Only threads with this status.
+            graph: Only threads of the graph with exactly this name.
+            prefix: Only threads whose id begins with this text, compared character by character.
+            updated_before: Only threads whose last commit is older than this time, in seconds since the epoch.
+            after: Only threads that were created after this one, for paging. It need not match the other filters.
+            limit: Maximum number of heads. None: no limit.
+
+        Raises:
+            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
         """
         ...
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
-        """The thread as it stands, or as it stood after the entry *upto*.
+        """Load the thread as it is now, or as it was after the entry *upto*.
+
+        An *upto* beyond the last entry gives what there is.
 
         Raises:
             InputError: There is no such thread.
@@ -196,7 +232,9 @@ class Store(Protocol):
         ...
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        """Records with an entry numbered above *after*, and none above *upto* only; in order, read page by page.
+        """Return an iterator over the records from entry *after* + 1 to entry *upto*, in order, read page by page.
+
+        A record that lies only partly in this range is included, whole.
 
         Raises:
             InputError: There is no such thread.
@@ -204,11 +242,11 @@ class Store(Protocol):
         ...
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
-        """Those of the named large values that are there."""
+        """Return those of the named blobs that exist, by name. A thread that does not exist has none."""
         ...
 
     def delete(self, thread: str) -> None:
-        """Forget the thread and everything of it.
+        """Delete the thread with everything stored of it.
 
         Raises:
             InputError: There is no such thread.
@@ -217,7 +255,14 @@ class Store(Protocol):
         ...
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything of it (records, snapshots, staged, blobs, meta) under the id *to*.
+        """Copy the thread with its records, snapshots, staged bodies, blobs, meta, status and graph to the id *to*.
+
+        A thread may be copied while it is held. The copy is free.
+
+        Args:
+            thread: Id of the thread to copy.
+            to: Id of the copy.
+            at: Time of the copy's creation, in seconds since the epoch.
 
         Raises:
             InputError: There is no such thread, or *to* exists (`thread-exists`).
@@ -225,15 +270,17 @@ class Store(Protocol):
         ...
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Forget the records whose entries are all numbered *upto* or less, and snapshots of before *upto*.
+        """Delete the records whose entries are all numbered *upto* or less, and the snapshots before *upto*.
 
-        A snapshot of exactly *upto* must be there: what comes after is folded onto it.
+        There must be a snapshot of exactly *upto*, onto which later entries are folded.
 
         Args:
-            keep_blobs: If given, all other blobs of the thread are forgotten.
+            claim: The claim on the thread.
+            upto: Number of the last entry that may be deleted.
+            keep_blobs: Names of the blobs to keep; all others of the thread are deleted. None: all are kept.
 
         Returns:
-            How many entries went.
+            The number of entries that were deleted.
 
         Raises:
             ConflictError: The claim is void.
@@ -242,7 +289,7 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what it holds; may be called again. Claims that it gave are void."""
+        """Release all claims and resources. May be called again. Claims of this store object are void afterwards."""
         ...
 
     def __enter__(self) -> te.Self: ...
@@ -270,4 +317,4 @@ METHODS: Final = (
     "prune",
     "close",
 )
-"""What an object needs to be taken for a store."""
+"""Methods that an object must have to be accepted as a store."""

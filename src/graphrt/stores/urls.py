@@ -1,8 +1,8 @@
-"""From a URL to a store.
+"""Opening a store by its URL.
 
-Reading URLs lives here; the stores themselves, and what their options mean, do not. A store's module is imported when
-a URL asks for it. Third parties add a scheme by an entry point of the group `graphrt.stores`: its name is the scheme,
-its value a callable that takes the URL and returns a store.
+This module parses URLs. The stores, and the meaning of their options, are elsewhere; a store's module is imported when
+a URL names it. A package adds a scheme with an entry point of the group `graphrt.stores`. The entry point's name is the
+scheme, and its value a callable that takes the URL and returns a store.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from graphrt.stores.protocol import METHODS, Store
 __all__ = ["open_store"]
 
 GROUP: Final = "graphrt.stores"
-"""Entry point group of third parties' schemes."""
+"""Entry point group for the schemes of other packages."""
 
 _KNOWN: Final = '"memory:", "sqlite:///runs.db", "sqlite:////srv/runs.db", "postgresql://user@host/name"'
 _SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float, "log_limit_bytes": int}
-"""Options that a sqlite URL may have, with what reads their text."""
+"""Options that a sqlite URL may have, and the function that parses each."""
 
 
 def open_store(url: str) -> Store:
     """Open the store that *url* names.
 
     Args:
-        url: `memory:`; `sqlite:///relative.db` or `sqlite:////absolute/path.db`, percent-encoded where need be, with
-            `?busy_timeout_s=5` if wanted; `postgresql://...`; or a scheme that an installed package brings.
+        url: `memory:`; `sqlite:///relative.db` or `sqlite:////absolute/path.db`, percent-encoded where necessary, with
+            the options `?busy_timeout_s=5` and `log_limit_bytes=...`; `postgresql://...`; or a URL whose scheme an
+            installed package provides.
 
     Raises:
-        InputError: It names no store (`unknown-store`). A password in it is never shown.
+        InputError: *url* does not name a store (`unknown-store`). A password in it is never shown.
         StoreError: The store cannot be opened.
     """
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed

@@ -1,7 +1,7 @@
-"""What can be done with any store beside keeping threads: verified, moved to a file, swept.
+"""`StoreVerbs`: operations that work on any store, such as verification, export, import and deletion of many threads.
 
-The faces of it, with the async twins; they need nothing of a store but the protocol. The stores that come with graphrt
-have them, and a store of your own has them by inheriting `StoreVerbs`.
+They use the store protocol only. The stores that come with graphrt have them; another store gets them by inheriting
+`StoreVerbs`. This module has the public methods and their async twins, the work is done in `_verifying` and `_moving`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ T = TypeVar("T")
 
 
 def delete_many(store: Store, threads: Iterable[str], *, updated_before: float | None) -> list[str]:
-    """As `StoreVerbs.delete_many`, of any store."""
+    """Delete threads of any store. See `StoreVerbs.delete_many`."""
     if isinstance(store, StoreVerbs):
         return store.delete_many(threads, updated_before=updated_before)
     return one_by_one(store, threads, updated_before)
 
 
 def one_by_one(store: Store, threads: Iterable[str], updated_before: float | None) -> list[str]:
-    """The same, through the protocol."""
+    """Delete the threads one after another, through the protocol alone. See `StoreVerbs.delete_many`."""
     gone: list[str] = []
+    # All ids are checked before the first thread is deleted.
     for thread in [check_id(thread) for thread in threads]:
-        with suppress(InputError, ConflictError):  # it is not there, or somebody has it
+        with suppress(InputError, ConflictError):  # it does not exist, or is held
             if updated_before is None or store.head(thread).updated_at < updated_before:
                 store.delete(thread)
                 gone.append(thread)
@@ -42,7 +43,7 @@ def one_by_one(store: Store, threads: Iterable[str], updated_before: float | Non
 
 
 class StoreVerbs:
-    """Operations on a whole store, and threads that go from one store to another."""
+    """Operations on a whole store, and transfer of threads between stores. They use the store protocol only."""
 
     __slots__ = ()
 
@@ -52,36 +53,42 @@ class StoreVerbs:
         return found
 
     def verify(self) -> Verification:
-        """Read everything that is stored and see that it is what was written; nothing is changed.
+        """Read everything that is stored and check that it is what was written. Nothing is changed.
 
-        Of each thread: numbers of entries, checksums, seals and chain, snapshots, staged bodies, large values and their
-        hashes. Of the store: rows that belong to no thread, and the file itself. No graph is needed; what reducers and
-        routers make of the entries is `Runtime.replay`'s to tell. Takes the memory that loading one thread takes.
+        Checked are each thread's entry numbers, checksums, seals, chain, snapshots, staged bodies, and blobs with their
+        hashes. Stores that can do so also check for rows that belong to no thread, and check the database file itself.
+
+        No graph is needed. `Runtime.replay` checks what reducers and routers make of the entries. The call needs as
+        much memory as loading one thread.
+
+        Returns:
+            The report. Damage is listed there and raises nothing.
 
         Raises:
-            StoreError: The store cannot be read at all now. Damage is told in the report and raises nothing.
+            StoreError: The store cannot be read at all now.
         """
         return verify(self._as_store())
 
     async def averify(self) -> Verification:
-        """Read everything that is stored; see `verify`."""
+        """Read and check everything that is stored. See `verify`."""
         return await self._aside(self.verify)
 
     def export_thread(self, thread: str, to: str | PathLike[str] | IO[bytes], *, decrypted: bool = False) -> None:
         """Write the thread to one file, which any other store can import.
 
-        What is written is what is stored, byte for byte, with a digest of all of it. A path gets a file that only this
-        user may read, when it is whole.
+        The file has the stored bytes unchanged, and a digest of its content. If *to* is a path, the file appears there
+        when it is complete, and only this user may read it.
 
         Args:
-            to: The path of a file that does not exist, or a file open for writing bytes.
-            decrypted: Has to be True where the store encrypts: the file holds the thread in plain.
+            thread: The thread's id.
+            to: The path of a file that does not exist, or a binary file open for writing.
+            decrypted: Must be True if the store encrypts, because the file holds the thread in plain text.
 
         Raises:
-            InputError: There is no such thread, the file exists (`path-exists`), the store encrypts
-                (`export-decrypted`), or keeps the thread as objects (`not-exportable`).
+            InputError: There is no such thread, *to* exists (`path-exists`) or cannot be written (`bad-path`), the
+                store encrypts (`export-decrypted`), or it keeps the thread as objects (`not-exportable`).
             ConflictError: The thread was pruned or deleted meanwhile.
-            StoreError: The store failed, or a large value is missing.
+            StoreError: The store failed, or a blob is missing.
         """
         from graphrt.stores._moving import export_thread
 
@@ -90,22 +97,22 @@ class StoreVerbs:
     async def aexport_thread(
         self, thread: str, to: str | PathLike[str] | IO[bytes], *, decrypted: bool = False
     ) -> None:
-        """Write the thread to one file; see `export_thread`."""
+        """Write the thread to one file. See `export_thread`."""
         await self._aside(lambda: self.export_thread(thread, to, decrypted=decrypted))
 
     def import_thread(self, source: str | PathLike[str] | IO[bytes], *, thread: str | None = None) -> str:
-        """Bring in a thread that was exported; nobody sees it before it is whole.
+        """Import a thread that was exported. It becomes visible only when it is complete.
 
         Args:
-            source: The path of the file, or a file open for reading bytes.
-            thread: The id that it gets here; None: the one that it had.
+            source: The path of the file, or a binary file open for reading.
+            thread: Id of the thread in this store. None: the id that it had when it was exported.
 
         Returns:
-            The id.
+            The thread's id in this store.
 
         Raises:
-            InputError: The file is not whole, was changed, or is of a newer version (`bad-archive`), or there is a
-                thread of that id (`thread-exists`). Nothing was written.
+            InputError: The file is incomplete, was changed, or is of a newer version (`bad-archive`), it cannot be read
+                (`bad-path`), or a thread with that id exists (`thread-exists`). Nothing was written.
             StoreError: The store failed.
         """
         from graphrt.stores._moving import import_thread
@@ -113,24 +120,25 @@ class StoreVerbs:
         return import_thread(self._as_store(), source, thread=thread)
 
     async def aimport_thread(self, source: str | PathLike[str] | IO[bytes], *, thread: str | None = None) -> str:
-        """Bring in a thread that was exported; see `import_thread`."""
+        """Import a thread that was exported. See `import_thread`."""
         return await self._aside(lambda: self.import_thread(source, thread=thread))
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
-        """Forget those of *threads* that are there, that nobody holds, and that nobody wrote since *updated_before*.
+        """Delete those of *threads* that exist, have no owner, and were last written before *updated_before*.
 
-        In one transaction where the store can; else one after another.
+        Stores that can do so delete them in one transaction, others one after another.
 
         Args:
-            updated_before: Seconds since the epoch.
+            threads: Ids of the threads.
+            updated_before: Seconds since the epoch. None: whenever they were last written.
 
         Returns:
-            The ids of those that went.
+            The ids of the threads that were deleted.
         """
         return one_by_one(self._as_store(), threads, updated_before)
 
     async def _aside(self, call: Callable[[], T]) -> T:
-        """What *call* returns; made on a worker thread, since files and databases may block."""
+        """Return the result of *call*, which runs on a worker thread because files and databases may block."""
         import asyncio
 
         return await asyncio.to_thread(call)

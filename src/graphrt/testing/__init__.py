@@ -1,6 +1,7 @@
-"""Test graphs and harnesses: fakes, helpers and checks for users' own tests.
+"""Tools for users' own tests: a scripted run, a fake chat server, and a conformance suite for stores.
 
-Names are loaded at their first use; no work may happen here, and nothing else of graphrt may import this package.
+Names are imported at first access, so that `import graphrt.testing` stays cheap. No other package of graphrt may import
+this one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _HOMES: Final[dict[str, str]] = {
     "FakeChatServer": "graphrt.testing.chat_server",
     "run_scripted": "graphrt.testing.scripted",
 }
+"""Public name to the module that defines it."""
 
 
 def __getattr__(name: str) -> object:

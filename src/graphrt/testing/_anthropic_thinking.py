@@ -1,6 +1,8 @@
-"""Thinking on the wire of POST /v1/messages: blocks as the server seals them, and requests that do not bring them back.
+"""Thinking blocks in the format of POST /v1/messages: signing them, and refusing requests that do not return them.
 
-Pure functions over answers and bodies of requests. How blocks are sent is `_anthropic_wire`'s.
+Claude signs its thinking, and refuses tool results unless the signed blocks come back unchanged (decision 0034). The
+fake server does the same, so that a client that loses blocks fails in tests. Pure functions over answers and request
+bodies; `_anthropic_wire` sends the blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _KINDS: Final = ("thinking", "redacted_thinking")
 
 
 def blocks_of(answer: ChatAnswer) -> list[ThinkingBlock]:
-    """The blocks that *answer* begins with, each of them sealed."""
+    """Return the thinking blocks of *answer*, each with a signature."""
     bare = (ThinkingBlock(text=answer.thinking),) if answer.thinking else ()
     return [
         block if block.sealed else replace(block, signature=_signature(block.text))
@@ -26,22 +28,22 @@ def blocks_of(answer: ChatAnswer) -> list[ThinkingBlock]:
 
 
 def wire_block(block: ThinkingBlock) -> dict[str, Any]:
-    """*block* as the wire has it."""
+    """Return *block* in the JSON form of the API."""
     if block.redacted:
         return {"type": "redacted_thinking", "data": block.redacted}
     return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
 
 def refusal_of(body: Mapping[str, Any], sealed: Sequence[ThinkingBlock]) -> str | None:
-    """Why the interface would refuse *body*, the document of a request; None if it would not.
+    """Return the message with which the API would refuse the request; None if it would accept it.
 
     Args:
-        body: The document.
-        sealed: Blocks that the server has sent.
+        body: The JSON document of the request.
+        sealed: All blocks that the server has sent.
 
     Source:
-        https://docs.claude.com/en/docs/build-with-claude/extended-thinking: signatures are checked always; with
-        thinking enabled, the turn that tools' results go on with has to begin with a block.
+        https://docs.claude.com/en/docs/build-with-claude/extended-thinking: signatures are always checked. With
+        thinking enabled, the assistant turn before the last tool results has to begin with a thinking block.
     """
     messages: list[Any] = list(body.get("messages") or ())
     for place, n, block in _blocks(messages):
@@ -73,7 +75,10 @@ def _is_sealed(block: Mapping[str, Any], sealed: Sequence[ThinkingBlock]) -> boo
 
 
 def _turn(messages: list[Any]) -> int | None:
-    """Where the assistant's turn began that the last message goes on with, if that has results of tools."""
+    """Return the index of the message that began the current assistant turn; None unless the last one has tool results.
+
+    A message with tool results does not end a turn: it continues the one that called the tools.
+    """
     if not messages or not _has_results(messages[-1]):
         return None
     began: int | None = None
@@ -90,7 +95,7 @@ def _has_results(message: Any) -> bool:
 
 
 def _blocks(messages: list[Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
-    """Of the assistant: where the message is, where in it, and the block."""
+    """Iterate over the blocks of the assistant: index of the message, index in its content, and the block."""
     for place, message in enumerate(messages):
         if message.get("role") == "assistant":
             for n, block in enumerate(_content(message)):
@@ -98,5 +103,6 @@ def _blocks(messages: list[Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]
 
 
 def _content(message: Any) -> list[Any]:
+    """Return the content blocks of a message; a plain text as one block."""
     content: Any = message.get("content") or ""
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

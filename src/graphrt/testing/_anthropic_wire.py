@@ -1,6 +1,6 @@
-"""How an answer looks on the wire of POST /v1/messages: one document, or server-sent events.
+"""Answers in the format of Anthropic's POST /v1/messages: one JSON document, or server-sent events.
 
-Pure functions from an answer and its request to bytes. Nothing is sent here, and no other wire is spoken.
+Pure functions from an answer and its request to bytes; `chat_server` sends them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "tool_calls": "tool_use",
     "content_filter": "refusal",
 }
+"""OpenAI's finish reason, as `ChatAnswer` has it, to Anthropic's stop reason."""
 _ERRORS: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -28,10 +29,11 @@ _ERRORS: Final[Mapping[int, str]] = {
     500: "api_error",
     529: "overloaded_error",
 }
+"""HTTP status to the type of the error."""
 
 
 def failure(answer: ChatAnswer) -> bytes:
-    """The document of an error; its type follows from the status unless the answer has one of its own."""
+    """Return the JSON document of an error. Its type follows from the status, unless the answer names one."""
     told = answer.error or {}
     kind = told.get("type")
     kind = kind if kind not in (None, "error") else _ERRORS.get(answer.status, "api_error")
@@ -40,7 +42,7 @@ def failure(answer: ChatAnswer) -> bytes:
 
 
 def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
-    """The whole answer at once."""
+    """Return the whole answer as one JSON document."""
     content = [wire_block(block) for block in blocks_of(answer)]
     if answer.text:
         content.append({"type": "text", "text": answer.text})
@@ -54,11 +56,11 @@ def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
 
 
 def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
-    """The answer as 2..n events."""
+    """Iterate over the answer as 2..n server-sent events."""
     usage = _usage(answer, request)
     start: dict[str, Any] = {**_head(request), "content": [], "stop_reason": None, "stop_sequence": None}
     if usage is not None:
-        start["usage"] = {**usage, "output_tokens": 1}
+        start["usage"] = {**usage, "output_tokens": 1}  # the real number follows in message_delta
     yield _event("message_start", message=start)
     yield _event("ping")
     for index, (block, deltas) in enumerate(_blocks(answer)):
@@ -76,7 +78,7 @@ def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
 
 
 def _blocks(answer: ChatAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """What each block begins as, and what is added to it."""
+    """Iterate over the content blocks: the block as it begins, and the deltas that complete it."""
     for thought in blocks_of(answer):
         if thought.redacted:
             yield wire_block(thought), []
@@ -92,6 +94,7 @@ def _blocks(answer: ChatAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str,
 
 
 def _deltas(kind: str, value: str, most: int, *, name: str | None = None) -> list[dict[str, Any]]:
+    """Return *value* as at most *most* deltas of a kind; *name* is the key of the text, if it is not the kind."""
     return [{"type": f"{kind}_delta", name or kind: piece} for piece in cut(value, most)]
 
 
@@ -104,7 +107,7 @@ def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
     if usage is None:
         return None
     return {
-        "input_tokens": usage.input_tokens - usage.cached_tokens,  # this wire counts cached ones apart
+        "input_tokens": usage.input_tokens - usage.cached_tokens,  # Anthropic counts cached tokens separately
         "cache_read_input_tokens": usage.cached_tokens,
         "cache_creation_input_tokens": 0,
         "output_tokens": usage.output_tokens,
@@ -122,8 +125,9 @@ def _parsed(arguments_text: str) -> Any:
     try:
         return json.loads(arguments_text)
     except ValueError:
-        return arguments_text  # no object, as no provider should send it
+        return arguments_text  # deliberately broken arguments are sent as a text, where an object belongs
 
 
 def _head(request: ChatRequest) -> dict[str, Any]:
+    """Return the fields that every answer begins with."""
     return {"id": "msg_fake", "type": "message", "role": "assistant", "model": request.body.get("model", "fake")}

@@ -1,6 +1,6 @@
-"""Schemas on the wire of POST /v1/chat/completions: what OpenAI's strict mode refuses, in its words.
+"""Check of `response_format` in requests to POST /v1/chat/completions: the schemas that OpenAI's strict mode refuses.
 
-Pure functions over bodies of requests. How the refusal is sent is `_openai_wire`'s.
+The messages have OpenAI's wording. Pure functions over request bodies; `_openai_wire` sends the refusal.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ _FORBIDDEN: Final = (
     *("default", "examples", "oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "propertyNames"),
     *("dependentRequired", "dependentSchemas", "prefixItems", "contains", "uniqueItems", "minLength", "maxLength"),
 )
+"""Keywords of JSON Schema that strict mode does not support."""
 _SPEAK_FOR_THEMSELVES: Final = ("anyOf", "$ref")
+"""Keywords that make `type` optional."""
 
 
 def refusal_of(body: Mapping[str, Any]) -> str | None:
-    """Why OpenAI would refuse the form that *body* asks for, the document of a request; None if it would not.
+    """Return the message with which OpenAI would refuse the schema of a request; None if it would accept it.
+
+    Args:
+        body: The JSON document of the request.
 
     Source:
         https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
@@ -33,6 +38,7 @@ def refusal_of(body: Mapping[str, Any]) -> str | None:
 
 
 def _problems_of_root(schema: Any) -> Iterator[str]:
+    """Iterate over the problems of a whole schema, which must be an object, and of its definitions."""
     kind = schema.get("type") if _is_object(schema) else None
     if kind != "object":
         yield f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
@@ -45,6 +51,7 @@ def _problems_of_root(schema: Any) -> Iterator[str]:
 
 
 def _problems(schema: Any, at: tuple[str, ...]) -> Iterator[str]:
+    """Iterate over the problems of a schema and of those inside it; *at* is its path from the root."""
     context = f"In context={at!r}, "
     if not _is_object(schema) or not any(key in schema for key in ("type", *_SPEAK_FOR_THEMSELVES)):
         yield f"{context}schema must have a 'type' key."

@@ -1,6 +1,6 @@
-"""How an answer looks on the wire of POST /v1/chat/completions: one document, or server-sent events.
+"""Answers in the format of OpenAI's POST /v1/chat/completions: one JSON document, or server-sent events.
 
-Pure functions from an answer and its request to bytes. Nothing is sent here, and no other wire is spoken.
+Pure functions from an answer and its request to bytes; `chat_server` sends them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
 
 
 def failure(answer: ChatAnswer) -> bytes:
-    """The document of an error."""
+    """Return the JSON document of an error."""
     return json.dumps({"error": answer.error}).encode()
 
 
 def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
-    """The whole answer at once."""
+    """Return the whole answer as one JSON document."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
     if answer.thinking:
         message["reasoning_content"] = answer.thinking
@@ -35,7 +35,7 @@ def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
 
 
 def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
-    """The answer as 2..n events."""
+    """Iterate over the answer as 2..n server-sent events."""
 
     def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
         body = {**_head("chat.completion.chunk", request), "choices": choices, **more}
@@ -78,6 +78,7 @@ def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
 
 
 def _wants_usage(options: Any) -> bool:
+    """Return whether `stream_options` ask for usage, which OpenAI leaves out of streams by default."""
     return bool(options and options.get("include_usage"))
 
 
@@ -86,8 +87,10 @@ def _reason(answer: ChatAnswer) -> str:
 
 
 def _wire_call(call: ToolCall, arguments: str) -> dict[str, Any]:
+    """Return a tool call in the JSON form of the API, with *arguments* as its text."""
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _head(kind: str, request: ChatRequest) -> dict[str, Any]:
+    """Return the fields that every document or event begins with."""
     return {"id": "chatcmpl-fake", "object": kind, "created": 1_700_000_000, "model": request.body.get("model", "fake")}

@@ -1,7 +1,7 @@
-"""What a fake chat server is told to answer, and what it was asked: the same values for every wire format.
+"""`ChatAnswer` and `ChatRequest`: what a fake chat server answers, and what it was asked, for every wire format.
 
-Values live here. How they look on a wire (`_openai_wire`, `_anthropic_wire`) and how they are sent (`chat_server`)
-does not.
+Values only, and the reading of scripts into them. `_openai_wire` and `_anthropic_wire` encode answers; `chat_server`
+sends them.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ T = TypeVar("T", str, bytes)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """One request that the server got."""
+    """One request that the server received."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(hash=False)
-    """Names in lower case."""
+    """HTTP headers; names in lower case."""
     body: Mapping[str, Any] = field(hash=False)
-    """The JSON document; empty if the body was none."""
+    """The JSON document; empty if the body was not a JSON object."""
 
     @property
     def text(self) -> str:
-        """The text of the last message; empty if there is none."""
+        """Text of the last message; empty without one."""
         messages = self._messages()
         return _text(messages[-1].get("content")) if messages else ""
 
     @property
     def system(self) -> str | None:
-        """The instructions: the texts of the system messages, or of Anthropic's `system`; None without any."""
+        """The instructions: the texts of system messages, or of Anthropic's `system`; None without instructions."""
         texts = [_text(self.body.get("system"))]
         texts += [_text(one.get("content")) for one in self._messages() if one.get("role") in ("system", "developer")]
         return "\n".join(text for text in texts if text) or None
 
     @property
     def model(self) -> str:
-        """The model that is asked, without the name of its provider."""
+        """Name of the requested model, without its provider; empty without a model."""
         return str(self.body.get("model") or "")
 
     def _messages(self) -> list[Mapping[str, Any]]:
@@ -60,42 +60,46 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
-    """What the server does with one request. The class methods make the usual kinds.
+    """How the server answers one request. The class methods make the usual kinds of failures.
 
-    A request with `"stream": true` gets the same answer as server-sent events, unless it is an error or `raw`.
+    A request with `"stream": true` gets the answer as server-sent events, unless it is an error or `raw`.
     """
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """0..n calls; `arguments_text` goes out as it is, so that broken arguments can be sent."""
+    """0..n tool calls. `arguments_text` is sent as it is, so that broken arguments can be sent."""
     usage: Usage | Literal["words"] | None = "words"
-    """Tokens to report; "words" counts words; None sends no usage at all."""
+    """Token usage to report. "words" counts the words of request and answer; None sends no usage."""
     finish_reason: str | None = None
-    """None: `tool_calls` if there are some, else `stop`. In OpenAI's words; others go out as they are."""
+    """Finish reason in OpenAI's words; other words are sent as they are. None: `tool_calls` if there are any, else
+    `stop`."""
     refusal: str | None = None
+    """Text of the model's refusal; None if it does not refuse."""
     thinking: str = ""
-    """What the model writes for itself; sent before the text."""
+    """The model's thinking, sent before the text."""
     thinking_blocks: tuple[ThinkingBlock, ...] = ()
-    """The same in blocks, for Anthropic's wire, where one without a signature gets that of the server. Empty: one
-    block of `thinking`, if there is some."""
+    """The thinking in blocks, for Anthropic's format. A block without a signature gets one from the server. If empty,
+    `thinking` is sent as one block."""
     status: int = 200
+    """HTTP status."""
     error: Mapping[str, Any] | None = field(default=None, hash=False)
-    """Body of an error: `message`, `type`, `code`."""
+    """Body of an error: `message`, `type`, `code`; None for an answer."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    """Further HTTP headers."""
     raw: bytes | None = None
-    """Sent as the body instead of everything above."""
+    """Body that is sent instead of everything above; None sends the above."""
     delay_s: float = 0.0
     """Seconds before the first byte."""
     gap_s: float = 0.0
     """Seconds between the pieces of the body."""
     pieces: int = 4
-    """Most pieces that a streamed text or the arguments of a streamed call are cut into."""
+    """Maximum number of pieces that a streamed text, or the arguments of a streamed call, is cut into."""
     drop_after: int | None = None
-    """Cut the connection after so many pieces; 0 sends nothing, not even a status line."""
+    """Number of pieces after which the connection is cut; 0 sends nothing, not even a status line. None never cuts."""
     unfinished: bool = False
-    """Leave out what says that a stream has come to its end: `[DONE]`, or the events `message_delta` and `message_stop`.
+    """Leave out the end of a stream: `[DONE]`, or the events `message_delta` and `message_stop`.
 
-    Whoever reads the stream has a part of an answer then: graphrt's models raise TransientModelError.
+    The client then has a part of an answer, for which graphrt's models raise TransientModelError.
     """
 
     @classmethod
@@ -108,47 +112,55 @@ class ChatAnswer:
         code: str | None = None,
         retry_after: float | str | None = None,
     ) -> ChatAnswer:
-        """An error in the wire format's own form; *retry_after* is seconds or an HTTP date."""
+        """Return an error in the form of the wire format.
+
+        Args:
+            status: HTTP status.
+            message: Text of the error.
+            type: Type of the error. Anthropic's format replaces "error" by the usual type of the status.
+            code: Code of the error, for OpenAI's format.
+            retry_after: Value of the header Retry-After: seconds or an HTTP date; None leaves it out.
+        """
         headers = {} if retry_after is None else {"Retry-After": f"{retry_after}"}
         error = {"message": message, "type": type, "code": code, "param": None}
         return cls(status=status, error=error, headers=headers)
 
     @classmethod
     def malformed(cls) -> ChatAnswer:
-        """Status 200 and a body that stops being JSON in the middle."""
+        """Return an answer of status 200 whose JSON body is cut off in the middle."""
         return cls(raw=b'{"id": "chatcmpl-1", "choices": [{"index"')
 
     @classmethod
     def html(cls) -> ChatAnswer:
-        """Status 200 and a page: what a proxy answers that has lost its server."""
+        """Return an answer of status 200 with an HTML page, as from a proxy that cannot reach its server."""
         return cls(raw=b"<html><body>Bad gateway</body></html>", headers={"Content-Type": "text/html"})
 
     @classmethod
     def no_choices(cls) -> ChatAnswer:
-        """Status 200 and a document without a single answer in it."""
+        """Return an answer of status 200 with a document whose list of choices is empty."""
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "fake"}
         return cls(raw=json.dumps({**body, "choices": ()}).encode())
 
     @classmethod
     def drop(cls, *, after: int = 0) -> ChatAnswer:
-        """Cut the connection after *after* pieces."""
+        """Return an answer that cuts the connection after *after* pieces; 0 sends nothing."""
         return cls(text="one two three four", drop_after=after)
 
 
 Scripted: TypeAlias = str | ToolCall | AgentReply | ChatAnswer
-"""What a script may hold; a text or a call is the whole of its answer."""
+"""An item of a script. A text or a tool call becomes an answer with nothing else in it."""
 
 Answering: TypeAlias = Scripted | Callable[[ChatRequest], Scripted]
-"""The same, or a function of the request that makes it."""
+"""An item of a script, or a function of the request that returns one."""
 
 _KINDS: Final = "a text, a ToolCall, an AgentReply, a ChatAnswer or a function of the request that makes one of these"
 
 
 def script_of(script: Any) -> list[Any]:
-    """The items of *script*, each an answer, a function that makes one, or an Expectation of one of these.
+    """Return the items of *script*: each is a ChatAnswer, a function that makes an answer, or an Expectation of these.
 
     Raises:
-        InputError: It is no collection, or an item stands for no answer.
+        InputError: *script* is not a list, or an item cannot be made into an answer.
     """
     if issubclass(type(script), (str, Mapping)) or not hasattr(script, "__iter__"):
         raise InputError(
@@ -161,10 +173,10 @@ def script_of(script: Any) -> list[Any]:
 
 
 def rules_of(rules: Any) -> dict[Any, Any]:
-    """The *rules*, each with an answer, or with a list of answers that are used once.
+    """Return *rules* with their answers read: each pattern has one answer, or a list of answers that are used once.
 
     Raises:
-        InputError: They are no mapping, or stand for no answers.
+        InputError: *rules* is not a mapping, or a value cannot be made into an answer.
     """
     if not issubclass(type(rules), Mapping):
         raise InputError(
@@ -182,6 +194,11 @@ def rules_of(rules: Any) -> dict[Any, Any]:
 
 
 def _item(item: Any, where: str) -> Any:
+    """Return one item of a script: a ChatAnswer, a sync function, or an Expectation of one of these.
+
+    Raises:
+        InputError: It cannot be made into an answer; *where* is its place in the script.
+    """
     if isinstance(item, Expectation):
         return Expectation(pattern=item.pattern, reply=_item(item.reply, where))
     if callable(item) and not isinstance(item, type):
@@ -197,10 +214,10 @@ def _item(item: Any, where: str) -> Any:
 
 
 def answer_of(item: Any, where: str) -> ChatAnswer:
-    """The answer that *item* stands for.
+    """Return *item* as a ChatAnswer.
 
     Raises:
-        InputError: It stands for none.
+        InputError: It cannot be made into one; *where* is its place in the script.
     """
     match item:
         case ChatAnswer():
@@ -229,7 +246,7 @@ def answer_of(item: Any, where: str) -> ChatAnswer:
 
 
 def _text(content: Any) -> str:
-    """The text of *content*, a text or blocks of it, on either wire; results of tools may have blocks of their own."""
+    """Return the text of a message's content in either format: a text, or blocks, of which tool results nest more."""
     if isinstance(content, str):
         return content
     several = issubclass(type(content), list)
@@ -239,7 +256,7 @@ def _text(content: Any) -> str:
 
 
 def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | None:
-    """The usage to report for *answer*, in whatever form the wire has for it."""
+    """Return the usage to report for *answer*, before it is encoded; None reports no usage."""
     if answer.usage != "words":
         return answer.usage
     asked = sum(_words(message.get("content")) for message in request.body.get("messages", ()))
@@ -254,6 +271,6 @@ def _words(content: Any) -> int:
 
 
 def cut(value: T, most: int) -> list[T]:
-    """*value* in at most *most* pieces of one length; 0 pieces if it is empty."""
+    """Cut *value* into at most *most* pieces of equal length (the last may be shorter); an empty value gives none."""
     size = max(1, -(-len(value) // max(1, most)))
     return [value[start : start + size] for start in range(0, len(value), size)]

@@ -1,7 +1,7 @@
-"""A scripted chat server on the loopback interface, for tests of anything that speaks to models over HTTP.
+"""`FakeChatServer`: a scripted chat server on the loopback interface, for tests of code that calls models over HTTP.
 
-The server, its script and what it recorded live here, with the standard library alone. The path of a request decides
-on the wire format (OpenAI's chat completions or Anthropic's messages) and nothing in it on what is answered.
+The path of a request decides the wire format (OpenAI's chat completions or Anthropic's messages); the script decides
+the answer. Each request is served on a worker thread of its own. Only the standard library is used.
 """
 
 from __future__ import annotations
@@ -26,38 +26,39 @@ from graphrt.testing.chat_answers import Answering, ChatAnswer, ChatRequest, ans
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
 
 _WIRES: Final[Mapping[str, ModuleType]] = {"/chat/completions": _openai_wire, "/v1/messages": _anthropic_wire}
-"""By how a path ends."""
+"""End of a path to the module that encodes its answers."""
 _MOST_TOLD: Final = 12
+"""How many unused items of a script an error lists."""
 
 
 class FakeChatServer:
     """A chat server that gives scripted answers and records every request.
 
-    Two forms, which may be combined; a request that matches a rule never touches the ordered script:
+    A script has two forms, which can be combined. A request that matches a rule uses nothing of the ordered script.
 
     * *script*, a list: request n gets item n. An item is an answer, a function from the request to an answer, or
       `expect(pattern, reply=...)`, which also checks the request.
-    * *rules*, a mapping from pattern to answer, for requests whose order is not fixed (parallel tasks). A pattern is a
+    * *rules*, a mapping from pattern to answer, for requests without a fixed order (parallel tasks). A pattern is a
       part of the last message's text, a regular expression for it, or a function of the request, which has `text`,
-      `system`, `model` and `body`. The first pattern that matches decides. A single answer answers any number of
-      requests, but at least one; a list answers exactly as many as it has items.
+      `system`, `model` and `body`. The first pattern that matches decides. A single answer serves any number of
+      requests, but at least one; a list serves exactly as many as it has items.
 
-    It is meant to be used as a context manager. A request that the script does not expect gets status 400 and makes
-    the end of the `with` block raise, as answers left over do.
+    Use it as a context manager. A request that the script does not expect gets status 400. The end of the `with` block
+    raises if there was such a request, or if answers are left over.
 
-    A request that the interface itself refuses gets the same status 400 here, and no answer of the script: on
-    Anthropic's wire one that does not bring blocks of thinking back as they were sent, on OpenAI's one whose
-    `response_format` is strict and whose schema is not.
+    A request that the real API would refuse gets status 400 too, and no answer of the script. In Anthropic's format it
+    is one that does not return thinking blocks as they were sent. In OpenAI's format it is one whose `response_format`
+    is strict, with a schema that strict mode does not support.
 
     Args:
-        script: 0..n answers, or the mapping of rules; a text, a `ToolCall` or an `AgentReply` stands for the answer
-            that has it. More may come later by `add`.
-        rules: The rules, when there is an ordered script too.
-        strict: Check at the end of the `with` block that the script was met exactly.
-        strict_schemas: Refuse schemas as OpenAI does; other servers that speak its wire take them.
+        script: 0..n answers, or the mapping of rules. A text, a `ToolCall` or an `AgentReply` is made into an answer.
+            `add` appends more.
+        rules: The rules, if there is an ordered script too.
+        strict: Check at the end of the `with` block that the script was used up exactly.
+        strict_schemas: Refuse schemas as OpenAI does. Other servers with OpenAI's format accept them.
 
     Raises:
-        InputError: An item of the script is none of these.
+        InputError: An item of the script cannot be made into an answer.
 
     Source:
         The wire formats are those of POST /v1/chat/completions and POST /v1/messages.
@@ -88,7 +89,7 @@ class FakeChatServer:
         """Append *answers* to the script.
 
         Raises:
-            InputError: One of them is no answer; none was appended.
+            InputError: One of them cannot be made into an answer. Nothing was appended.
         """
         checked = script_of(answers)
         with self._lock:
@@ -96,42 +97,42 @@ class FakeChatServer:
 
     @property
     def url(self) -> str:
-        """The address to give as `api_base` for OpenAI's wire format; it ends in `/v1`."""
+        """The `api_base` for OpenAI's wire format; it ends in `/v1`."""
         return f"{self.anthropic_url}/v1"
 
     @property
     def anthropic_url(self) -> str:
-        """The address to give as `api_base` for Anthropic's wire format; it has no path."""
+        """The `api_base` for Anthropic's wire format; it has no path."""
         if self._server is None:
             raise InputError("The FakeChatServer is not running.", fix="use it in a with block, or call start() first")
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def requests(self) -> list[ChatRequest]:
-        """0..n requests so far, in the order of their arrival."""
+        """0..n requests so far, in order of arrival."""
         with self._lock:
             return list(self._requests)
 
     @property
     def remaining(self) -> int:
-        """Answers that must still be asked for; a rule with a single answer is one until it has matched."""
+        """Number of answers that are still to be used. A rule with a single answer counts until it has matched once."""
         with self._lock:
             return len(self._book.left_over())
 
     def wait_for_requests(self, count: int, *, within_s: float = 10.0) -> bool:
-        """Wait until *count* requests have arrived in all, at most *within_s* seconds; whether they have."""
+        """Wait until *count* requests have arrived in total, at most *within_s* seconds; return whether they have."""
         with self._arrived:
             return self._arrived.wait_for(lambda: len(self._requests) >= count, within_s)
 
     def hung_up(self, *, within_s: float = 0.0) -> bool:
-        """Whether a client left while its answer was waiting; if none has yet, wait at most *within_s* seconds."""
+        """Wait until a client disconnects before its answer, at most *within_s* seconds; return whether one has."""
         return self._left.wait(within_s)
 
     def assert_done(self) -> None:
-        """Check that every answer was asked for and that no request was unexpected.
+        """Check that every answer was used and that no request was unexpected.
 
         Raises:
-            ScriptError: It was not so.
+            ScriptError: Answers are left over, or a request was unexpected.
         """
         with self._lock:
             left, failures, got = self._book.left_over(), list(self._book.failures), len(self._requests)
@@ -149,7 +150,7 @@ class FakeChatServer:
             ) from (failures[0] if failures else None)
 
     def start(self) -> Self:
-        """Listen on a free port of 127.0.0.1."""
+        """Start to listen on a free port of 127.0.0.1, and return the server."""
         self._server = _Server(("127.0.0.1", 0), _handler_of(self))
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, name="fake-chat-server", daemon=True
@@ -158,7 +159,7 @@ class FakeChatServer:
         return self
 
     def close(self) -> None:
-        """Stop listening; answers that still wait are cut off."""
+        """Stop listening, and cut the connections of answers that still wait."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -175,6 +176,7 @@ class FakeChatServer:
             self.assert_done()
 
     def _take(self, request: ChatRequest) -> ChatAnswer:
+        """Record *request* and return its answer; status 400 if the API would refuse it or the script lacks it."""
         wire = _wire_of(request) if request.method == "POST" else None
         found: Any = None
         with self._lock:
@@ -203,24 +205,29 @@ class FakeChatServer:
         return answer
 
     def _answer(self, found: Any, request: ChatRequest) -> ChatAnswer | ScriptError:
-        """The answer that the place *found* of the script stands for; outside of the lock, where it is a function."""
+        """Return the answer of the script's item *found*. A function is called without the lock, since it may wait."""
         if isinstance(found, (ChatAnswer, ScriptError)):
             return found
         try:
             return answer_of(found(request), f"what {getattr(found, '__qualname__', found)}() returned")
-        except Exception as error:  # noqa: BLE001 - told at the end of the test
+        except Exception as error:  # noqa: BLE001 - assert_done() raises it at the end of the test
             return _broken("A function", error)
 
     def _wait(self, seconds: float, connection: socket) -> None:
-        """Wait, but not for a client that has gone."""
+        """Wait *seconds*.
+
+        Raises:
+            ConnectionAbortedError: The client disconnected meanwhile.
+        """
+        # The socket becomes readable when the client closes it, and then has nothing to read.
         if seconds > 0 and select([connection], [], [], seconds)[0] and not connection.recv(1, MSG_PEEK):
             raise ConnectionAbortedError("the client has gone")
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+    daemon_threads = True  # a handler that still waits must not keep the test process alive
     block_on_close = False
-    request_queue_size = 128  # else a client that opens many connections at once waits a second for some
+    request_queue_size = 128  # with the default of 5, a client that opens many connections waits a second for some
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
@@ -235,25 +242,27 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def hang_up(self) -> None:
-        """End the connections that clients keep open."""
+        """Close the connections that clients keep open."""
         for connection in tuple(self._open):
             with suppress(OSError):
                 connection.shutdown(SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is no news: say nothing."""
+        """Ignore the error: the default prints a traceback when a client disconnects, which tests do on purpose."""
 
 
 def _handler_of(owner: FakeChatServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # with wbufsize: else each answer waits 40 ms for an acknowledgement
+        # Without both, head and body are sent in two packets, and the second one waits 40 ms for the client's delayed
+        # acknowledgement.
+        disable_nagle_algorithm = True
         wbufsize = -1
 
         def do_POST(self) -> None:
             try:
                 _serve(owner, self)
-            except ConnectionError:  # also found while writing
+            except ConnectionError:  # found while waiting or writing: the client disconnected
                 owner._left.set()  # pyright: ignore[reportPrivateUsage]  # one module, two halves of one server
                 raise
 
@@ -267,6 +276,7 @@ def _handler_of(owner: FakeChatServer) -> type[BaseHTTPRequestHandler]:
 
 
 def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
+    """Read one request and send its answer, in pieces and with the delays and cuts that the answer asks for."""
     data = http.rfile.read(int(http.headers.get("Content-Length") or 0))
     try:
         parsed: Any = json.loads(data or b"{}")
@@ -303,6 +313,7 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
 
 
 def _document(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:
+    """Return the body of an answer that is not streamed; in several pieces if it has a gap or a cut."""
     if answer.raw is not None:
         data = answer.raw
     else:
@@ -311,6 +322,7 @@ def _document(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes
 
 
 def _wire_of(request: ChatRequest) -> ModuleType | None:
+    """Return the module that encodes answers to the path of *request*; None for an unknown path."""
     path = request.path.partition("?")[0]
     return next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
 

@@ -1,4 +1,7 @@
-"""Running a graph by hand: replies from a table, tasks that end in a chosen order, no event loop and no worker thread."""
+"""`run_scripted`: a deterministic run without an event loop or worker threads.
+
+Replies come from a table, and the test chooses the order in which tasks end.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +32,24 @@ def run_scripted(
     """Run *graph* to its end without an event loop or a worker thread.
 
     Args:
-        graph: What to run.
+        graph: The graph to run.
         input: As for `Runtime.run`.
-        replies: Node name to what its tasks return, one after another; other nodes, and those whose replies are used
-            up, are called.
-        choose: Which of the open tasks of a superstep ends next, as an index into them.
-        times: How often each outcome is delivered; more than once must change nothing.
-        steps: Filled with the steps of the run.
+        replies: Node name to the results of its tasks, used one after another. A node without replies, or whose replies
+            are used up, is called.
+        choose: Gets the open tasks of a superstep and returns the index of the one that ends next. By default the
+            first.
+        times: How often each outcome is delivered. More than once must change nothing.
+        steps: A list to which the steps of the run are appended, also if it fails.
         thread: As for `Runtime.run`.
         check_state: Find nodes that change the state in place.
-        options: Of the Runtime.
+        options: Further options of `Runtime`.
 
     Raises:
         GraphrtError: The run failed.
     """
     runtime: Runtime[S] = Runtime(graph, check_state=check_state, **options)
     watch = Watch(steps=True) if steps is not None else None
-    run = open_run.begin(runtime, input, thread, listen=False, watch=watch)
+    run = open_run.begin(runtime._config, input, thread, listen=False, watch=watch)
     driver = ScriptedDriver(run.services, replies=replies, choose=choose, times=times)
     try:
         status = driver.drive(run.flow())

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from graphrt import END, START, Budget, Context, GraphBuilder, Runtime
+from graphrt import END, START, Budget, Context, GraphBuilder, MockHarness, RetryPolicy, Runtime
 from graphrt.errors import BudgetExceededError, InputError, NodeError
 from graphrt.harness import Agent, ScriptedModel, Template, ToolCall, tool
 
@@ -97,3 +97,28 @@ def test_prompts_and_models_of_other_kinds_are_refused_with_what_helps() -> None
         Agent(ScriptedModel(["x"]), system=Template("{x}"))  # type: ignore[arg-type]  # that is the point
     with pytest.raises(InputError, match="the class ScriptedModel"):
         Agent(ScriptedModel)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("error", [TimeoutError, ValueError])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_after_an_attempt_that_raised_the_model_is_asked_anew(kind: str, error: type[Exception]) -> None:
+    replies: list[str] = []
+
+    async def anode(state: State, ctx: Context) -> Any:
+        replies.append((await ctx.harness.run("go")).text)
+        if ctx.attempt == 1:
+            raise error("odd")
+        return {"said": replies[-1]}
+
+    def node(state: State, ctx: Context) -> Any:
+        replies.append(ctx.harness.run_sync("go").text)
+        if ctx.attempt == 1:
+            raise error("odd")
+        return {"said": replies[-1]}
+
+    builder = GraphBuilder(State)
+    builder.add_node("ask", anode if kind == "async" else node, retry=RetryPolicy(2, retry_on=error, wait_initial_s=0))
+    builder.add_edge(START, "ask")
+
+    builder.compile().run({"said": ""}, harness=MockHarness(["one", "two"]))
+    assert replies == ["one", "two"]

@@ -369,3 +369,12 @@ def test_errors_of_harnesses_carry_the_conversation():
         run(Agent(Model(RefusalError("no")), system="s"))
 
     assert [said.text for said in caught.value.messages] == ["s", "go"]
+
+
+def test_a_predicate_that_raises_does_not_replace_the_error_of_the_call():
+    def broken(error: BaseException) -> bool:
+        raise KeyError("odd")
+
+    with pytest.raises(RefusalError) as caught:
+        run(Agent(Model(RefusalError("no")), retry=RetryPolicy(3, retry_on=broken)))
+    assert any("retry_on raised KeyError" in note for note in caught.value.__notes__)

@@ -1,1 +1,1 @@
-"""What the doubles of models share: which answer a call gets, and how a reply is streamed in pieces."""
+"""Common parts of the test doubles: which answer a call gets, and how a reply is streamed in pieces."""

@@ -1,6 +1,6 @@
-"""The engine under the doubles: which answer a call gets, what is recorded, and when to fail.
+"""Base classes of the test doubles: they record calls, complete answers into replies, and fail on mismatches.
 
-`MockHarness`, `ScriptedModel` and `FunctionModel` add only their protocols to it.
+`MockHarness`, `ScriptedModel` and `FunctionModel` only add the methods of their protocols.
 Nothing here sleeps, draws a random number or opens a connection: the same calls get the same replies.
 """
 
@@ -29,10 +29,18 @@ from graphrt.harness.script import (
 
 
 class Recorder:
-    """Calls that are recorded, and answers that are finished into replies, the same way for every double."""
+    """Base of all doubles: records calls, and completes answers into replies.
+
+    Args:
+        usage: Usage of replies that have none: "words" counts words, None reports unknown usage.
+        model: Model name of replies that have none.
+
+    Raises:
+        InputError: *usage* is something else.
+    """
 
     def __init__(self, *, usage: Usage | Literal["words"] | None, model: str) -> None:
-        given: Any = usage  # callers without a type checker get here too
+        given: Any = usage  # untyped: callers without a type checker pass anything
         if given is not None and given != "words" and not isinstance(given, Usage):
             raise InputError(
                 f"usage is {given!r}.",
@@ -42,22 +50,22 @@ class Recorder:
             )
         self._usage: Final = usage
         self._model: Final = model
-        self._lock: Final = threading.RLock()  # a pattern may look at the double
+        self._lock: Final = threading.RLock()  # reentrant: patterns run under it, and may read `calls` of the double
         self._book = Book(self._name)
 
     @property
     def calls(self) -> list[ModelRequest]:
-        """0..n requests so far, the unexpected ones included, in the order of their arrival."""
+        """All requests so far, unexpected ones included, in order of arrival: 0..n."""
         with self._lock:
             return list(self._book.calls)
 
     def _record(self, request: ModelRequest) -> int:
-        """Number of the call, from 1; under the lock."""
+        """Record *request* and return the number of the call, from 1. The caller holds the lock."""
         self._book.calls.append(request)
         return len(self._book.calls)
 
     async def _finish(self, answer: Answer, request: ModelRequest, number: int) -> AgentReply:
-        """The whole reply that *answer* stands for; outside the lock, because it may run the user's code."""
+        """Return the complete reply for *answer*. The lock is not held, because *answer* may be code of the user."""
         given: Any = answer
         if callable(given) and not isinstance(given, type):
             given = given(request)
@@ -73,9 +81,15 @@ class Recorder:
         )
 
     def _check(self, reply: AgentReply, request: ModelRequest, number: int) -> None:
-        """Look at what call *number* is about to get. A model may write what it likes, also names of no tool."""
+        """Check the reply to call *number*. Here every reply passes: a model may also call tools that do not exist."""
 
     def _reply(self, answer: Any, request: ModelRequest, number: int) -> AgentReply:
+        """Turn *answer* into a reply, or raise it if it is an exception.
+
+        Raises:
+            InputError: It is None or a class.
+            ScriptError: It is a value that the `output=` of the call does not allow (`script-output`).
+        """
         if issubclass(type(answer), AgentReply):
             reply: AgentReply = answer
             return reply
@@ -83,7 +97,7 @@ class Recorder:
             case type() if issubclass(answer, BaseException):
                 raise answer
             case BaseException():
-                raise answer.with_traceback(None)
+                raise answer.with_traceback(None)  # a rule may raise one exception many times: tracebacks would add up
             case str():
                 return AgentReply(text=answer)
             case ToolCall():
@@ -98,11 +112,15 @@ class Recorder:
                 return AgentReply(text=self._written(answer, request, number))
 
     def _written(self, value: Any, request: ModelRequest, number: int) -> str:
-        """The text that stands for *value* where the call asks for its form."""
+        """Return the text that a model would write for *value*, given the `output=` of the call.
+
+        Raises:
+            ScriptError: The call has no `output=`, or *value* does not fit it (`script-output`).
+        """
         if request.output is None:
             problem, fix = "the call has no output=", "reply with a text, or ask with output=, by its schema"
         else:
-            from graphrt.harness._output.form import written  # only who scripts values needs pydantic
+            from graphrt.harness._output.form import written  # it imports pydantic, which only scripted values need
 
             try:
                 return written(value, request.output)
@@ -117,7 +135,7 @@ class Recorder:
             expected=None if request.output is None else request.output.name,
             got=type(value).__name__,
         )
-        with self._lock:
+        with self._lock:  # kept for assert_done(), in case the code under test swallows it
             self._book.failures.append(failure)
         raise failure
 
@@ -127,7 +145,17 @@ class Recorder:
 
 
 class ScriptPlayer(Recorder):
-    """Follows an ordered script and rules, and fails loudly when the calls are not those of the script."""
+    """Base of the doubles with a script: follows ordered items and rules, and raises ScriptError on other calls.
+
+    Args:
+        script: The ordered items, or the mapping of rules.
+        rules: Further rules.
+        usage: As for `Recorder`.
+        model: As for `Recorder`.
+
+    Raises:
+        InputError: The script is a string or not iterable, or contains something that is not a reply.
+    """
 
     def __init__(
         self,
@@ -146,7 +174,7 @@ class ScriptPlayer(Recorder):
         self._book = Book(self._name, script, rules)
 
     def _items(self, script: Any) -> list[Any]:
-        """The items of the script, each of which can stand there: else it would fail far from where it was written."""
+        """Return the items of *script*, each checked here: later it would fail far from where it was written."""
         if not isinstance(script, Iterable):
             raise InputError(
                 f"The script of a {self._name} is a value of type {type(script).__name__}: {script!r}.",
@@ -167,7 +195,7 @@ class ScriptPlayer(Recorder):
 
     @property
     def remaining(self) -> int:
-        """Replies that must still be asked for: 0 if `assert_done()` has nothing left over to report."""
+        """Number of replies that calls must still use up; 0 if `assert_done()` has nothing left over to report."""
         with self._lock:
             return len(self._book.left_over())
 
@@ -175,7 +203,7 @@ class ScriptPlayer(Recorder):
         """Check that every reply was used and every call was expected.
 
         Raises:
-            ScriptError: It was not so; the text names what was left over, or repeats the first mismatch.
+            ScriptError: The first mismatch, if there was one; else an error that names the replies left over.
         """
         with self._lock:
             failures, left, calls = list(self._book.failures), self._book.left_over(), len(self._book.calls)
@@ -195,7 +223,7 @@ class ScriptPlayer(Recorder):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None:  # else the exception on its way says more
+        if kind is None:  # an exception that leaves the block says more than replies left over
             self.assert_done()
 
     def __repr__(self) -> str:

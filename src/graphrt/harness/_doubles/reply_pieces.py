@@ -1,6 +1,6 @@
-"""A whole reply as the pieces that a stream of it would have had, and its length in words.
+"""A whole reply cut into the pieces of a stream, and its usage counted in words.
 
-Pure functions over replies: the same reply has the same pieces everywhere.
+Pure functions over replies: the same reply always has the same pieces.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta, ToolC
 from graphrt.harness.request import ModelRequest
 
 Piece: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
-"""What a stream yields before its reply."""
+"""An item of a stream before its reply."""
 
 _WORD: Final = re.compile(r"\s*\S+|\s+$")
 
 
 def pieces(reply: AgentReply) -> Iterator[Piece]:
-    """Cut *reply*: what was thought and the text word by word, each tool call in two pieces."""
+    """Cut *reply* into deltas: thinking and text word by word, each tool call in two pieces."""
     for piece in _WORD.findall(reply.thinking):
         yield ThinkingDelta(text=piece)
     for piece in _WORD.findall(reply.text):
@@ -33,7 +33,7 @@ def pieces(reply: AgentReply) -> Iterator[Piece]:
 
 
 def count_words(request: ModelRequest, reply: AgentReply) -> Usage:
-    """A usage that is the same every time: words of all messages in, words of the reply out."""
+    """Return a deterministic usage: words of all messages as input tokens, words of the reply as output tokens."""
     asked = sum(len(message.text.split()) for message in request.messages)
     for message in request.messages:
         if isinstance(message, AssistantMessage):

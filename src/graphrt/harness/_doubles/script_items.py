@@ -1,7 +1,7 @@
-"""Which place of a script a call gets: ordered items, rules, and what is told where they do not fit.
+"""Assignment of calls to script items: ordered items, rules, and the error for a call that fits none.
 
-The same for doubles of models and for the fake server: a call is whatever has a text. What an item means, and who makes
-an answer of it, is theirs.
+Doubles and the fake chat server share it, so a call is any object with a `text`. What an item means, and how it
+becomes an answer, is decided by them.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ __all__ = ["Book"]
 
 
 class Asked(Protocol):
-    """A call."""
+    """A call, as seen by a script."""
 
     @property
     def text(self) -> str:
-        """The text of its last message."""
+        """The text of the last message."""
         ...
 
 
 @final
 class _Rule:
+    """A pattern with its reply or replies, and how often it was used."""
+
     __slots__ = ("always", "pattern", "replies", "used")
 
     def __init__(self, pattern: Any, replies: Any) -> None:
         several: bool = issubclass(type(replies), Sequence) and not issubclass(type(replies), str)
         self.pattern: Final[Any] = pattern
         self.replies: Final[deque[Any] | None] = deque(replies) if several else None
-        """What is left, each used once; None if `always` answers any number of calls."""
+        """The replies left, each of which answers one call; None if `always` answers any number of calls."""
         self.always: Final[Any] = None if several else replies
         self.used = 0
+        """Calls that `always` has answered."""
 
     def __str__(self) -> str:
         left = "any number of calls" if self.replies is None else f"{len(self.replies)} replies left"
@@ -44,7 +47,13 @@ class _Rule:
 
 @final
 class Book:
-    """A script, and everything about it that changes; its owner guards it with a lock."""
+    """A script and the record of its use. It is not thread-safe: its owner guards it with a lock.
+
+    Args:
+        of: Name of the owner, for errors.
+        script: The ordered items.
+        rules: Patterns with their replies: one for any number of calls, or a list with one for each call.
+    """
 
     __slots__ = ("_of", "_rules", "calls", "failures", "script", "served")
 
@@ -53,14 +62,17 @@ class Book:
         self._rules: Final = [_Rule(*item) for item in (rules or {}).items()]
         self.script: Final[deque[Any]] = deque(script)
         self.calls: Final[list[Any]] = []
+        """All calls so far, in order of arrival; the owner appends them."""
         self.failures: Final[list[ScriptError]] = []
+        """Mismatches so far; the owner appends them."""
         self.served = 0
-        """Places of the script that were used."""
+        """Number of ordered items that were used."""
 
     def take(self, request: Asked) -> Any:
-        """What the script has for *request*, which stands in `calls` already; a ScriptError if nothing.
+        """Return the script's answer to *request*, or a ScriptError, not raised, if the script does not expect it.
 
-        The first rule that matches decides; a call that matches none gets the next item.
+        The first rule that matches decides; a call that matches no rule gets the next item. The owner has appended
+        *request* to `calls` already.
         """
         for rule in self._rules:
             if matches(rule.pattern, request):
@@ -94,7 +106,7 @@ class Book:
         )
 
     def left_over(self) -> list[str]:
-        """What was not asked for, in words: items, rules that never matched, and replies of rules."""
+        """Describe all that was not used: ordered items, rules that never matched, and replies of rules."""
         left = [f"item {n}: {show_item(item)}" for n, item in enumerate(self.script, self.served + 1)]
         for rule in self._rules:
             if rule.replies is None and not rule.used:

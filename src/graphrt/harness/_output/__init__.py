@@ -1,1 +1,1 @@
-"""The form of an answer: what `output=` means, its JSON schema, and how a reply is read as a value."""
+"""Structured output: the JSON schema of an `output=` type, and the parsing of an answer into a value of it."""

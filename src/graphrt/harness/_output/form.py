@@ -1,6 +1,7 @@
-"""The form of an answer: what `output=` means, asked for as a schema and read as a value.
+"""Structured output: `output=` becomes a JSON schema for the model, and the text of the answer a value of the type.
 
-It is the same for an agent and for any other harness. What becomes of an answer that does not fit is theirs to say.
+Agents use it, and so do graphs for all other harnesses of their nodes. The caller decides what follows if an answer
+does not fit.
 """
 
 from __future__ import annotations
@@ -22,39 +23,48 @@ if TYPE_CHECKING:
 __all__ = ["OutputForm", "form_of", "in_words", "misfit", "with_output", "written"]
 
 _FENCED: Final = re.compile(r"^\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
+"""An answer that is one fenced code block of Markdown; its group is the content."""
 _TOLD: Final = "Answer with JSON alone, without any other text, that fits this JSON schema: "
+"""Beginning of the instruction for models whose provider cannot enforce a schema.
+
+Digests of requests include it: with another text, a paused thread would not find what it remembers.
+"""
 _PROBLEMS: Final = 5
+"""Most validation errors that the model is shown."""
 _TYPING: Final = ("typing", "typing_extensions", "types")
-"""Where the classes of `list[int]`, `Literal[...]`, `NewType` and the like are from: no classes, some can be called."""
+"""Modules of what `list[int]`, `Literal[...]`, `NewType` and the like are: not classes, although some are callable."""
 _DATA: Final = (bool, int, float, str, list, dict)
+"""Types of parsed JSON. An output of any other type was made by the harness itself."""
 
 
 @final
 class OutputForm:
-    """What an answer has to be: a type that pydantic can check, or JSON.
+    """The required form of an answer: a type that pydantic can validate, or any JSON.
 
     Args:
-        wanted: A pydantic model, a dataclass, a TypedDict, or any other type with a JSON schema; or an OutputSpec,
-            whose schema is for the provider alone: any JSON is taken.
+        wanted: A pydantic model, a dataclass, a TypedDict, or any other type with a JSON schema. Or an OutputSpec:
+            its schema is only sent to the provider, and any JSON is accepted.
 
     Raises:
-        InputError: No schema can be made of it.
+        InputError: No JSON schema can be made of *wanted* (`bad-output-type`).
     """
 
     def __init__(self, wanted: Any) -> None:
         self._adapter: TypeAdapter[Any] | None = None
         self._wrapped = False
+        """Whether the value is the field `value` of the JSON object that the model writes."""
         self.spec: OutputSpec
+        """The request for this form."""
         if isinstance(wanted, OutputSpec):
             self.spec = wanted
             return
         _check_type(wanted)
-        from graphrt.harness._output.typed_dicts import adapter_of  # only who wants an output needs pydantic
+        from graphrt.harness._output.typed_dicts import adapter_of  # it imports pydantic, which only output= needs
 
         try:
             self._adapter = adapter_of(wanted)
             schema = self._adapter.json_schema()
-        except Exception as error:  # pydantic has many ways to say so
+        except Exception as error:  # pydantic raises many kinds of errors for types without a schema
             raise InputError(
                 f"No JSON schema can be made of output={wanted!r}: {str(error).splitlines()[0]}",
                 code="bad-output-type",
@@ -63,7 +73,7 @@ class OutputForm:
             ) from error
         name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(wanted, "__name__", "output"))[:64] or "output"
         self._wrapped = schema.get("type") != "object"
-        if self._wrapped:  # providers take objects only
+        if self._wrapped:  # at the top level providers accept objects only
             inner = {key: value for key, value in schema.items() if key != "$defs"}
             definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
             schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
@@ -72,15 +82,15 @@ class OutputForm:
         self.spec._made(self)
 
     def asked_of(self, model: ChatModel, request: ModelRequest) -> ModelRequest:
-        """*request*, which asks *model* for this form: by its schema, or in words where that cannot be."""
+        """Return *request* with this form: as a schema if *model* can be held to it, else in the instructions."""
         request = replace(request, output=self.spec)
         return request if model.profile.holds_to_output(request) else in_words(request)
 
     def read(self, text: str) -> Any:
-        """The value that *text* stands for.
+        """Parse *text* into a value of the type.
 
         Raises:
-            ValueError: It is none; its text is written for the model.
+            ValueError: The text does not fit; the message is written for the model.
         """
         from pydantic import ValidationError
 
@@ -98,10 +108,10 @@ class OutputForm:
 
 
 def written(value: Any, spec: OutputSpec) -> str:
-    """The answer that a model would have written for *value*, where it was asked for the form *spec*.
+    """Return the text that a model would write for *value* if asked for *spec*; for scripts of test doubles.
 
     Raises:
-        ValueError: The value does not have that form, or another one is read back.
+        ValueError: The value does not fit, or its text would be parsed into another value.
     """
     from pydantic import ValidationError
     from pydantic_core import PydanticSerializationError, to_json
@@ -119,6 +129,7 @@ def written(value: Any, spec: OutputSpec) -> str:
     except PydanticSerializationError as error:
         raise ValueError(str(error)) from None
     back = form.read(text)
+    # Objects without an `__eq__` of their own are only equal to themselves: for them the check says nothing.
     compares: Any = type(checked).__eq__
     if back != checked and compares is not object.__eq__:
         raise ValueError(f"what a model writes for it, {text[:80]}, is read as another value")
@@ -126,24 +137,32 @@ def written(value: Any, spec: OutputSpec) -> str:
 
 
 def form_of(wanted: Any) -> OutputForm | None:
-    """The form that `output=` stands for, if any.
+    """Return the form for the argument `output=`, or None if there is none.
 
     Raises:
-        InputError: It is no OutputSpec, and no type with a JSON schema.
+        InputError: *wanted* is neither an OutputSpec nor a type with a JSON schema.
     """
     return wanted if wanted is None or isinstance(wanted, OutputForm) else OutputForm(wanted)
 
 
 def with_output(reply: Any, form: OutputForm, *, of: str, where: str, prompt: Any) -> Any:
-    """The *reply* of a harness with the value that its text stands for.
+    """Return the *reply* of a harness with `output` parsed from its text.
 
-    What the harness has made of the text itself stays, unless it is nothing but the JSON of it.
+    An output that the harness made itself is kept, unless it is merely the parsed JSON of the text. Replies with tool
+    calls, or that a limit ended, have no output.
+
+    Args:
+        reply: What the harness returned.
+        form: The form that was asked for.
+        of: Name of the harness, for the error.
+        where: Place of the call, for the error.
+        prompt: What the harness was asked, for the error.
 
     Raises:
         BadResponseError: The text does not have the form.
     """
     if not issubclass(type(reply), AgentReply):
-        return reply  # harnesses are written by hand too
+        return reply  # a harness that is written by hand may return something else: the node gets it as it is
     answer: AgentReply = reply
     if answer.tool_calls or answer.stopped is not None or _is_made(answer):
         return answer
@@ -158,12 +177,15 @@ def with_output(reply: Any, form: OutputForm, *, of: str, where: str, prompt: An
 def misfit(
     problem: str, reply: AgentReply, *, of: str, where: str, said: Sequence[Message], told: str = ""
 ) -> BadResponseError:
-    """The error that the answer *of* somebody does not have its form.
+    """Return the error for an answer that does not have the form that was asked for.
 
     Args:
-        problem: Why not.
+        problem: Why it does not.
+        reply: The answer.
+        of: Name of the harness or agent.
+        where: Place of the call.
         said: The whole conversation.
-        told: What was done about it.
+        told: What was done about it, ending with "; "; may be empty.
     """
     return BadResponseError(
         f"The answer of {of} does not have the form that was asked for: {problem}.",
@@ -177,7 +199,7 @@ def misfit(
 
 
 def in_words(request: ModelRequest) -> ModelRequest:
-    """*request*, for a model that no provider can hold to a form: asked for in the instructions."""
+    """Return *request* with its form as part of the instructions, for models whose provider cannot enforce it."""
     from pydantic_core import to_json
 
     if request.output is None:
@@ -193,12 +215,13 @@ def in_words(request: ModelRequest) -> ModelRequest:
 
 
 def without_words(text: str) -> str:
-    """*text* of instructions without what `in_words` added to it."""
+    """Return the instructions *text* without the last line, if `in_words` added it."""
     at = text.rfind(_TOLD)
     return text if at < 0 or "\n" in text[at:] else text[:at].removesuffix("\n\n")
 
 
 def _is_made(reply: AgentReply) -> bool:
+    """Return whether the harness itself made the output of *reply*, which is more than the parsed JSON of its text."""
     made: Any = reply.output
     if made is None or type(made) not in _DATA:
         return made is not None
@@ -209,10 +232,10 @@ def _is_made(reply: AgentReply) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """The JSON value that *text* is, or that stands fenced in it.
+    """Parse *text* as JSON, which may be inside a fenced code block.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not JSON.
     """
     from pydantic_core import from_json
 
@@ -224,6 +247,7 @@ def _parsed(text: str) -> Any:
 
 
 def _told(error: ValidationError) -> str:
+    """Summarize *error* for the model in one line."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}" for one in found[:_PROBLEMS]]
     more = f" (and {len(found) - _PROBLEMS} more)" if len(found) > _PROBLEMS else ""
@@ -231,10 +255,10 @@ def _told(error: ValidationError) -> str:
 
 
 def _check_type(wanted: object) -> None:
-    """Refuse what pydantic would take for a type, or refuse in words that do not help.
+    """Check that *wanted* is a type. pydantic would accept a function, and refuse a value with an unclear error.
 
     Raises:
-        InputError: It is a function, or a value.
+        InputError: It is a function, or a value instead of its class (`bad-output-type`).
     """
     kind = type(wanted)
     if isinstance(wanted, type) or kind.__module__ in _TYPING:

@@ -1,6 +1,7 @@
-"""Schemas that providers hold a model to: every object closed, every property asked for, nothing else said.
+"""JSON schemas in the form that strict providers enforce: objects closed, all properties required, few keywords.
 
-Pure functions from one JSON schema to another. What a schema stands for, and who is sent it, does not live here.
+OpenAI answers 400 if a strict schema leaves an object open, a property optional or a default in place; pydantic's
+schemas of most models do. Pure functions from one schema to another; what a schema means is not known here.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ _KEPT: Final = frozenset(
     {"type", "title", "description", "enum", "const", "multipleOf", "minimum", "maximum"}
     | {"exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems"}
 )
-"""What may stay as it is. What is dropped only narrows or explains: whoever reads the answer checks it all the same."""
+"""Keywords that stay unchanged. Those that are dropped only narrow or explain; the answer is validated in any case."""
 _NEVER: Final = frozenset(
     {"prefixItems", "patternProperties", "propertyNames", "not", "if", "then", "else", "unevaluatedProperties"}
     | {"dependentRequired", "dependentSchemas", "contains"}
 )
-"""What says so much that the schema would ask for something else without it."""
+"""Keywords that cannot be dropped, because the schema would mean something else: then it has no strict form."""
 _FORMATS: Final = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 _TYPES: Final[Mapping[Any, str]] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 
@@ -30,9 +31,9 @@ class _OpenError(Exception):
 
 
 def strict_form(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """*schema*, an object's, in the form that strict providers want; None if what it asks for has none.
+    """Return *schema*, which describes an object, in strict form; None if it has no strict form.
 
-    A field with a default has to be given as well: what is read may still lack it.
+    A field with a default becomes required. Answers without it are accepted all the same.
 
     Source:
         https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
@@ -50,12 +51,17 @@ def strict_form(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _strict(schema: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *schema* in strict form.
+
+    Raises:
+        _OpenError: It has none.
+    """
     said = _inlined(schema, definitions)
     if "$ref" in said:
         return said
     made = {key: value for key, value in said.items() if key in _KEPT}
     pattern = said.get("pattern")
-    if isinstance(pattern, str) and "(?" not in pattern:  # no looking around
+    if isinstance(pattern, str) and "(?" not in pattern:  # strict patterns have no lookaround
         made["pattern"] = pattern
     if said.get("format") in _FORMATS:
         made["format"] = said["format"]
@@ -73,7 +79,13 @@ def _strict(schema: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """*schema* with what its reference or its only part stands for, unless it is nothing but a reference."""
+    """Return *schema* with its reference or single `allOf` part merged in; a bare reference stays as it is.
+
+    Strict providers accept no keywords beside a reference.
+
+    Raises:
+        _OpenError: It has several parts, an unknown or circular reference, or keywords that cannot be dropped.
+    """
     seen: set[str] = set()
     while True:
         if not _is_object(schema) or not _NEVER.isdisjoint(schema):
@@ -97,8 +109,13 @@ def _inlined(schema: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _closed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a closed object.
+
+    Raises:
+        _OpenError: The object takes any keys, as a mapping does.
+    """
     properties: Mapping[str, Any] = schema.get("properties", {})
-    if schema.get("additionalProperties", "properties" not in schema) is not False:  # any keys: a mapping
+    if schema.get("additionalProperties", "properties" not in schema) is not False:
         raise _OpenError
     return {
         "properties": {name: _strict(one, definitions) for name, one in properties.items()},
@@ -108,7 +125,11 @@ def _closed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[s
 
 
 def _type_of(schema: Mapping[str, Any]) -> Any:
-    """The type of a schema that names only values."""
+    """Return the type of a schema that only lists values (`enum` or `const`), or a list of types.
+
+    Raises:
+        _OpenError: It lists no values, or values that are not simple.
+    """
     values: list[Any] = list(schema["enum"]) if "enum" in schema else [schema["const"]] if "const" in schema else []
     kinds = list(dict.fromkeys(_TYPES.get(type(value)) for value in values))
     if not kinds or None in kinds:

@@ -1,6 +1,6 @@
-"""What validates values of a type, `typing.TypedDict` included, which pydantic refuses below Python 3.12.
+"""pydantic adapters for types of the user, `typing.TypedDict` included, which pydantic refuses below Python 3.12.
 
-pydantic's work is done here: import this inside functions.
+The module imports pydantic: import it inside functions only.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["accepted", "adapter_of"]
 
 
 def accepted(wanted: Any) -> Any:
-    """*wanted*, with the TypedDicts in it replaced by the same of `typing_extensions` where pydantic takes no others.
+    """Return *wanted*, with each TypedDict in it replaced by a copy from `typing_extensions` if pydantic needs that.
 
-    Those inside of dataclasses and models stay: their fields are read by pydantic itself.
+    TypedDicts inside dataclasses and models stay, because pydantic reads the fields of these itself.
     """
     if sys.version_info >= (3, 12):
         return wanted
@@ -27,15 +27,15 @@ def accepted(wanted: Any) -> Any:
     except PydanticUserError as error:
         if error.code == "typed-dict-version":
             return portable(wanted, closed=False)
-    except Exception:  # noqa: BLE001, S110 - whoever uses it meets that again, and says what it was used for
+    except Exception:  # noqa: BLE001, S110 - the caller meets it again, and can say what the type is for
         pass
     return wanted
 
 
 def adapter_of(wanted: Any) -> TypeAdapter[Any]:
-    """The adapter of *wanted*.
+    """Return the pydantic adapter of *wanted*.
 
     Raises:
-        PydanticUserError: pydantic can make none.
+        PydanticUserError: pydantic cannot make one.
     """
     return TypeAdapter(accepted(wanted))

@@ -1,1 +1,1 @@
-"""The standard harness: a loop of model calls and tool calls, with limits, and what it needs of its surroundings."""
+"""The standard harness: a loop of model calls and tool calls, with limits, middleware, approvals and sub-agents."""

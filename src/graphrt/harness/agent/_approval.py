@@ -1,4 +1,4 @@
-"""What a person says of tool calls before they are made: asked in one go, and again where an answer cannot be used."""
+"""Approval of tool calls by a person or the program: all questions at once, and again for an unusable answer."""
 
 from __future__ import annotations
 
@@ -18,37 +18,42 @@ if TYPE_CHECKING:
 __all__ = ["Done", "Ready", "allowed", "answered", "needs_approval", "refused"]
 
 _ANSWER: Final[Any] = Literal[True, False] | dict[Literal["approve", "reason", "arguments"], Any]
-"""A `bool` would take "yes", "on" and 1 for agreement."""
+"""Answer type of an approval. It is not `bool`, because pydantic would coerce "yes", "on" and 1 to True."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A call that may be made."""
+    """A tool call that was admitted: its tool exists and its arguments are valid."""
 
     call: ToolCall
     tool: Tool
     arguments: Mapping[str, Any]
+    """The arguments as `tool.check` returned them."""
     key: str
+    """Identifies the call within the task: the same at every execution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What a call came to."""
+    """The outcome of a tool call."""
 
     text: str
+    """The text for the model."""
     error: bool = False
     value: Any = None
+    """The value for the program: on the stream and in events, never for the model."""
     usage: Usage | None = None
-    """Of agents that the tool called."""
+    """Usage of agents that the tool called; None if there were none."""
     made: ToolCall | None = None
-    """The call that was made, where a layer changed it."""
+    """The call that was really made, if middleware changed it; else None."""
 
 
 async def needs_approval(one: Ready) -> bool:
-    """Whether a person has to agree to the call.
+    """Return whether a person has to approve the call, by the tool's policy.
 
     Raises:
-        InputError: The tool's `approval` says neither True nor False (`bad-approval`): None is no permission.
+        InputError: The tool's `approval=` returned neither True nor False (`bad-approval`). A forgotten `return` must
+            not count as permission.
     """
     wanted = one.tool.policy.approval
     if isinstance(wanted, bool):
@@ -58,10 +63,10 @@ async def needs_approval(one: Ready) -> bool:
 
 
 async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: ToolCall) -> bool:
-    """What the program decides about a call.
+    """Return the decision of the agent's `approve=` about *call*.
 
     Raises:
-        InputError: It is neither True nor False (`bad-approval`).
+        InputError: It returned neither True nor False (`bad-approval`).
     """
     said: Any = approve(call)
     if isawaitable(said):
@@ -81,12 +86,15 @@ def _decided(said: Any, who: str, call: ToolCall) -> bool:
 
 
 def refused(call: ToolCall, reason: str) -> Done:
-    """What a call came to that a person did not want."""
+    """Return the outcome of a call that a person refused."""
     return Done(text=f"A person refused this call of {call.name!r}{f': {reason}' if reason else ''}.", error=True)
 
 
 def answered(asking: Sequence[Ready], place: Place) -> dict[str, Ready | Done]:
-    """What was decided about each call, by its key. An answer that cannot be used is asked for once more."""
+    """Return the decision about each call, by its key: the call itself, perhaps with other arguments, or its refusal.
+
+    A call with an unusable answer is asked about again, under a key with a number.
+    """
     decided: dict[str, Ready | Done] = {}
     open_ = [(one, "", 1) for one in asking]
     while open_:
@@ -121,7 +129,11 @@ def _payload(one: Ready, place: Place, problem: str) -> dict[str, Any]:
 
 
 def _decision(one: Ready, answer: Any) -> Ready | Done | str:
-    """What True, False, or a mapping with `approve`, and perhaps `reason` and other `arguments`, means; or why nothing."""
+    """Read an answer: True, False, or a mapping with `approve`, and optionally `reason` or new `arguments`.
+
+    Returns:
+        The call to make, its refusal, or a text that says why the answer is unusable.
+    """
     if isinstance(answer, bool):
         return one if answer else refused(one.call, "")
     agreed, edited = answer.get("approve"), answer.get("arguments")

@@ -1,4 +1,4 @@
-"""What an agent is made of, checked: its model, name, policies. Nothing is asked here."""
+"""Checks of the arguments of an Agent: model, name, policies, middleware. No model or tool is called here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,15 @@ T = TypeVar("T")
 
 
 def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
-    """*given*, or the `LiteLLMModel` that it names; *of* says whose model it is, for an error."""
+    """Return *given* if it is a model, or the `LiteLLMModel` that it names.
+
+    Args:
+        given: A ChatModel, or a name such as "openai/gpt-4o-mini".
+        of: Beginning of the error's sentence: whose model it is.
+
+    Raises:
+        InputError: It is a class, or lacks a method or property of a ChatModel (`no-model`).
+    """
     if isinstance(given, str):
         from graphrt.harness.litellm._model import LiteLLMModel
 
@@ -53,7 +61,7 @@ def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
 
 
 def checked_name(name: Any) -> str:
-    if not isinstance(name, str) or not name or "/" in name:
+    if not isinstance(name, str) or not name or "/" in name:  # "/" joins the names of nested agents
         raise InputError(
             f"The name of an agent must be a text without '/', not {name!r}.", fix='Give name="helper".', value=name
         )
@@ -71,7 +79,11 @@ def checked_fallbacks(given: Any) -> tuple[ChatModel, ...]:
 
 
 def checked_retry(policy: Any) -> RetryPolicy:
-    """The policy that *policy* stands for: a number is one of attempts, as for nodes."""
+    """Return *policy* as a RetryPolicy: a number sets the attempts, as for nodes, and None allows one attempt.
+
+    Raises:
+        InputError: It is something else, or has invalid values.
+    """
     if policy is None:
         return RetryPolicy(attempts=1)
     if isinstance(policy, int) and not isinstance(policy, bool):
@@ -93,14 +105,22 @@ def checked_retry(policy: Any) -> RetryPolicy:
 
 
 def checked_kind(option: str, value: Any, kind: type[T], fix: str) -> T | None:
-    """*value*, which is None or of *kind*."""
+    """Return *value* if it is None or of *kind*.
+
+    Raises:
+        InputError: It is something else.
+    """
     if value is not None and not isinstance(value, kind):
         raise InputError(f"{option} must be of type {kind.__name__}, not {value!r}.", fix=fix, value=value)
     return value
 
 
 def checked_call(option: str, value: Any, fix: str) -> Any:
-    """*value*, which is None or can be called."""
+    """Return *value* if it is None or callable.
+
+    Raises:
+        InputError: It is something else.
+    """
     if value is not None and not callable(value):
         raise InputError(f"{option} must be a function, not {value!r}.", fix=fix, value=value)
     return value
@@ -136,14 +156,18 @@ def checked_layers(given: Any) -> tuple[Middleware, ...]:
 
 
 def _check_parameters(layer: Any) -> None:
-    """Refuse a layer whose methods cannot be called as an agent calls them, before a model call is paid."""
+    """Check that the agent can call the methods of *layer*, before any model call is paid for.
+
+    Raises:
+        InputError: The parameters of a method do not fit (`bad-middleware`).
+    """
     for name in HOOKS:
         own: Any = getattr(layer, name, None)
         told = [one for one in signature(getattr(Middleware, name)).parameters if one != "self"]
         try:
             shape = signature(own) if callable(own) else None
         except (TypeError, ValueError):
-            continue  # written in C, and it does not say
+            continue  # written in C, without a signature
         try:
             if shape is not None:
                 shape.bind(*told)

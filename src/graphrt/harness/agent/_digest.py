@@ -1,4 +1,8 @@
-"""Names for requests and arguments that are the same in every process: what was asked, not when or by whom."""
+"""Digests of requests and arguments: keys under which a task remembers model calls and tool calls (decision 0033).
+
+A digest depends on the content only, so it is the same in every process and at every execution of the task. Stored
+journals contain digests: the bytes that are hashed for a given content must never change.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,12 @@ __all__ = ["as_known", "of_arguments", "of_call", "of_request", "of_run"]
 
 
 def of_request(request: ModelRequest) -> str:
-    """32 hex digits of the SHA-256 of all that the model is asked."""
+    """Return 32 hex digits of the SHA-256 of the whole request."""
     return sha256(_bytes(_asked(request))).hexdigest()[:32]
 
 
 def of_run(agent: str, request: ModelRequest) -> str:
-    """16 hex digits of the SHA-256 of who is asked, and what it is asked first."""
+    """Return 16 hex digits of the SHA-256 of the agent's name and the first request of its run."""
     return sha256(_bytes([agent, _asked(request)])).hexdigest()[:16]
 
 
@@ -39,18 +43,19 @@ def as_known(
     form: OutputForm | None,
     model: ChatModel,
 ) -> ModelRequest:
-    """The first of *requests*, which asks *model* for an answer of *form*; or the one whose answers *host* remembers.
+    """Return the request that begins a run: the first of *requests*, or the one for which *host* remembers answers.
 
-    A model that cannot be held to a form is asked for it in words, and such a request has another digest. Where a
-    model replaces another one on a paused thread, what was remembered is looked for under both.
+    The form of the answer is part of the request: as a schema, or in the instructions if *model* cannot be held to a
+    schema. The two have different digests. When another model replaces the first on a paused thread, the answers may
+    be remembered under either (decision 0039).
 
     Args:
-        host: Of the agent.
-        path: Of the agent that calls, empty if none does.
-        agent: The name of the agent.
-        requests: 1..n ways to begin, today's first.
-        form: What the answer has to be.
-        model: The first that is asked.
+        host: Services of the agent.
+        path: Key path of the calling agent, empty if none calls.
+        agent: Name of the agent.
+        requests: 1..n ways to begin, the current one first.
+        form: Required form of the answer; None for free text.
+        model: The model that is asked first.
     """
     ways = [way for request in requests for way in _ways(request, form, model)]
     if not host.remembers or len(ways) == 1:
@@ -59,6 +64,7 @@ def as_known(
 
 
 def _ways(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> tuple[ModelRequest, ...]:
+    """Return *request* as *model* is asked for *form*, then as a model of the other kind would be."""
     if form is None:
         return (request,)
     asked = form.asked_of(model, request)
@@ -67,22 +73,25 @@ def _ways(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> t
 
 
 def of_arguments(arguments: Mapping[str, Any]) -> str:
-    """16 hex digits of the SHA-256 of the arguments, whatever their order."""
+    """Return 16 hex digits of the SHA-256 of *arguments*, in any order of their keys."""
     try:
         text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=repr).encode()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # keys that cannot be sorted, or a value that contains itself
         text = _bytes(arguments)
     return sha256(text).hexdigest()[:16]
 
 
 def of_call(prompt: Any, options: Mapping[str, Any]) -> str:
-    """32 hex digits of the SHA-256 of what a harness is asked."""
+    """Return 32 hex digits of the SHA-256 of one call of a plain harness."""
     return sha256(_bytes([_said(prompt), options])).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Thoughtless:
-    """An AssistantMessage as it was before it had `thinking`: journals know calls by the digest of that form."""
+    """An AssistantMessage without the field `thinking`, which it did not always have.
+
+    Older journals contain digests of that form, so a message without thinking is still hashed in it.
+    """
 
     text: str
     tool_calls: tuple[ToolCall, ...]
@@ -90,7 +99,7 @@ class _Thoughtless:
     role: str = "assistant"
 
 
-_Thoughtless.__qualname__ = AssistantMessage.__qualname__  # in its repr, of which digests are made too
+_Thoughtless.__qualname__ = AssistantMessage.__qualname__  # part of the repr, which `_bytes` may hash
 
 
 def _asked(request: ModelRequest) -> ModelRequest:
@@ -98,7 +107,7 @@ def _asked(request: ModelRequest) -> ModelRequest:
 
 
 def _said(prompt: Any) -> Any:
-    """*prompt* in the form that digests have always been made of; only what is new in it adds to that form."""
+    """Return *prompt* in the form that digests have always been made of; only messages with thinking differ."""
     return type(prompt)(map(_message, prompt)) if type(prompt) in (list, tuple) else prompt
 
 
@@ -113,5 +122,5 @@ def _message(message: Any) -> Any:
 def _bytes(value: Any) -> bytes:
     try:
         return to_json(value, fallback=repr)
-    except ValueError:  # a text with half of a surrogate pair: some models write it
+    except ValueError:  # a text with a lone surrogate, which UTF-8 cannot encode; some models write it
         return repr(value).encode("utf-8", "surrogatepass")

@@ -1,6 +1,6 @@
-"""What a model may give a graph: offered as a schema, checked, and nothing else passed on.
+"""Arguments of a graph that is a tool: their JSON schema for the model, and the check of what the model sends.
 
-Nothing is run here.
+Only fields that the schema offers reach the graph. The graph is not run here.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _COLLECTIONS: Final[Any] = (list, tuple, set, frozenset)
 
 @final
 class GraphInput:
-    """The arguments of a graph as a tool.
+    """Schema and check of the arguments of a graph as a tool.
 
     Args:
-        graph: The graph.
-        wanted: The type of the arguments; None for what the graph says is its input, else its state.
+        graph: The compiled graph.
+        wanted: The type of the arguments. None: the graph's declared input type, else its state.
 
     Raises:
-        InputError: No schema can be made of it (`tool-schema`).
+        InputError: No JSON schema can be made of the type (`tool-schema`).
     """
 
     def __init__(self, graph: Any, wanted: Any) -> None:
         plan: Any = graph.__graphrt_plan__
         self._fields: Final[frozenset[str]] = frozenset(plan.state.fields)
         self._is_state: Final[bool] = wanted is None and plan.spec.input is None
-        """Then the graph itself makes the same of the arguments, once more."""
+        """Whether the type is the state: then the graph validates the arguments again, and gets them unchanged."""
         if wanted is None:
             wanted = plan.state.cls if self._is_state else plan.spec.input
         try:
             self._adapter: Final = adapter_of(wanted)
             schema = json_schema(self._adapter)
-        except Exception as error:  # pydantic has many ways to say so
+        except Exception as error:  # pydantic raises many kinds of errors for types without a schema
             raise InputError(
                 f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
                 code="tool-schema",
@@ -53,16 +53,17 @@ class GraphInput:
                 fix="Give input=, a type that a model can fill in.",
             ) from error
         self._known: Final[tuple[str, ...]] = tuple(schema.get("properties", ()))
+        # pydantic would ignore unknown arguments: refuse them by name instead, and say so in the schema.
         self._closed: Final = _is_closed(wanted)
         self.schema: Final = {**schema, "additionalProperties": False} if self._closed else schema
         """JSON schema of the arguments."""
 
     def read(self, arguments: Mapping[str, Any], tool: str) -> dict[str, Any]:
-        """The input of the graph that *arguments* of *tool* stand for.
+        """Return the graph's input for *arguments* of *tool*.
 
         Raises:
-            ToolArgumentsError: They do not fit.
-            ToolError: A validator of the program failed by itself.
+            ToolArgumentsError: They do not fit the type.
+            ToolError: A validator of the program raised an error of another kind.
         """
         strangers = [name for name in arguments if name not in self._known] if self._closed else []
         if strangers:
@@ -79,7 +80,7 @@ class GraphInput:
 
 
 def _is_closed(wanted: Any) -> bool:
-    """Whether *wanted* is a class with fields that takes nothing else; of a union, say, only pydantic knows."""
+    """Return whether *wanted* is a class with fields that accepts no others. Other types, such as unions, are not."""
     cls: Any = get_origin(wanted) or wanted
     if not (_is_model(cls) or _is_dataclass(cls) or te.is_typeddict(cls)):
         return False
@@ -88,7 +89,8 @@ def _is_closed(wanted: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """*value* as what its fields hold, all the way down: the graph's state may have other classes at that place."""
+    """Return *value* as plain data, recursively: the graph's state may declare other classes for the same fields."""
+    # Not pydantic's dump: it leaves out fields that are excluded from output.
     cls: Any = value.__class__
     names = _fields_of(value)
     if names is not None:
@@ -105,7 +107,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fields_of(value: Any) -> list[tuple[str, str, Any]] | None:
-    """Name, name in JSON, and value of each field; None of what has none."""
+    """Return the name, JSON name and value of each field of *value*; None if it is not a model or dataclass."""
     cls: Any = value.__class__
     infos: Mapping[str, Any] = getattr(cls, "__pydantic_fields__", {})
     if _is_model(cls):
@@ -132,6 +134,6 @@ def _in_json(info: Any, name: str) -> str:
 
 
 def _more(value: Any) -> dict[str, Any]:
-    """What a model has beside its fields, where it says that it takes such."""
+    """Return the values beside the fields of a model that allows extra ones."""
     extra: Mapping[str, Any] = getattr(value, "__pydantic_extra__", None) or {}
     return {key: _plain(item) for key, item in extra.items()}

@@ -1,6 +1,6 @@
-"""What an agent asks first: its own instructions, then what it was given.
+"""The first request of an agent's run: its own instructions, then the prompt (decision 0038).
 
-Only the beginning of a conversation is made here; what is remembered of one is looked up in `_digest`.
+`_digest` looks up whether answers to such a request are remembered.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ __all__ = ["asked_first"]
 
 
 def asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> tuple[ModelRequest, ...]:
-    """The request that begins a run, and as the second, where it is another one, that of graphrt 0.1.
+    """Return the request that begins a run; if graphrt 0.1 would have made another one, that as the second.
 
-    Instructions come first, whatever system messages *prompt* has (decision 0038). Only an identical one at its
-    beginning is not repeated: so `reply.messages` of the same agent goes on without a second copy. Version 0.1 left
-    the instructions of the agent out of every conversation that had a system message; what it remembered of a run on
-    a paused thread is found under that request.
+    Instructions come first, whatever system messages *prompt* has. They are only left out if *prompt* begins with an
+    identical message, so that `reply.messages` of the same agent can be continued without a second copy. Version 0.1
+    omitted the agent's instructions if the prompt had any system message. A thread that it paused remembers its
+    answers under that request.
+
+    Args:
+        prompt: As given to the run.
+        given: Options of the run.
+        defaults: Options of the agent.
 
     Raises:
         InputError: The prompt or an option is wrong.
@@ -43,7 +48,10 @@ def asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> 
 
 
 def _plain(said: tuple[Any, ...]) -> tuple[Any, ...]:
-    """*said*, whose first system message asks for no form: one was asked for in the run that *said* comes from."""
+    """Return the conversation *said* without a request for a form of answer at the end of its first system message.
+
+    An earlier run added that request, for its own answer.
+    """
     first = said[0]
     if not isinstance(first, SystemMessage):
         return said

@@ -1,4 +1,4 @@
-"""The loop of an agent: ask the model, do what it asks for, ask again, until it has answered or a limit is reached."""
+"""The loop of an agent: call the model, execute its tool calls, and repeat until it answers or reaches a limit."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ _log: Final = logging.getLogger("graphrt.harness")
 
 @final
 class Loop:
-    """One run of an agent.
+    """The loop of one run of an agent.
 
     Args:
-        ask: Makes a model call, with the layers around it.
-        tooling: Does tool calls.
-        request: The first request: what the conversation begins with, and all options.
-        form: What the answer has to be.
-        transcript: Gets every message as it is said; it is there whatever happens.
-        took: What each model call has taken by now.
-        below: What agents below have taken by now.
-        name: Of the agent.
+        ask: Makes a model call, through the middleware.
+        tooling: Executes tool calls.
+        request: The first request: the beginning of the conversation, and all options.
+        limits: Bounds of the run.
+        form: Required form of the answer; None for free text.
+        transcript: Receives every message at once, so that the caller has them however the run ends.
+        took: Usage of each model call so far; the caller appends to it.
+        below: Usage of sub-agents so far; the caller appends to it.
+        name: Name of the agent.
     """
 
     def __init__(
@@ -63,15 +64,18 @@ class Loop:
         self._tools = 0
         self._took = took
         self._counted = 0
+        """How many items of `took` are part of `_usage` already."""
         self._below = below
         self._usage: Usage | None = None
 
     async def run(self) -> AgentReply:
-        """Go round until there is an answer.
+        """Call the model and its tools until it answers.
+
+        If an answer does not have the required form, the model is told why and answers once more.
 
         Raises:
-            AgentLimitError: A limit was reached, or the answer was cut off and the limits say so.
-            BadResponseError: The answer did not have its form, even after the model was told.
+            AgentLimitError: A limit was reached, or the answer was cut off, and the limits make that an error.
+            BadResponseError: The second answer did not have the required form either.
             HarnessError: A call failed.
         """
         self._said.add(*self._request.messages)
@@ -111,11 +115,15 @@ class Loop:
 
     @property
     def usage(self) -> Usage | None:
-        """Of all calls so far, those of agents below included; None while no model has told."""
+        """Usage of all calls so far, sub-agents included; None if no model has reported any."""
         return _added(self._usage, *self._took[self._counted :], *self._below)
 
     def _count(self, said: Usage | None) -> None:
-        """Count what led to a response: what it says of one call, but all of several that a layer made for it."""
+        """Add the usage behind one response.
+
+        Middleware may set a price on a single call, so *said*, the usage in the response, counts. If middleware made
+        several calls for the response, their own usages count instead.
+        """
         took = self._took[self._counted :]
         self._counted = len(self._took)
         says_it = len(took) <= 1 and said is not None
@@ -127,10 +135,10 @@ class Loop:
         )
 
     def stopped(self, limit: str) -> AgentReply:
-        """What there is when *limit* is reached.
+        """Return the reply of a run that reached *limit*, a field of AgentLimits.
 
         Raises:
-            AgentLimitError: The limits say so.
+            AgentLimitError: The limits say `on_limit="raise"`.
         """
         bound = getattr(self._limits, limit)
         if self._limits.on_limit == "raise":
@@ -154,10 +162,10 @@ class Loop:
         )
 
     def _cut_off(self) -> None:
-        """Tell of an answer that is not whole.
+        """Log that `max_tokens` cut the answer off, or raise.
 
         Raises:
-            AgentLimitError: The limits say so.
+            AgentLimitError: The limits say `on_length="raise"` (`answer-cut-off`).
         """
         most = self._request.max_tokens
         bound = "the bound of its model" if most is None else f"max_tokens={most}"
@@ -174,14 +182,14 @@ class Loop:
         _log.warning("%s AgentLimits(on_length='raise') makes it an error.", what)
 
     def _unanswered(self, bound: Any, limit: str) -> list[ToolMessage]:
-        """Answers to the calls that have none: no provider goes on with a conversation that lacks them."""
+        """Return an answer for each tool call without one: providers refuse a conversation with unanswered calls."""
         answered = {said.tool_call_id for said in self.said if isinstance(said, ToolMessage)}
         asked = [call for said in self.said if isinstance(said, AssistantMessage) for call in said.tool_calls]
         text = f"This call was given up: the limit {limit}={bound} was reached."
         return [ToolMessage(tool_call_id=call.id, text=text, error=True) for call in asked if call.id not in answered]
 
     def _unique(self, response: ModelResponse) -> ModelResponse:
-        """*response* with ids that no other tool call of the conversation has; some providers give none."""
+        """Return *response* with tool call ids that are unique in the conversation; some providers give no ids."""
         calls: Sequence[ToolCall] = response.tool_calls
         if not calls:
             return response
@@ -201,13 +209,13 @@ class Loop:
 
 
 def _added(*used: Usage | None) -> Usage | None:
-    """The sum of what is known; None if nothing is."""
+    """Return the sum of the usages that are known; None if none is."""
     known = [one for one in used if one is not None]
     return sum(known[1:], known[0]) if known else None
 
 
 class _Said:
-    """The conversation of one run, which the transcript gets too; what stood there before is no part of it."""
+    """The conversation of one run. Messages are also appended to the caller's transcript, which may have older ones."""
 
     __slots__ = ("_transcript", "here")
 

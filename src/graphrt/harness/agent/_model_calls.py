@@ -1,6 +1,7 @@
-"""One model call of an agent: remembered, cached, retried, passed to the next model, and held to the budget.
+"""One model call of an agent: replay, response cache, fallback models, retries and budget around the model itself.
 
-From the outside in: what the host remembers, the response cache, fallback models, attempts, the budget, the model.
+From the outside in: the replies that the task remembers, the response cache, fallback models, attempts of one model,
+the budget, the model.
 """
 
 from __future__ import annotations
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
 
 @final
 class Caller:
-    """The model calls of one run of an agent."""
+    """Makes the model calls of one run of an agent.
+
+    Args:
+        models: The model, then its fallbacks: 1..n.
+        place: Place of the run among the others.
+        retry: Policy for failed attempts.
+        cache: Cache of responses; None for none.
+        emit: Receives stream items and events; None if there is no reader.
+    """
 
     __slots__ = ("_asked", "_cache", "_counts", "_emit", "_models", "_place", "_retry", "took")
 
@@ -53,15 +62,16 @@ class Caller:
         self._counts: dict[str, int] = {}
         self._asked = 0
         self.took: list[Usage] = []
-        """What each call took, known ones included, whatever the layers around make of its response."""
+        """Usage of each call, replayed ones included, whatever middleware makes of the response."""
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
-        """What a model answers."""
+        """Return a model's response to *request*, remembered, cached or new."""
         place = self._place
         self._asked += 1
         call = self._asked
-        keyed = place.host.remembers or self._cache is not None
+        keyed = place.host.remembers or self._cache is not None  # digests took a third of a turn's time
         digest = of_request(request) if keyed else ""
+        # The same request may come several times in a run: the number tells the calls apart.
         count = self._counts[digest] = self._counts.get(digest, 0) + 1
         source, key = "model", f"{place.path}{digest}#{count}"
 
@@ -93,7 +103,7 @@ class Caller:
             try:
                 return await self._attempts(model, request, call, key)
             except (ToolError, InputError):
-                raise
+                raise  # not a failure of the model: another one would meet it too
             except HarnessError:
                 if number == len(self._models):
                     raise
@@ -102,7 +112,7 @@ class Caller:
     async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
         policy, attempt = self._retry, 1
         check_real(model)
-        if not model.profile.holds_to_output(request):
+        if not model.profile.holds_to_output(request):  # a fallback may lack what the first model can
             request = in_words(request)
         while True:
             if self._emit is not None:
@@ -111,7 +121,7 @@ class Caller:
                 return await self._within_budget(model, request, key)
             except Exception as error:
                 wait_s: float | None = None
-                if attempt < policy.attempts and _passes(policy, error):
+                if attempt < policy.attempts and _is_retried(policy, error):
                     asked_s = _retry_policy.hinted_wait(error)
                     wait_s = _retry_policy.delay(policy, f"{self._place.path}{call}", attempt, asked_s)
                     if wait_s is None:
@@ -163,12 +173,13 @@ class Caller:
         reply: ModelResponse = response
         if reply.usage is None:
             return reply
+        # A model that reports tokens only has made one call all the same.
         usage = priced(reply.usage if reply.usage.calls else reply.usage + Usage(calls=1), model.profile)
         return reply if usage is reply.usage else replace(reply, usage=usage)
 
 
 def _problem(response: Any) -> str | None:
-    """What is wrong with a response, or None: models are written by hand too."""
+    """Return what is wrong with the response of a model, which a user may have written; None if it can be used."""
     if not isinstance(response, AgentReply):
         return a_type(response)
     text: Any = response.text
@@ -183,9 +194,15 @@ def _problem(response: Any) -> str | None:
     return usage_problem(response.usage)
 
 
-def _passes(policy: RetryPolicy, error: Exception) -> bool:
+def _is_retried(policy: RetryPolicy, error: Exception) -> bool:
+    """Return whether the call is made again after *error*. A predicate `retry_on` that raises counts as no."""
     if not isinstance(error, HarnessError):
         return False
     if policy.retry_on is None and isinstance(error, BadResponseError):
-        return error.code != "unreadable-answer"  # what was malformed may be an answer the next time
-    return _retry_policy.wants_retry(policy, error)
+        # The next answer may be well formed; one that is too long or compressed would be the same (decision 0037).
+        return error.code != "unreadable-answer"
+    try:
+        return _retry_policy.wants_retry(policy, error)
+    except Exception as broken:  # noqa: BLE001 - the predicate is user code; the error of the call is the one to raise
+        error.add_note(f"retry_on raised {type(broken).__name__}: {broken}")
+        return False

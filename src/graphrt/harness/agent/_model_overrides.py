@@ -1,7 +1,7 @@
-"""Which model an agent asks: its own, or one that a test or a runtime has put in its place.
+"""Replacement of agents' models by `Agent.override`, in tests, and by `Runtime(models=)` (decision 0039).
 
-Replacements stand in a context variable, innermost last: asyncio tasks and the worker threads that graphrt starts see
-those of whoever started them. What a replaced model is asked, and what is remembered of it, is the agent's business.
+Replacements are kept in a context variable, innermost last. asyncio tasks and the worker threads that graphrt starts
+copy it, so nested graphs, tools and sync nodes see them; a `threading.Thread` of the user does not.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def models_of(agent: Agent[Any]) -> tuple[ChatModel, ...]:
-    """The models that *agent* asks here, in turn; one that replaces its model has no fallbacks.
+    """Return the models that *agent* uses in this context, in order of fallback. A replacement has no fallbacks.
 
-    An override names the agent itself, a runtime only its name: the innermost override decides, then the innermost
+    An override names the agent itself, a runtime only its name. So the innermost override wins, then the innermost
     runtime.
     """
     layers = REPLACED.get()
@@ -42,17 +42,19 @@ def models_of(agent: Agent[Any]) -> tuple[ChatModel, ...]:
 
 @final
 class NamedModels:
-    """The models of a runtime, by the names of the agents that are to use them.
+    """The replacements of a runtime: models by the names of the agents that shall use them.
 
     Raises:
-        InputError: It is not a mapping from names of agents to models (`no-model` for what is not a model).
+        InputError: *models* is not a mapping from names of agents to models (`bad-models`; `no-model` for a value that
+            is not a model).
     """
 
     __slots__ = ("_asked", "models")
     precise: ClassVar[bool] = False
+    """Whether a replacement is for one agent object, and not for all agents of a name."""
 
     def __init__(self, models: Mapping[Any, Any]) -> None:
-        given: Any = models  # callers without a type checker get here too
+        given: Any = models  # untyped: callers without a type checker pass anything
         if not isinstance(given, Mapping):
             raise InputError(
                 f"models= must be a mapping from names of agents to models, not {a_type(given)}.",
@@ -73,14 +75,15 @@ class NamedModels:
             name: checked_model(model, of=f"models= for agent {name!r}") for name, model in models.items()
         }
         self._asked: Final[dict[str, None]] = {}
+        """Names of all agents that ran in the runtime, as an ordered set; a resume must not warn of earlier ones."""
 
     def of(self, agent: Agent[Any]) -> ChatModel | None:
-        """The model that *agent* is to use; None leaves its own."""
+        """Return the model that replaces those of *agent*; None for no replacement."""
         self._asked[agent.name] = None
         return self.models.get(agent.name)
 
     def unmet(self) -> list[str]:
-        """A warning for each name that no agent had which was run so far, in the order in which they were given."""
+        """Return a warning for each name that no agent of the runs so far had, in the order of the mapping."""
         asked = sorted(self._asked)
         told: list[str] = []
         for name in self.models:
@@ -96,7 +99,7 @@ class NamedModels:
 
 @final
 class Override:
-    """A model in the place of one agent's own, inside a `with` block or a decorated function: see `Agent.override`."""
+    """The replacement of one agent's model, inside a `with` block or a decorated function: see `Agent.override`."""
 
     __slots__ = ("_agent", "_model")
     precise: ClassVar[bool] = True
@@ -106,7 +109,7 @@ class Override:
         self._model: ChatModel = checked_model(model)
 
     def of(self, agent: Agent[Any]) -> ChatModel | None:
-        """The model that *agent* is to use; None leaves its own."""
+        """Return the model that replaces those of *agent*; None for no replacement."""
         return self._model if agent is self._agent else None
 
     def __enter__(self) -> ChatModel:
@@ -118,14 +121,14 @@ class Override:
     ) -> None:
         layers = REPLACED.get()
         mine = [place for place, layer in enumerate(layers) if layer is self]
-        if mine:  # none, if a fixture leaves the block in another context than it entered it
+        if mine:  # empty if a fixture leaves the block in another context than it entered it in
             REPLACED.set((*layers[: mine[-1]], *layers[mine[-1] + 1 :]))
 
     def __call__(self, fn: F, /) -> F:
-        """Decorate a function, sync or async: the model is replaced during each call of it.
+        """Decorate *fn*, sync or async: the model is replaced during each of its calls.
 
         Raises:
-            InputError: *fn* is a generator, whose body runs after the call.
+            InputError: *fn* is a generator function, whose body runs after the call (`bad-override`).
         """
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             raise InputError(
@@ -157,23 +160,23 @@ class Override:
 
 
 class Replaceable:
-    """What an Agent has of this."""
+    """The method `override` of an Agent."""
 
     __slots__ = ()
 
     def override(self, *, model: ChatModel | str) -> Override:
-        """Put *model* in the place of this agent's own, and of its fallbacks, inside a `with` block: for tests.
+        """Replace this agent's model, and its fallbacks, by *model* inside a `with` block: for tests.
 
-        `with agent.override(model=ScriptedModel([...])) as model:` is seen by everything that is called inside of the
-        block: asyncio tasks, the worker threads that graphrt starts, graphs, and agents that have this one as a tool.
-        Blocks nest, and the innermost one decides; it also wins over the `models=` of a runtime. It decorates functions,
-        sync and async, too.
+        `with agent.override(model=ScriptedModel([...])) as model:` applies to everything that the block calls: asyncio
+        tasks, the worker threads that graphrt starts, graphs, and agents that have this one as a tool. Blocks nest, and
+        the innermost decides; it also wins over the `models=` of a runtime. The result also decorates functions, sync
+        and async.
 
         Args:
-            model: The model, or the name of one for `LiteLLMModel`.
+            model: The model, or a model name for `LiteLLMModel`.
 
         Raises:
             InputError: It is not a model (`no-model`).
         """
-        agent: Any = self  # the Agent has the rest
+        agent: Any = self  # the class Agent, which derives from this one
         return Override(agent, model)

@@ -1,4 +1,4 @@
-"""What an agent takes besides its model and the type of its output, for type checkers; what it means is told in `Agent`."""
+"""The keyword arguments of `Agent` as a type for type checkers; `Agent` documents them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["AgentOptions"]
 
 
 class AgentOptions(TypedDict, total=False):
-    """The keyword arguments of `Agent` but `output`, which decides what kind of agent it is."""
+    """The keyword arguments of `Agent` except `output`, which decides the type of the agent."""
 
     tools: Iterable[AnyTool]
     system: str | None

@@ -1,4 +1,7 @@
-"""An agent that a node calls past its Context: told, since nothing of it reaches the thread, the usage or a budget."""
+"""The warning about an agent that a node calls without its Context.
+
+The calls of such an agent reach neither the thread's memory nor the usage nor a budget.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ __all__ = ["tell_unseen"]
 
 _log: Final = logging.getLogger("graphrt.harness")
 _TOLD: Final[set[tuple[str, str]]] = set()
-"""Agents and nodes that the log was told of."""
+"""Pairs of agent and node that were logged in this process."""
 
 
 def tell_unseen(agent: str) -> None:
-    """Tell of *agent*, which was called without a Context, if a node called it.
+    """Warn that *agent* was called without a Context, if a node called it.
 
-    Each run has it in its *warnings*, and the log has it once in a process.
+    The warning is added to the `warnings` of each run, and logged once per agent, node and process.
     """
     found = running()
     if found is None:

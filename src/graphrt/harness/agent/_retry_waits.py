@@ -1,4 +1,4 @@
-"""The waits between two attempts of a model call: as the run waits in which they are made."""
+"""The wait between two attempts of a model call, by the runtime's `sleep=` if there is one (decision 0040)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["rest", "slept"]
 
 
 async def rest(seconds: float) -> None:
-    """Wait: by the `sleep=` of the runtime whose run this is a part of, else in real time."""
+    """Wait *seconds*: by the `sleep=` of the runtime that drives this run, else in real time."""
     sleep = SLEEP.get()
     if sleep is None:
         await asyncio.sleep(seconds)
@@ -22,5 +22,5 @@ async def rest(seconds: float) -> None:
 
 
 async def slept(sleep: Callable[[float], Any], seconds: float) -> None:
-    """Call *sleep*, and await what it returns if that can be awaited; a sync one runs on a worker thread."""
+    """Call *sleep* and await its result if it is awaitable; a sync *sleep* runs on a worker thread."""
     await invoke(sleep, (seconds,), {})

@@ -1,7 +1,7 @@
-"""What an agent asks of its surroundings: to remember what was done, to ask a person, to show what happens.
+"""The services an agent needs from its surroundings: memory of calls, questions to a person, a stream, accounts.
 
-Inside a graph the task that the agent works for is the host, so that nothing is paid or done twice after a pause or a
-crash. Alone an agent is its own host, and remembers nothing.
+Inside a graph the agent's task provides them (`TaskServices`), so that nothing is paid or done twice after a pause or
+a crash. Outside a graph `StandaloneServices` remembers nothing.
 """
 
 from __future__ import annotations
@@ -27,97 +27,120 @@ __all__ = ["HERE", "ORDER", "AgentServices", "Place", "Question", "StandaloneSer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a person is asked before something is done."""
+    """A question to a person, asked before something is done."""
 
     key: str
-    """Names it within the task: the same at every execution."""
+    """Identifies the question within the task: the same at every execution."""
     payload: Any
+    """The data of the question, shown to the person."""
     answer_type: Any = None
+    """Type that the answer is validated against; None for any."""
     kind: str = "question"
-    """`approval` or `budget`, for a person's form."""
+    """`question`, `approval` or `budget`: the `InterruptInfo.kind` of the interrupt."""
 
 
 class AgentServices(Protocol):
-    """The surroundings of agents that work for one task."""
+    """The services for all agents that work for one task."""
 
     remembers: bool
-    """Whether keys mean anything to it: where nothing is remembered none need be made."""
+    """Whether replies and effects are remembered by key. If not, the agent need not compute keys."""
     deps: Any
+    """The run's `deps`, which tools see as `ToolContext.deps`."""
     node: str | None
+    """Name of the task's node; None outside a graph."""
     thread: str | None
+    """Id of the thread; None without one."""
     key: str
-    """For the outside world: the same at every execution of the task."""
+    """The task's idempotency key for the outside world: the same at every execution of the task."""
     ledger: Ledger | None
-    """Of the run or the task; None without a budget."""
+    """Ledger of the run or the task; None without a budget."""
     known_by: Ledger | None
-    """The innermost ledger that knows what the task took before a restart; those inside of it begin anew."""
+    """The innermost ledger that includes what the task used before a restart; ledgers inside it begin anew."""
     emit: Callable[[Any], None] | None
-    """Shows an item; None if nobody watches."""
+    """Shows an item on the stream; None if there is no reader."""
 
     def custom(self, item: Any) -> None:
-        """Show an item of the user's own."""
+        """Show an item of the user on the stream."""
         ...
 
     async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Make one *run*, beside others of the task; one that pauses waits for them."""
+        """Await *run*, one of several concurrent agent runs of the task. If it pauses, it waits for the others first.
+
+        The replies of the others would be lost otherwise, and their questions asked one by one.
+        """
         ...
 
     def number(self, what: str) -> int:
-        """How many of *what* there are now, this one included: from 1 at every execution of the task."""
+        """Count *what* and return the count, which begins with 1 at every execution of the task.
+
+        It tells equal things apart, so that different ones may happen in any order.
+        """
         ...
 
     def knows(self, prefix: str) -> bool:
-        """Whether something is remembered that a model said, under a key that begins with *prefix*."""
+        """Return whether a model's reply is remembered under a key that begins with *prefix*."""
         ...
 
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
-        """What a model said, asked by *call* unless it is known, and whether it was; used once it is remembered."""
+        """Return the remembered reply of *key*, else that of *call*, and whether it was remembered.
+
+        A new reply is stored before it is returned.
+        """
         ...
 
     async def hold(self, key: str, want: Amounts) -> None:
-        """Remember, before the call *key* is made, that it may take *want*."""
+        """Store that the call *key* may use up to *want*, before it is made: a crash leaves it counted (R11)."""
         ...
 
     async def let_go(self, key: str) -> None:
-        """The call *key* took nothing."""
+        """Store that the call *key* used nothing, which releases its hold."""
         ...
 
     async def effect(
         self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass, about: Mapping[str, Any]
     ) -> Any:
-        """What *call* came to, plain data; it runs once, as `Context.effect` says. *about* is for a person."""
+        """Return the remembered result of the effect *key*, else run *call*; as `Context.effect`.
+
+        Args:
+            key: Identifies the effect within the task.
+            call: Does the work; its result must be plain data.
+            kind: Whether it may be repeated after a crash.
+            about: Details for a person who has to say what an effect with unknown outcome did.
+        """
         ...
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
-        """Count what was used without `reply`: what *key* names took it."""
+        """Add *usage* of something that `reply` did not count to the task's totals, under *key*."""
         ...
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
-        """What the call *key* may have taken without an end in executions before this one, and was allowed by people.
+        """Return what earlier executions leave to a new ledger for the call *key*.
 
-        Of the latter it says whose budget. Told once, for ledgers that begin anew.
+        Returns:
+            What calls may have used whose end was not seen, and what people granted for it, by the name of the budget.
+            Only the first request for a key gets amounts, since a ledger must count them once.
         """
         ...
 
     def was_granted(self, question: str, of: str) -> bool:
-        """Whether the budget of *of* has what a person answered to *question*."""
+        """Return whether the answer to *question* was added to the budget named *of*."""
         ...
 
     async def grant(self, question: str, of: str, more: Amounts) -> None:
-        """Remember that the budget of *of* was allowed *more* in answer to *question*."""
+        """Store that the answer to *question* adds *more* to the budget named *of*."""
         ...
 
     def was_answered(self, question: str) -> bool:
-        """Whether a person has answered the question of that key."""
+        """Return whether a person has answered the question with this key."""
         ...
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
-        """The answers of a person; the task pauses until all are there."""
+        """Return the answers to *questions*, in their order; the task pauses until all are there."""
         ...
 
 
 class StandaloneServices:
-    """The host of an agent outside of any graph."""
+    """The services of an agent outside a graph: they remember nothing, count nothing and can ask no person."""
 
     def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
         self.remembers: bool = False
@@ -131,32 +154,32 @@ class StandaloneServices:
         self._numbers: dict[str, int] = {}
 
     def custom(self, item: Any) -> None:
-        """Show it with the others."""
+        """Show *item* among the agent's own items."""
         if self.emit is not None:
             self.emit(item)
 
     async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Nothing pauses here."""
+        """Await *run*; nothing can pause here."""
         return await run()
 
     def number(self, what: str) -> int:
-        """Count."""
+        """Count *what* and return the count, from 1."""
         number = self._numbers[what] = self._numbers.get(what, 0) + 1
         return number
 
     def knows(self, prefix: str) -> bool:  # noqa: ARG002
-        """Nothing is remembered."""
+        """Return False: nothing is remembered."""
         return False
 
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:  # noqa: ARG002
-        """Ask."""
+        """Return the reply of *call*."""
         return await call(), False
 
     async def hold(self, key: str, want: Amounts) -> None:
-        """The ledger knows."""
+        """Do nothing: the ledger in memory is enough."""
 
     async def let_go(self, key: str) -> None:
-        """The ledger knows."""
+        """Do nothing: the ledger in memory is enough."""
 
     async def effect(
         self,
@@ -165,32 +188,32 @@ class StandaloneServices:
         kind: EffectClass,  # noqa: ARG002
         about: Mapping[str, Any],  # noqa: ARG002
     ) -> Any:
-        """Do it."""
+        """Run *call* and return its result."""
         return await call()
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
-        """There are no accounts."""
+        """Do nothing: there are no totals of a task."""
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:  # noqa: ARG002
-        """There was nothing."""
+        """Return nothing: there is no earlier execution."""
         return Amounts(), {}
 
     def was_granted(self, question: str, of: str) -> bool:  # noqa: ARG002
-        """Nobody was asked."""
+        """Return False: no person can be asked."""
         return False
 
     async def grant(self, question: str, of: str, more: Amounts) -> None:
-        """Nobody was asked."""
+        """Do nothing: no person can be asked."""
 
     def was_answered(self, question: str) -> bool:  # noqa: ARG002
-        """Nobody was asked."""
+        """Return False: no person can be asked."""
         return False
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
-        """There is nobody to ask.
+        """Refuse the questions: no person can be asked.
 
         Raises:
-            InputError: Always.
+            InputError: Always (`nobody-to-ask`).
         """
         raise InputError(
             f"An agent outside of a graph has to ask a person: {questions[0].payload!r}.",
@@ -201,24 +224,30 @@ class StandaloneServices:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run of an agent stands among the others."""
+    """The place of one agent run in the tree of agent runs."""
 
     host: AgentServices
+    """Services of the task, the same for the whole tree."""
     depth: int
-    """Agents above it."""
+    """Number of agents above this one: 0 for the outermost."""
     path: str
-    """Begins the keys of what it does: the same at every execution."""
+    """Prefix of the keys of its model calls: the same at every execution."""
     names: tuple[str, ...]
-    """Of the agents above it and itself."""
+    """Names of the agents above, outermost first, then its own."""
     most_depth: int
-    """The least of the depths that those above allow."""
+    """Greatest depth that the limits of this agent and all agents above it allow."""
     ledger: Ledger | None
+    """The innermost ledger that its model calls must fit; None without a budget."""
     emit: Callable[[Any], None] | None
+    """Shows an item on the stream above and to the agent's sinks; None if there is neither."""
     took: list[Usage] = field(default_factory=list["Usage"], compare=False)
-    """Gets what each agent below took, when it has ended."""
+    """Usage of each sub-agent, appended when it has ended."""
 
 
 HERE: Final[ContextVar[Place | AgentServices | None]] = ContextVar("graphrt_agent_place", default=None)
-"""The agent that is running here, or the host of the first one."""
+"""Place of the agent that runs in this context; before the first agent, the services for it; else None."""
 ORDER: Final[ContextVar[tuple[int, ...]]] = ContextVar("graphrt_run_order", default=())
-"""The place of what runs here among all that runs beside it, in the order in which it began."""
+"""Start order of the current agent run or tool call among its concurrent siblings, one number per level.
+
+The questions of a task are sorted by it, so that a journal does not depend on timing (R13).
+"""

@@ -1,4 +1,4 @@
-"""Who sees what an agent does: the stream above it, and its own sinks."""
+"""Delivery of an agent's stream items and events: to the stream above it, and to its own sinks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ _log: Final = logging.getLogger("graphrt.harness")
 def watched(
     show: Callable[[Any], None] | None, sinks: Sequence[EventSink], *, agent: str, below: bool
 ) -> Callable[[Any], None] | None:
-    """Where items of *agent* go: to the stream, with its name if it is *below* another, and to its *sinks*."""
+    """Return the function that delivers items of *agent*; None if there is no receiver.
+
+    Args:
+        show: Shows an item on the stream above; None if there is no reader.
+        sinks: Sinks of the agent.
+        agent: Name of the agent.
+        below: Whether another agent called this one: its items are then shown inside a SubAgentItem with its name.
+    """
     if show is None and not sinks:
         return None
 
@@ -24,7 +31,7 @@ def watched(
         for sink in sinks:
             try:
                 sink(item)
-            except Exception:  # noqa: BLE001 - one that watches must not break what it watches
+            except Exception:  # noqa: BLE001 - an observer must not break the run
                 _log.exception("a sink of agent %r failed", agent)
         if show is not None:
             if not below:

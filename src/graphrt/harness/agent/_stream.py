@@ -1,4 +1,4 @@
-"""A run as a stream: what it shows, in order, and its reply last."""
+"""A run of an agent as an async generator: its items in order, and its reply last."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from graphrt.harness.protocol import AgentReply
 __all__ = ["shown"]
 
 _END: Final = object()
+"""Marks the end of the queue."""
 
 
 async def shown(
     go: Callable[[Callable[[Any], None]], Coroutine[Any, Any, AgentReply]],
 ) -> AsyncGenerator[Any, None]:
-    """Run what *go* makes of a function that shows items, and yield those items, the reply last.
+    """Start a run and yield the items that it shows, then its reply.
 
-    Replies of single model calls are left out: `ModelEnded` tells of them. If the reader stops, the run is cancelled.
+    Replies of single model calls are left out, since `ModelEnded` reports them. If the reader stops, the run is
+    cancelled.
+
+    Args:
+        go: Makes the run's coroutine from the function that shows an item.
     """
     queue: asyncio.Queue[Any] = asyncio.Queue()
     loop, here = asyncio.get_running_loop(), get_ident()
@@ -28,8 +33,8 @@ async def shown(
     def show(item: Any) -> None:
         if get_ident() == here:
             queue.put_nowait(item)
-        else:  # a sync tool tells from its worker thread
-            with suppress(RuntimeError):  # nobody watches any more: the loop is closed
+        else:  # a sync tool shows an item from its worker thread
+            with suppress(RuntimeError):  # the loop is closed: the reader is gone
                 loop.call_soon_threadsafe(queue.put_nowait, item)
 
     running = asyncio.ensure_future(go(show))
@@ -45,4 +50,4 @@ async def shown(
             with suppress(BaseException):
                 await running
         elif not running.cancelled():
-            running.exception()  # a reader that has left does not hear of it
+            running.exception()  # mark it as retrieved: the reader has left, and asyncio would log it

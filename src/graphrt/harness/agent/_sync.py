@@ -1,4 +1,4 @@
-"""An agent that is run without `await`: where its coroutine runs, and where that would wait for itself."""
+"""`Agent.run_sync`: where the coroutine of a sync call runs, and the check that it does not wait for itself."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["RunsSync"]
 
 T = TypeVar("T")
 _LOOP: Final = LoopThread("graphrt-agents")
-"""Where agents run outside of graphs: one loop, so that connections of tools live from one call to the next."""
+"""Runs all sync calls outside graphs: one loop, so that connections of tools survive from one call to the next."""
 
 
 class RunsSync(Generic[OutputT_co]):
-    """What an Agent has of this."""
+    """The method `run_sync` of an Agent."""
 
     @overload
     def run_sync(
@@ -59,17 +59,17 @@ class RunsSync(Generic[OutputT_co]):
         **options: Unpack[AllButOutput],
     ) -> AgentReply: ...
     def run_sync(self, prompt: Prompt, /, **options: Any) -> AgentReply[Any]:
-        """Answer *prompt*, without `await`: see `Agent.run`, whose arguments it takes.
+        """Answer *prompt* without `await`; the arguments are those of `Agent.run`.
 
-        In a sync node that takes `ctx` it is `ctx.call(agent.run, ...)`: remembered, counted and asked through the
-        thread. Elsewhere the agent runs on a private event loop while the caller waits, also where a loop is running,
-        as in a notebook: that loop stands still meanwhile.
+        In a sync node that takes `ctx` it does the same as `ctx.call(agent.run, ...)`: calls are remembered and
+        counted, and questions become interrupts of the thread. Elsewhere the agent runs on a private event loop while
+        the caller waits. A loop that runs in the caller, as in a notebook, is blocked meanwhile.
 
         Raises:
-            InputError: It was called in an async node or an async tool, which await `run` (`run-sync-in-loop`).
+            InputError: It was called in an async node or an async tool; await `run` there (`run-sync-in-loop`).
             GraphrtError: As `Agent.run`.
         """
-        agent: Any = self  # the Agent has the rest
+        agent: Any = self  # the class Agent, which derives from this one
 
         def make() -> Coroutine[Any, Any, AgentReply[Any]]:
             made: Coroutine[Any, Any, AgentReply[Any]] = agent.run(prompt, **options)
@@ -79,7 +79,13 @@ class RunsSync(Generic[OutputT_co]):
 
 
 def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
+    """Run the coroutine that *make* returns where it belongs, and wait for its result.
+
+    Raises:
+        InputError: The caller is a coroutine of an agent, an async node or the private loop, which must not block.
+    """
     in_loop = _running()
+    # On a loop the context variable names the node of this very task; a sync node is found in its driver's frame.
     node = live(NODE.get()) or live(called()) if in_loop else live(called()) or live(NODE.get())
     if in_loop and (HERE.get() is not None or (node is not None and node._task.node.is_async) or _LOOP.is_here()):
         raise InputError(
@@ -96,7 +102,7 @@ def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
     try:
         return running.result()
     except BaseException:
-        running.cancel()  # a Ctrl-C while waiting; it does nothing where the agent itself failed
+        running.cancel()  # for a Ctrl-C during the wait; after a failure of the agent it does nothing
         raise
 
 

@@ -1,4 +1,4 @@
-"""The tool calls of one answer: admitted in order, agreed to, done together, and told in the order of the calls."""
+"""The tool calls of one answer: checked in order, approved, executed concurrently, and answered in call order."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["OnBadCall", "Tooling"]
 
 OnBadCall: TypeAlias = Literal["return", "raise"]
+"""Reaction to a call that cannot be made: tell the model, or raise."""
 Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool] | bool]
+"""Decides about a tool call that needs approval."""
 _UNCUT: Final = ToolPolicy()
+"""A policy that does not cut results: a ToolResult says itself what the model reads."""
 _PASSING: Final = (
     StoreError,
     BudgetExceededError,
@@ -45,12 +48,22 @@ _PASSING: Final = (
     ModelRequestForbiddenError,
     ToolCommandError,
 )
-"""What no model is told: the run cannot go on with it."""
+"""Errors that end the run and are not shown to the model as the failure of a tool."""
 
 
 @final
 class Tooling:
-    """The tool calls of one run of an agent."""
+    """Executes the tool calls of one run of an agent.
+
+    Args:
+        registry: The tools that the run offers.
+        place: Place of the run among the others.
+        layers: Middleware, outermost first.
+        unknown: Reaction to a call of a tool that is not in *registry*.
+        bad_arguments: Reaction to arguments that the tool does not accept.
+        approve: Decides about calls that need approval; None: a person does.
+        emit: Receives events; None if there is no reader.
+    """
 
     __slots__ = ("_approve", "_bad_arguments", "_emit", "_layers", "_place", "_registry", "_unknown")
 
@@ -74,10 +87,10 @@ class Tooling:
         self._emit = emit
 
     async def turn(self, calls: Sequence[ToolCall]) -> list[ToolMessage]:
-        """Do what one answer asks for; returns the answers to its calls, in their order.
+        """Execute the calls of one answer, and return their results in the order of *calls*.
 
         Raises:
-            ToolError: A tool failed whose failures the model is not to see, or a call is refused by policy.
+            ToolError: A tool failed whose policy is to raise, or a call is unknown or invalid and that is to raise.
         """
         admitted = [self._admit(call) for call in calls]
         admitted = await self._agreed(admitted)
@@ -98,6 +111,11 @@ class Tooling:
     # -- admission -----------------------------------------------------------------------------------------------
 
     def _admit(self, call: ToolCall) -> Ready | Done:
+        """Check that the tool of *call* exists and accepts its arguments; Done with an error if not.
+
+        Raises:
+            ToolError: It does not, and the agent's policy is to raise.
+        """
         tool = self._registry.get(call.name) if call.name in self._registry else None
         if tool is None:
             guess = closest(call.name, self._registry.names)
@@ -121,18 +139,20 @@ class Tooling:
                 raise
             return Done(text=error.what, error=True)
         place = self._place
+        # The key depends on the tool, its arguments and the agents, not on what the model said around it: results stay
+        # remembered when an attempt fails and the model is asked anew (decision 0033).
         name = f"tool/{call.name}/{of_arguments({'agent': place.names, 'arguments': call.arguments})}"
         return Ready(call=call, tool=tool, arguments=arguments, key=f"{name}#{place.host.number(name)}")
 
     async def _agreed(self, admitted: list[Ready | Done]) -> list[Ready | Done]:
-        """What a person agrees to, or takes back."""
+        """Replace each call that a decision refused or changed. Open questions to a person pause the task."""
         host, approve = self._place.host, self._approve
         by_person: list[Ready] = []
         by_code: list[tuple[Ready, Approve]] = []
         for one in admitted:
             if isinstance(one, Done):
                 continue
-            if host.was_answered(one.key):  # it holds, though the tool may not ask for it any more
+            if host.was_answered(one.key):  # the answer holds, even if the tool no longer asks for approval
                 by_person.append(one)
             elif await needs_approval(one):
                 if approve is None:
@@ -143,7 +163,7 @@ class Tooling:
             return admitted
         decided = answered(by_person, self._place)
         for one, decide in by_code:
-            ask = partial(allowed, decide, one.call)
+            ask = partial(allowed, decide, one.call)  # stored as an effect: what the program decided stays decided
             agreed = await host.effect(f"{one.key}/approved", ask, "idempotent", {})
             decided[one.key] = one if agreed is True else refused(one.call, "")
         return [decided.get(one.key, one) if isinstance(one, Ready) else one for one in admitted]
@@ -151,7 +171,7 @@ class Tooling:
     # -- doing ---------------------------------------------------------------------------------------------------
 
     async def _do_all(self, ready: Sequence[Ready]) -> dict[str, Done]:
-        """Do all at once. If one fails the others still end: what they did is remembered."""
+        """Execute all calls concurrently. If one fails, the others still finish, so that their results are kept."""
         tasks = [asyncio.ensure_future(self._do_beside(number, one)) for number, one in enumerate(ready)]
         if not tasks:
             return {}
@@ -163,7 +183,7 @@ class Tooling:
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
         failed = [error for task in tasks if (error := None if task.cancelled() else task.exception()) is not None]
-        if failed:  # what is no Exception pauses the task: it goes first
+        if failed:  # a BaseException that is not an Exception pauses the task, and takes precedence
             raise next((error for error in failed if not isinstance(error, Exception)), failed[0])
         return {one.call.id: task.result() for one, task in zip(ready, tasks, strict=True)}
 
@@ -172,6 +192,7 @@ class Tooling:
         return await self._do(one)
 
     async def _do(self, one: Ready) -> Done:
+        """Execute one call as an effect of the task, or return its remembered result, and emit its events."""
         emit, call = self._emit, one.call
         if emit is not None:
             emit(ToolStarted(call=call))
@@ -204,10 +225,11 @@ class Tooling:
         return done
 
     def _idempotency_key(self, one: Ready) -> str:
-        """What the tool gives to the outside world: by it a person finds out whether the call happened."""
+        """Return the key that the tool passes on; with it, a person can find out outside whether the call happened."""
         return f"{self._place.host.key}/{one.key}"
 
     async def _call(self, one: Ready) -> Done:
+        """Call the tool through the middleware, within its timeout, and turn its result or failure into an outcome."""
         place, policy = self._place, one.tool.policy
         context = ToolContext(
             call=one.call,
@@ -224,12 +246,12 @@ class Tooling:
         async def run(call: ToolCall, context: ToolContext) -> Any:
             nonlocal made
             arguments = one.arguments
-            if call is not one.call:
+            if call is not one.call:  # middleware passed on another call
                 arguments = _changed(one, call)
                 made = replace(call, id=one.call.id)
             return await one.tool.call(arguments, context)
 
-        below = replace(place, path=f"{one.key}/", took=[])  # of agents that the tool calls
+        below = replace(place, path=f"{one.key}/", took=[])  # the place from which the tool may call agents
         token = HERE.set(below)
         scope = asyncio.timeout(policy.timeout_s)
         try:
@@ -243,11 +265,11 @@ class Tooling:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            done = self._failed(one, error)  # nobody cancelled it: the tool says so of something of its own
+            done = self._failed(one, error)  # not cancelled from outside: the tool cancelled something of its own
         except TimeoutError as error:
             done = self._late(one) if scope.expired() else self._failed(one, error)
         except Exception as error:
-            if isinstance(error.__cause__, ModelRequestForbiddenError):  # of a node in a graph that is the tool
+            if isinstance(error.__cause__, ModelRequestForbiddenError):  # a NodeError, if the tool is a graph
                 raise
             done = self._failed(one, error)
         finally:
@@ -256,6 +278,7 @@ class Tooling:
         return replace(done, usage=used, made=made if made != one.call else None)
 
     def _late(self, one: Ready) -> Done:
+        """Return the outcome of a tool that exceeded its timeout, or raise it, as the tool's policy says."""
         text = f"Tool {one.call.name!r} took longer than {one.tool.policy.timeout_s:g} s."
         if one.tool.policy.on_error == "raise":
             raise ToolError(
@@ -267,6 +290,7 @@ class Tooling:
         return Done(text=text, error=True)
 
     def _failed(self, one: Ready, error: BaseException) -> Done:
+        """Return *error* as an outcome for the model, or raise it, as the tool's policy says."""
         if one.tool.policy.on_error == "return":
             text = error.what if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
             return Done(text=text, error=True)
@@ -280,7 +304,12 @@ class Tooling:
 
 
 def _changed(one: Ready, call: ToolCall) -> Mapping[str, Any]:
-    """The arguments of *call*, which a layer made of the call of *one*, as the tool wants them."""
+    """Return the checked arguments of *call*, which middleware passed on in place of that of *one*.
+
+    Raises:
+        LayerError: It names another tool: the first was admitted and approved, and is remembered (`tool-renamed`).
+        ToolArgumentsError: Its arguments do not fit.
+    """
     if call.name != one.call.name:
         raise LayerError(
             f"A layer made of the call of tool {one.call.name!r} one of {call.name!r}.",
@@ -295,7 +324,11 @@ def _changed(one: Ready, call: ToolCall) -> Mapping[str, Any]:
 
 
 def _kept(call: ToolCall, found: Any) -> dict[str, Any]:
-    """What is known of a call; what a person said that it came to, after a crash, is what the tool would return."""
+    """Return the remembered outcome *found* of *call* as data.
+
+    After a crash a person may have given the outcome of a tool with an unknown one. That is a value as the tool
+    returns it, and becomes a text here.
+    """
     if issubclass(type(found), dict) and type(found.get("text")) is str and type(found.get("error")) is bool:
         kept: dict[str, Any] = found
         return kept

@@ -1,4 +1,4 @@
-"""The Agent: what it is made of, and how one run of it begins and ends. The loop itself is in `_loop`."""
+"""The Agent: its arguments, and how a run of it begins and ends. The loop itself is in `_loop`."""
 
 from __future__ import annotations
 
@@ -59,40 +59,39 @@ _RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2)
 
 @final
 class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
-    """The standard harness: asks a model, does the tool calls that it asks for, and goes on until it has answered.
+    """The standard harness: calls a model, executes the tool calls that it asks for, and repeats until it answers.
 
-    `Agent(model, output=Person)` is an `Agent[Person]`, whose replies have a Person as their output.
+    `Agent(model, output=Person)` is an `Agent[Person]`: the output of its replies is a Person.
 
-    An agent holds nothing of a run: it may be used from several tasks, event loops and worker threads at once. In a
-    graph it is the run's harness (`harness=agent`) or is bound to a node (`ctx.bind(agent)`): then model calls and tool
-    calls that ended are never made again after a pause or a crash, questions become interrupts, and what happens
-    appears on the graph's stream and in its accounts.
+    An agent holds no state of a run and may be used from several tasks, event loops and worker threads at once. In a
+    graph, use it as the run's harness (`harness=agent`) or bind it to a node (`ctx.bind(agent)`). Model calls and tool
+    calls that ended are then not repeated after a pause or a crash, and questions become interrupts. Items appear on
+    the graph's stream, usage in its totals.
 
     Args:
-        model: The model, or the name of one for `LiteLLMModel`.
-        tools: What the model may ask for: tools, or typed functions.
+        model: The model, or a model name for `LiteLLMModel`.
+        tools: Tools, or typed functions, that the model may call.
         system: Instructions; always the first message of a model call, before system messages of the prompt.
-        name: Of the agent, in events and errors.
-        output: The type that the answer has to be; `AgentReply.output` is a value of it. With an OutputSpec the answer
-            has to be JSON, and `AgentReply.output` is what it says: whether that fits the schema is not checked.
-        limits: Bounds of a run.
-        retry: When a failed model call is repeated: by default 4 attempts for what may pass, never sooner than the
-            provider asks for, and not at all if that is in more than two minutes. A number is one of attempts; None
-            never repeats.
-        fallbacks: Models that are asked in turn where the one before has failed for good.
-        cache: Responses that are known already.
+        name: Name of the agent in events and errors, without "/".
+        output: Type of the answer; `AgentReply.output` is a value of it. With an OutputSpec the answer must be JSON,
+            and `AgentReply.output` is its plain value, which is not checked against the schema.
+        limits: Limits of a run.
+        retry: Policy for failed model calls. Default: 4 attempts for transient errors, never sooner than a Retry-After
+            of the provider, and none if that exceeds two minutes. A number sets the attempts; None never retries.
+        fallbacks: Models that are called in turn when the one before has failed for good.
+        cache: Cache of responses.
         middleware: Layers around model calls and tool calls, outermost first.
-        budget: Of a run of this agent, those that it calls included.
-        unknown_tool: What becomes of a call of a tool that was not offered: "return" tells the model, "raise" raises.
-        invalid_arguments: What becomes of arguments that do not fit: as above.
-        approve: Decides about calls that need approval; without it they are questions to a person, in a graph.
-        max_tokens: Bound of one answer, in tokens.
+        budget: Budget of one run of this agent, its sub-agents included.
+        unknown_tool: Reaction to a call of a tool that was not offered: "return" tells the model, "raise" raises.
+        invalid_arguments: Reaction to arguments that the tool does not accept: likewise.
+        approve: Decides about calls that need approval. Without it, in a graph, they become questions to a person.
+        max_tokens: Upper bound of one answer, in tokens.
         temperature: Passed to the model.
-        options: What only this provider understands.
-        sinks: Get what the agent does, in order.
+        options: Further options that only this provider understands.
+        sinks: Receive the items and events of the agent, in order.
 
     Raises:
-        InputError: An argument is wrong.
+        InputError: An argument is invalid.
     """
 
     @overload
@@ -126,7 +125,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         sinks: Sequence[EventSink] = (),
     ) -> None:
         self.models: Final[tuple[ChatModel, ...]] = (checked_model(model), *checked_fallbacks(fallbacks))
-        """The model, and those that are asked when it fails."""
+        """The model, then its fallbacks: 1..n."""
         self.tools: Final = ToolRegistry(tools)
         self.name: Final = checked_name(name)
         self.limits: Final = checked_kind("limits", limits, AgentLimits, _LIMITS) or AgentLimits()
@@ -145,7 +144,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             "options": options,
         }
         self._sinks = checked_sinks(sinks)
-        ModelRequest.build("check", self._defaults)
+        ModelRequest.build("check", self._defaults)  # refuses bad defaults here, and not at the first run
 
     @overload
     async def run(
@@ -192,16 +191,16 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         """Answer *prompt*.
 
         Args:
-            prompt: A text, or a conversation to go on with.
-            deps: What tools reach as `ToolContext.deps`; in a graph those of the run.
-            transcript: Gets every message as it is said, so that it is there however the run ends.
-            **options: See `RunOptions`; `tools` are those that this run may use, by their specs or names.
+            prompt: A text, or a conversation to continue.
+            deps: Value of `ToolContext.deps` for tools; in a graph it is the run's `deps` instead.
+            transcript: Receives every message at once, so that the caller has them however the run ends.
+            **options: See `RunOptions`; `tools` selects tools of the agent for this run, by their specs or names.
 
         Raises:
-            InputError: An argument is wrong.
+            InputError: An argument is invalid.
             AgentLimitError: A limit was reached.
-            BudgetExceededError: A budget was.
-            HarnessError: A model call, or a tool that may fail the run, failed.
+            BudgetExceededError: A budget was exceeded.
+            HarnessError: A model call failed, or a tool whose policy is to fail the run.
         """
         host = self._host(deps)
         go = partial(self._go, prompt, options, host, transcript)
@@ -216,7 +215,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         transcript: list[Message] | None = None,
         **options: Unpack[RunOptions],
     ) -> AsyncGenerator[AgentItem, None]:
-        """Answer *prompt* and show how: deltas of texts and tool calls, what happens, and the AgentReply last.
+        """Answer *prompt* and yield deltas of texts and tool calls, events, and the AgentReply last.
 
         If the reader stops or is cancelled, so is the run.
 
@@ -240,16 +239,16 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
     def as_tool(
         self, name: str | None = None, *, description: str, approval: bool = False, timeout_s: float | None = None
     ) -> AnyTool:
-        """This agent as a tool of another one: it is asked a question, and its answer is told.
+        """Return this agent as a tool of another one, which sends a question and reads the answer.
 
         Args:
-            name: Of the tool; by default the agent's.
-            description: Tells the model what it is good for.
-            approval: Whether a person has to agree to each call.
-            timeout_s: Seconds that an answer may take.
+            name: Name of the tool; by default the agent's.
+            description: Tells the model when to use the tool.
+            approval: Whether a person has to approve each call.
+            timeout_s: Seconds that an answer may take. None: no limit.
 
         Raises:
-            InputError: The name is none for a tool (`bad-tool`).
+            InputError: The name is not valid for a tool (`bad-tool`).
         """
         from graphrt.harness.agent.subagents import AgentTool
 
@@ -266,7 +265,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             return here.host
         if here is not None:
             return here
-        node = live(NODE.get())  # called in a node by itself: it works for that node all the same
+        node = live(NODE.get())  # called in a node, past its harness: the agent works for that node all the same
         if node is None:
             tell_unseen(self.name)
             return StandaloneServices(deps=deps)
@@ -274,7 +273,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         return host
 
     async def __graphrt_drive__(self, host: AgentServices, prompt: Any, options: RunOptions) -> AgentReply:
-        """Run for *host*: how a graph drives an agent."""
+        """Run with the services *host*; a graph calls this in place of `run`."""
         given: dict[str, Any] = dict(options)
         transcript = given.pop("transcript", None)
         return await self._go(prompt, given, host, transcript)  # type: ignore[arg-type]  # checked there
@@ -319,7 +318,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             )
             return await ended(self._layers, await self._in_time(loop))
         except Exception as error:
-            with suppress(AttributeError, TypeError):  # what was said is not lost with the run
+            with suppress(AttributeError, TypeError):  # the conversation is not lost with the run
                 error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
             raise
         finally:
@@ -341,6 +340,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         return loop.stopped("seconds")
 
     def _place(self, host: AgentServices, digest: str) -> Place:
+        """Return the place of a new run below the agent, or the agent's graph, that encloses it."""
         above = HERE.get()
         inside = above if isinstance(above, Place) else None
         run_by = PARENT_AGENT.get() if inside is None else None
@@ -376,18 +376,18 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         if wanted is None:
             return self.tools
         if isinstance(wanted, str):
-            return self.tools.only(wanted)  # refused there
+            return self.tools.only(wanted)  # raises: a string is not a list of tools
         return self.tools.only([name_of(one) for one in wanted])
 
 
 def _path() -> str:
-    """The path of the agent that is running here; nothing above the first one."""
+    """Return the key path of the agent that runs in this context; an empty text if none does."""
     here = HERE.get()
     return here.path if isinstance(here, Place) else ""
 
 
 def name_of(tool: Any) -> str:
-    """The name of a tool that is given by its name or spec, as a tool or as the function that became one."""
+    """Return the name of a tool that is given as a name, a spec, a tool, or the function that a tool was made of."""
     if isinstance(tool, str):
         return tool
     spec = getattr(tool, "spec", tool)

@@ -1,4 +1,4 @@
-"""Responses kept by what was asked, for any number of agents; the same question at the same time is asked once."""
+"""A cache of model responses by request, for any number of agents; concurrent equal requests make one call."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["ResponseCache"]
 
 
 class ResponseCache:
-    """Keeps responses in memory, the least used ones go first. Safe in several tasks, event loops and worker threads.
+    """An LRU cache of model responses in memory, for use from several tasks, event loops and worker threads at once.
 
-    A response from here is free: its usage is zero, and no budget is asked. Failures are never kept.
-    Only the same model object answers for itself, unless models say by a text `cache_identity` that they are alike.
+    A cached response is free: its usage is zero, and no budget is checked. Failures are never cached.
+    Responses belong to one model object. Models with the same text in an attribute `cache_identity` share them.
 
     Args:
-        max_entries: How many responses are kept, 1 or more.
+        max_entries: Most responses kept, 1 or more.
 
     Raises:
-        InputError: *max_entries* is no such number.
+        InputError: *max_entries* is not such a number.
     """
 
     def __init__(self, max_entries: int = 1_024) -> None:
@@ -39,10 +39,14 @@ class ResponseCache:
         self._lock = FreshLock()
         self._known: OrderedDict[Hashable, ModelResponse] = OrderedDict()
         self._flying: dict[Hashable, Future[ModelResponse]] = {}
-        self._forks = Emptied(self._flying)  # in the child of a fork nobody answers them
+        self._forks = Emptied(self._flying)  # after a fork, the calls in flight belong to the parent process
 
     async def get(self, key: Hashable, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
-        """The response of *key*, from *call* if it is not known; and whether it was."""
+        """Return the response of *key*, from *call* if it is not cached, and whether it was.
+
+        A caller that comes while another one makes the call waits for its response. If that call fails, a waiting
+        caller makes it again.
+        """
         while True:
             with self._lock:
                 known = self._known.get(key)
@@ -61,8 +65,8 @@ class ResponseCache:
                 return _free(await asyncio.shield(asyncio.wrap_future(flying))), True
             except asyncio.CancelledError:
                 if not flying.cancelled() or (task is not None and task.cancelling() > cancelled):
-                    raise  # the caller was cancelled, not only the one that asks
-            except Exception:  # noqa: BLE001, S110 - whoever asked has the error; this one asks again
+                    raise  # this caller was cancelled; otherwise only the one that makes the call was, so try again
+            except Exception:  # noqa: BLE001, S110 - raised to the caller that made the call; this one tries again
                 pass
 
     async def _fly(
@@ -75,7 +79,7 @@ class ResponseCache:
                 del self._flying[key]
             if isinstance(error, Exception):
                 mine.set_exception(error)
-                mine.exception()  # seen: nobody may be waiting
+                mine.exception()  # mark it as retrieved: perhaps no other caller waits for it
             else:
                 mine.cancel()
             raise
@@ -98,7 +102,7 @@ class ResponseCache:
 
 @final
 class _Same:
-    """Equal only for one and the same object, which it keeps alive."""
+    """A key that is equal for one and the same object only; it keeps the object alive, so that no id is used again."""
 
     __slots__ = ("_thing",)
 
@@ -113,7 +117,7 @@ class _Same:
 
 
 def asked_of(model: object) -> Hashable:
-    """What tells the responses of *model* apart from those of others."""
+    """Return the part of a cache key that identifies *model*."""
     identity: object = getattr(model, "cache_identity", None)
     return identity if isinstance(identity, str) else _Same(model)
 

@@ -1,4 +1,4 @@
-"""What an agent does, as values for those who watch: on its stream, on the graph's stream, for an EventSink."""
+"""Events of an agent run, for its stream, the graph's stream and event sinks; the journal does not contain them."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStarted:
-    """A model is asked."""
+    """An attempt of a model call has begun."""
 
     call: int
     """Number of the call in this run of the agent, from 1."""
     model: str
     attempt: int = 1
+    """Number of the attempt with this model, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEnded:
-    """A model has answered."""
+    """A model call has its response."""
 
     call: int
     model: str
     usage: Usage | None
     source: str = "model"
-    """Where the answer is from: "model", "cache", or "journal" after a restart."""
+    """Origin of the response: "model", "cache", or "journal" after a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFailed:
-    """An attempt failed; another one, or another model, follows, or the run fails."""
+    """An attempt of a model call failed: another attempt or a fallback follows, or the run fails."""
 
     call: int
     model: str
@@ -57,40 +58,43 @@ class ModelFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStarted:
-    """A tool is called."""
+    """A tool call has begun."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEnded:
-    """A tool call has ended: exactly one for each ToolStarted."""
+    """A tool call has ended; there is exactly one for each ToolStarted."""
 
     call: ToolCall
-    """As it was made: with the arguments that a layer put in place of the model's, if it did; not after a restart."""
+    """The call with the arguments that middleware may have changed; after a restart, the model's own call."""
     text: str
-    """What the model is told."""
+    """The result for the model; the name of the error's class if the tool raised one that ends the run."""
     error: bool = False
+    """Whether the call failed."""
     value: Any = None
-    """What the tool gave for the program; None after a restart."""
+    """The result for the program; None after a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentItem:
-    """Something that an agent below does."""
+    """A stream item or event of a sub-agent."""
 
     agent: str
-    """Names of the agents from the outermost one below, joined by "/"."""
+    """Names of the sub-agents on the way to it, outermost first, joined by "/"."""
     item: Any
+    """The item as the sub-agent shows it."""
 
 
 AgentEvent: TypeAlias = ModelStarted | ModelEnded | ModelFailed | ToolStarted | ToolEnded | BudgetWarning
+"""An event of an agent run."""
 AgentItem: TypeAlias = StreamItem | AgentEvent | SubAgentItem
-"""What `Agent.stream` yields; the AgentReply comes last."""
+"""An item of `Agent.stream`; the AgentReply comes last."""
 
 
 class EventSink(Protocol):
-    """Takes what an agent does, in order. It must not block; what it raises is logged and changes nothing."""
+    """Receives the items and events of an agent, in order. It must not block; its exceptions are logged and ignored."""
 
     def __call__(self, item: Any, /) -> object:
         """Take one item."""

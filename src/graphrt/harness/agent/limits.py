@@ -1,4 +1,4 @@
-"""Bounds of one run of an agent. A value; the loop applies it."""
+"""Limits of one agent run, as a value; `_loop` and `agent` apply them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from graphrt.limits import limit_problem
 __all__ = ["AgentLimits"]
 
 OnLimit: TypeAlias = Literal["raise", "stop"]
+"""Reaction to a limit that was reached."""
 OnLength: TypeAlias = Literal["raise", "return"]
+"""Reaction to an answer that `max_tokens` cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
-    """Bounds of one run of an agent; agents that it calls have their own.
+    """Limits of one agent run; sub-agents have their own.
 
     Args:
-        model_calls: Model calls, repairs included, repeated attempts not. 1 or more.
-        tool_calls: Calls of tools, 0 or more.
+        model_calls: Most model calls, 1 or more. Repairs of an answer count, retries do not.
+        tool_calls: Most tool calls, 0 or more.
         depth: Levels of agents that call agents; 0 allows none.
-        seconds: Of wall time. None: as long as it takes.
-        on_limit: "raise" raises AgentLimitError; "stop" ends with what there is and names the limit in
+        seconds: Wall time of the run. None: no limit.
+        on_limit: "raise" raises AgentLimitError; "stop" returns the last text and names the limit in
             `AgentReply.stopped`.
-        on_length: What becomes of an answer that `max_tokens` cut off: "return" returns it, logs a warning (logger
-            `graphrt.harness`), and `AgentReply.finish_reason` is "length"; "raise" raises AgentLimitError
-            (`answer-cut-off`).
+        on_length: What happens to an answer that `max_tokens` cut off. "return" returns it with a `finish_reason` of
+            "length" and logs a warning (logger `graphrt.harness`); "raise" raises AgentLimitError (`answer-cut-off`).
 
     Raises:
-        InputError: A limit is no number, or too small.
+        InputError: A limit is not a number, or is too small (`bad-limit`).
     """
 
     model_calls: int = 25

@@ -1,4 +1,4 @@
-"""What may stand around the calls of an agent: each layer sees what goes in and what comes out, outermost first."""
+"""Middleware of agents: layers around runs, model calls and tool calls, outermost first, and how they are called."""
 
 from __future__ import annotations
 
@@ -16,56 +16,63 @@ from graphrt.harness.tools.protocol import ToolContext
 __all__ = ["Middleware"]
 
 ModelCall: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
+"""Makes a model call, including the layers inside."""
 ToolRun: TypeAlias = Callable[[ToolCall, ToolContext], Awaitable[Any]]
+"""Makes a tool call, including the layers inside."""
 LAYER: Final = ("before_run", "after_run", "wrap_model", "wrap_tool")
-"""What an agent calls of a layer."""
+"""Methods of a layer that an agent calls."""
 HOOKS: Final = (*LAYER, "before_model", "after_model", "before_tool", "after_tool")
-"""Those, and what a Middleware calls of itself."""
+"""All methods that a layer may define: those, and the ones that a Middleware calls itself."""
 _MESSAGES: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
 class Middleware:
-    """A layer around an agent: override what you need; everything else passes through.
+    """A layer around an agent: override the methods you need; the others pass everything through.
 
-    `wrap_*` is the whole of a call, `before_*` and `after_*` are its ends. After a restart in a graph layers run again
-    around what is known already; nothing inside is done twice.
+    `wrap_*` surrounds a whole call; `before_*` and `after_*` see only its beginning or its end. After a restart in a
+    graph, layers run again around calls that are remembered; the calls themselves are not repeated.
     """
 
     async def before_run(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Change the conversation that a run begins with."""
+        """Return the conversation that the run shall begin with: 1..n messages."""
         return messages
 
     async def after_run(self, reply: AgentReply) -> AgentReply:
-        """Change what a run came to."""
+        """Return the reply that the run shall have."""
         return reply
 
     async def before_model(self, request: ModelRequest) -> ModelRequest:
-        """Change a request."""
+        """Return the request that shall be made."""
         return request
 
     async def after_model(self, request: ModelRequest, response: ModelResponse) -> ModelResponse:  # noqa: ARG002
-        """Change a response."""
+        """Return the response that the agent shall see."""
         return response
 
     async def wrap_model(self, request: ModelRequest, call: ModelCall) -> ModelResponse:
-        """Stand around a model call: *call* makes it."""
+        """Surround a model call; *call* makes it, and may be called any number of times.
+
+        An override without `super()` replaces `before_model` and `after_model`, which are called here.
+        """
         request = await _given(self, "before_model", self.before_model(request), ModelRequest)
         response = await call(request)
         changed: ModelResponse = await _given(self, "after_model", self.after_model(request, response), AgentReply)
         return changed
 
     async def before_tool(self, call: ToolCall, context: ToolContext) -> None:
-        """Look at a tool call whose arguments were checked. What is raised is what the tool came to."""
+        """Inspect a tool call whose arguments were checked. An exception counts as a failure of the tool."""
 
     async def after_tool(self, call: ToolCall, result: Any) -> Any:  # noqa: ARG002
-        """Change what a tool returned."""
+        """Return the result that the tool call shall have."""
         return result
 
     async def wrap_tool(self, call: ToolCall, context: ToolContext, run: ToolRun) -> Any:
-        """Stand around a tool call: *run* makes it.
+        """Surround a tool call; *run* makes it.
 
-        *run* may be given a call with other arguments, which the tool checks, but no other tool's (`tool-renamed`).
-        Nobody is asked again whether they are allowed, and what is remembered stays under the model's own call.
+        *run* accepts a call with other arguments, which the tool checks, but not a call of another tool
+        (`tool-renamed`). Changed arguments are not approved again, and the result is remembered under the model's call.
+
+        An override without `super()` replaces `before_tool` and `after_tool`, which are called here.
         """
         await _given(self, "before_tool", self.before_tool(call, context))
         result = await run(call, context)
@@ -73,7 +80,11 @@ class Middleware:
 
 
 async def begun(layers: Sequence[Middleware], messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The conversation that a run begins with, once all *layers* have seen it."""
+    """Return *messages* as changed by `before_run` of all *layers*, outermost first.
+
+    Raises:
+        LayerError: A layer returned something other than a list of 1..n messages (`bad-middleware`).
+    """
     for layer in layers:
         told = await _given(layer, "before_run", layer.before_run(messages))
         if (
@@ -87,21 +98,25 @@ async def begun(layers: Sequence[Middleware], messages: Sequence[Message]) -> tu
 
 
 async def ended(layers: Sequence[Middleware], reply: AgentReply) -> AgentReply:
-    """What a run came to, once all *layers* have seen it."""
+    """Return *reply* as changed by `after_run` of all *layers*, innermost first.
+
+    Raises:
+        LayerError: A layer returned something other than a reply (`bad-middleware`).
+    """
     for layer in reversed(layers):
         reply = await _given(layer, "after_run", layer.after_run(reply), AgentReply)
     return reply
 
 
 def around_model(layers: Sequence[Middleware], call: ModelCall) -> ModelCall:
-    """*call* with *layers* around it."""
+    """Return *call* with `wrap_model` of all *layers* around it."""
     for layer in reversed(layers):
         call = partial(_wrap_model, layer, call)
     return call
 
 
 def around_tool(layers: Sequence[Middleware], run: ToolRun) -> ToolRun:
-    """*run* with *layers* around it."""
+    """Return *run* with `wrap_tool` of all *layers* around it."""
     for layer in reversed(layers):
         run = partial(_wrap_tool, layer, run)
     return run
@@ -117,10 +132,10 @@ async def _wrap_tool(layer: Middleware, run: ToolRun, call: ToolCall, context: T
 
 
 async def _given(layer: Middleware, method: str, pending: Any, kind: Any = None) -> Any:
-    """What a method of *layer* returned: layers are written by hand.
+    """Await *pending*, the result of a method of *layer*, and check it: layers are written by users.
 
     Raises:
-        InputError: It cannot be awaited, or is not of *kind*.
+        LayerError: It is not awaitable, or its value is not of *kind* (`bad-middleware`).
     """
     wanted = "anything" if kind is None else f"a value of type {kind.__name__}"
     if not isawaitable(pending):
@@ -132,7 +147,7 @@ async def _given(layer: Middleware, method: str, pending: Any, kind: Any = None)
 
 
 class LayerError(InputError):
-    """A layer did what it may not. That is no failure of a tool, which a model could be told of."""
+    """A layer is wrong. The model is not told of it, as it would be of the failure of a tool."""
 
 
 def _misused(layer: Middleware, method: str, what: str, wanted: str) -> LayerError:

@@ -1,4 +1,7 @@
-"""What an agent may call besides plain tools: another agent, or a graph; and a graph that is spoken to as an agent."""
+"""Agents and graphs as tools of an agent, and a graph as a harness.
+
+What runs inside belongs to the calling run: to its budget, depth limit, stream and usage.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,12 @@ _QUESTION: Final[Mapping[str, Any]] = {
 
 
 _ANY_DEPTH: Final = 1 << 30
+"""Greatest depth below a graph that no agent runs: no limit."""
 
 
 @final
 class AgentTool:
-    """An agent as a tool of another one: see `Agent.as_tool`."""
+    """An agent as a tool of another agent: see `Agent.as_tool`."""
 
     def __init__(
         self, agent: Agent, name: str, description: str, *, approval: bool = False, timeout_s: float | None = None
@@ -46,13 +50,17 @@ class AgentTool:
         self.policy: Final = ToolPolicy(effect="idempotent", approval=approval, timeout_s=timeout_s)
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """One question, a text."""
+        """Return *arguments* if they are exactly one text, `question`.
+
+        Raises:
+            ToolArgumentsError: They are not.
+        """
         if set(arguments) != {"question"} or not isinstance(arguments["question"], str):
             raise ToolArgumentsError("Give exactly one argument, `question`, a text.", tool=self.spec.name)
         return arguments
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
-        """Ask the agent."""
+        """Run the agent on the question; the model reads its text, the program gets its output."""
         reply = await self.agent.run(arguments["question"], deps=context.deps)
         return ToolResult(text=reply.text, value=reply.output if reply.output is not None else reply.text)
 
@@ -61,35 +69,38 @@ class AgentTool:
 
 
 class Runs(Protocol):
-    """What is used of a compiled graph."""
+    """The part of a compiled graph that is used here."""
 
     @property
     def name(self) -> str:
-        """Of the graph."""
+        """The graph's name."""
         ...
 
-    # A property: no signature of a protocol fits options that are `Unpack[RuntimeOptions]`, which live floors above.
+    # A property and not a method: no signature in a protocol fits options that are `Unpack[RuntimeOptions]`, and that
+    # type lives floors above.
     @property
     def arun(self) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """Run it once, on an input, with options."""
+        """The method that runs the graph once, on an input and with options."""
         ...
 
 
 @final
 class GraphTool:
-    """A graph as a tool: the model gives its input, and is told its output.
+    """A graph as a tool: the model writes its input and reads its output.
 
     Args:
         graph: A compiled graph.
-        description: Tells the model what it is good for.
-        input: The type of the arguments; by default the `input=` of its GraphBuilder, else its state. Only what it has
-            fields for is passed on to the graph.
-        output: Makes of the final state what the model is told; by default the whole state.
-        name: Of the tool; by default the graph's.
-        options: Of `graph.arun`, for instance `harness=` and `limits=`.
+        description: Tells the model when to use the tool.
+        input: The type of the arguments; by default the `input=` of the GraphBuilder, else the graph's state. Only
+            fields of this type are passed on to the graph.
+        output: Turns the final state into the result of the tool; by default the result is the whole state.
+        name: Name of the tool; by default the graph's.
+        policy: Policy of the tool; by default `ToolPolicy()`.
+        options: Options of `graph.arun`, for instance `harness=` and `limits=`.
 
     Raises:
-        InputError: No schema can be made of the arguments (`tool-schema`), or the name is none for a tool (`bad-tool`).
+        InputError: No JSON schema can be made of the arguments (`tool-schema`), or the name is not valid for a tool
+            (`bad-tool`).
     """
 
     def __init__(
@@ -114,7 +125,7 @@ class GraphTool:
         self.policy: Final = policy if policy is not None else ToolPolicy()
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """The graph's input: what its type makes of the arguments, and nothing that it does not name.
+        """Return the graph's input for *arguments*, as validated by the type, without any other fields.
 
         Raises:
             ToolArgumentsError: They do not fit; `what` is written for the model.
@@ -122,10 +133,10 @@ class GraphTool:
         return self._input.read(arguments, self.spec.name)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
-        """Run the graph. What its model calls used is counted for the agent, and where that works for a graph.
+        """Run the graph. The usage of its model calls counts for the agent, and for the agent's task if it has one.
 
         Raises:
-            ToolError: The run did not come to its end.
+            ToolError: The run ended with another status than "completed" (`graph-not-ended`).
         """
         options = {"deps": context.deps, **self._options}
         here = HERE.get()
@@ -144,13 +155,13 @@ class GraphTool:
 
 @final
 class GraphHarness:
-    """A graph that is spoken to as a harness: a prompt becomes its input, its output the reply.
+    """A graph as a harness: the prompt becomes its input, and its final state the reply.
 
     Args:
         graph: A compiled graph.
-        input: Makes the graph's input of the prompt.
-        output: Makes the reply's text of the final state.
-        options: Of `graph.arun`.
+        input: Turns the prompt into the graph's input.
+        output: Turns the final state into the reply's text; the state itself is `AgentReply.output`.
+        options: Options of `graph.arun`.
     """
 
     def __init__(
@@ -165,8 +176,8 @@ class GraphHarness:
         """Run the graph once.
 
         Raises:
-            InputError: Options were given; a graph has none.
-            ToolError: The run did not come to its end.
+            InputError: Options were given, which a graph does not have.
+            ToolError: The run ended with another status than "completed" (`graph-not-ended`).
         """
         if any(value is not None for value in options.values()):
             raise InputError("A graph as a harness takes no options.", known=", ".join(options))
@@ -183,7 +194,7 @@ class GraphHarness:
 
 
 async def _paid(graph: str, took: list[Usage]) -> None:
-    """Count what a run used that failed: there is no reply that tells it."""
+    """Add the usage *took* of a failed run of *graph* to the totals of the node's task: no reply reports it."""
     node = live(NODE.get())
     if node is None:
         return
@@ -193,12 +204,17 @@ async def _paid(graph: str, took: list[Usage]) -> None:
 
 @contextmanager
 def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, None]:
-    """What runs inside is a part of the agent's run *here*: of its budget, its depth and its stream; *took* gets usage.
+    """Make a graph that runs inside the block a part of the agent run *here*: of its budget, depth and stream.
+
+    Args:
+        here: Place of the agent that runs; anything else if none does.
+        graph: Name of the graph.
+        took: Receives the usage of each run inside.
 
     Raises:
-        AgentLimitError: It would be too deep.
+        AgentLimitError: The graph would exceed the depth limit.
     """
-    if not isinstance(here, Place):
+    if not isinstance(here, Place):  # not called by an agent: keep what an outer one set, and only collect usage here
         run_by = PARENT_AGENT.get()
         token = PARENT_AGENT.set(
             Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took)
@@ -219,10 +235,11 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
     show = here.emit
 
     def emit(node: str, item: Any) -> None:
-        assert show is not None  # noqa: S101 - else it is not passed on
+        assert show is not None  # noqa: S101 - otherwise this function is not passed on
         show(SubAgentItem(agent=f"{graph}/{node}", item=item))
 
     above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took)
+    # Agents inside the graph belong to its nodes: they must find neither this agent nor its node.
     outer, inner, node_ = PARENT_AGENT.set(above), HERE.set(None), NODE.set(None)
     try:
         yield

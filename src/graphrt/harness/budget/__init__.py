@@ -1,4 +1,4 @@
-"""Budgets of model calls: how much may be spent, the ledger that holds calls to it, and the count of what was used."""
+"""Budgets of model calls: limits on tokens, dollars, calls and seconds, and the ledgers that enforce them."""
 
 from graphrt.harness.budget._budget import Budget, BudgetWarning
 

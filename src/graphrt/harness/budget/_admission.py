@@ -1,4 +1,9 @@
-"""A model call within a budget: the most that it can take is held before it, and what it took is settled after it."""
+"""One model call within a budget: reserve an upper bound, make the call, and settle what it used.
+
+Counting only after the calls would let parallel calls exceed the limit together (ADR-0030). The ledger itself, with its
+lock and queue, is `_ledger`; this module computes the amounts, stores reservations through the host, and asks a person
+for more if the budget says so.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +26,10 @@ from graphrt.harness.request import ModelRequest
 __all__ = ["most", "read_answer", "recount", "spend", "took"]
 
 _MESSAGE_TOKENS: Final = 8
-"""What providers put around a message or a tool, at most."""
+"""Most tokens that a provider adds around a message or a tool."""
 _ANSWER: Final[Any] = bool | int | float | dict[str, bool | int | float]
-"""The form of an answer to the question for more. A bool is none, but would be taken for a number without its name."""
+"""Answer type of the budget question. `bool` is listed only so that pydantic does not coerce it to int; `read_answer`
+refuses it."""
 
 
 async def spend(
@@ -35,17 +41,27 @@ async def spend(
     key: str,
     host: AgentServices,
 ) -> ModelResponse:
-    """Make *call* within the budget of *ledger* and those above it.
+    """Make *call* within the budget of *ledger* and of the ledgers above it.
 
-    A call that fails or is cancelled is taken to have cost nothing. What the provider does not report is filled in by
-    what is counted for it, so that everybody who reads the usage counts the same.
+    A call that fails or is cancelled counts as free: most providers charge nothing for it, and retries would use up the
+    budget otherwise. Usage that the provider does not report is filled into the response with the amounts counted here,
+    so that ledger, journal and `TokenTracker` agree.
 
     Args:
-        key: Of what is asked; the host remembers under it what is held, and asks for more.
+        ledger: The innermost budget that the call counts against.
+        request: The request, from which the upper bound is computed.
+        profile: Profile of the model, with prices and `count_tokens`.
+        call: Makes the call.
+        key: Identifies the request within the task. The host stores the reservation and asks for more under it.
+        host: Services of the task, or of an agent outside of a graph.
+
+    Returns:
+        The response, with its usage filled in.
 
     Raises:
-        BudgetExceededError: It does not fit, or there was no time left for it.
-        InputError: What it may take has no bound.
+        BudgetExceededError: The call does not fit, or its time ran out.
+        InputError: The call has no upper bound (`budget-without-max-tokens`, `budget-without-price`).
+        Exception: Anything that *call* raises.
     """
     _begun_anew(ledger, host, key)
     want, more = most(request, profile, ledger), _More(host, key, profile)
@@ -53,13 +69,13 @@ async def spend(
         hold = await _reserve(ledger, want, more)
         token = HOLDING.set(True)
         try:
-            await host.hold(key, hold.want)
+            await host.hold(key, hold.want)  # durable first: after a crash the call counts as paid (R11)
             response = await _in_time(call, ledger)
             used = took(response.usage, hold.want, profile)
             hold.commit(used)
             return _filled(response, used, request, profile)
         except GeneratorExit:
-            raise  # its event loop is gone
+            raise  # the coroutine is being closed, and cannot await any more
         except BaseException as error:
             await host.let_go(key)
             if not isinstance(error, _LateError):
@@ -81,12 +97,12 @@ async def spend(
 
 
 class _LateError(Exception):
-    """The call was cut off."""
+    """The budget's seconds ended during the call."""
 
     def __init__(self, left: float) -> None:
         super().__init__(left)
         self.left: Final = left
-        """Seconds that there were for it."""
+        """Seconds that were left when the call began."""
 
 
 async def _in_time(call: Callable[[], Awaitable[ModelResponse]], ledger: Ledger) -> ModelResponse:
@@ -97,18 +113,32 @@ async def _in_time(call: Callable[[], Awaitable[ModelResponse]], ledger: Ledger)
             return await call()
     except TimeoutError:
         if left is None or not scope.expired():
-            raise
+            raise  # the call's own TimeoutError
     raise _LateError(left)
 
 
 def recount(ledger: Ledger, key: str, usage: Usage | None, profile: ModelProfile, *, host: AgentServices) -> None:
-    """Count what the call *key* took before a restart, in those of the ledgers that begin anew: *host* knows which."""
+    """Charge what the call *key* used before a restart, in the ledgers that start from zero after one.
+
+    The ledgers from `host.known_by` upwards have loaded it from the journal already.
+
+    Args:
+        ledger: The innermost ledger of the call.
+        key: The call.
+        usage: What the remembered response reports; None if it reports nothing.
+        profile: Profile of the model, for its prices.
+        host: Services of the task.
+    """
     for one in _begun_anew(ledger, host, key):
         one.charge(took(usage, Amounts(), profile), here_only=True)
 
 
 def _begun_anew(ledger: Ledger, host: AgentServices, key: str) -> list[Ledger]:
-    """The ledgers that do not know what was before a restart; what is lost of the call *key*, and was allowed for it, is counted there."""
+    """Return the ledgers that start from zero after a restart: those below `host.known_by`, innermost first.
+
+    Before, count in them what earlier executions may have lost by a crash during the call *key*, and what a person
+    granted for it. The host reports both only once for each key.
+    """
     anew: list[Ledger] = []
     for one in ledger.chain():
         if one is host.known_by:
@@ -131,13 +161,13 @@ async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
         except BudgetExceededError:
             lacking = ledger.lacking(want)
             if lacking is None and not HOLDING.get():
-                continue  # meanwhile somebody was allowed more
+                continue  # a person has granted more to another call meanwhile, so it may fit now
             if lacking is None or lacking[0].budget.on_exceeded != "interrupt" or not await more.ask(*lacking, want):
                 raise
 
 
 class _More:
-    """Asks a person for more of a budget, on behalf of one call."""
+    """Questions of one call to a person for more budget. It numbers them, because a call may ask several times."""
 
     def __init__(self, host: AgentServices, key: str, profile: ModelProfile) -> None:
         self._host = host
@@ -146,9 +176,13 @@ class _More:
         self._asked = 0
 
     async def ask(self, short: Ledger, unit: str, want: Amounts) -> bool:
-        """Raise the limits of *short*, which lacks *unit*, by what a person answers; False if that is nothing.
+        """Ask a person for more of *unit*, and raise the limits of *short* by the answer.
 
-        What is asked is the same at every execution: it tells nothing of what others have spent meanwhile.
+        An invalid answer is asked for again. The payload must be equal at every execution of the task, so it does not
+        contain what other calls have spent so far (R10, R13).
+
+        Returns:
+            False if the person granted nothing.
         """
         problem = "budget exceeded"
         while True:
@@ -164,7 +198,7 @@ class _More:
             key = f"{self._key}/budget/{short.of}/{unit}/{self._asked}"
             question = Question(key=key, payload=payload, answer_type=_ANSWER, kind="budget")
             if self._host.was_granted(question.key, short.of):
-                continue  # it is counted, and was not enough
+                continue  # the grant is in the ledger already, and was not enough
             (answer,) = self._host.ask([question])
             more, problem = read_answer(answer, unit)
             if not problem:
@@ -176,13 +210,18 @@ class _More:
 
 
 def read_answer(answer: Any, unit: str) -> tuple[dict[str, Any], str]:
-    """How much more of what *answer* allows to who lacks *unit*; and why it says no such thing, if it does not."""
+    """Return how much more *answer* grants, by unit, and what is wrong with it ("" if nothing is).
+
+    Args:
+        answer: A number, meant in *unit*, or a mapping from units to numbers.
+        unit: The unit that is short.
+    """
     more: dict[str, Any] = answer if issubclass(type(answer), dict) else {unit: answer}
     return more, _problem(more)
 
 
 def _problem(more: dict[str, Any]) -> str:
-    """Why *more* does not say how much more there is; nothing if it does."""
+    """Return what is wrong with *more* as a grant, or "" if nothing is."""
     for unit, value in more.items():
         if unit not in UNITS:
             return f"the answer has {unit!r}, and must say how much more of {', '.join(UNITS)}"
@@ -194,13 +233,14 @@ def _problem(more: dict[str, Any]) -> str:
 
 
 def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amounts:
-    """The upper bound that a call reserves: what the model reads, and the longest answer that it may write.
+    """Return the upper bound that a call reserves: the tokens of the request, and of the longest answer.
 
-    What it reads is counted by the profile; where that cannot, a byte is a token: tokenizers that work on bytes never
-    make more.
+    The request is counted by the profile's `count_tokens`. Without it, each byte counts as a token, which is an upper
+    bound for byte-level tokenizers.
 
     Raises:
-        InputError: The answer's length, or a price, is not bounded, and a budget needs it.
+        InputError: A budget of tokens or dollars needs `max_tokens`, or one of dollars a price, and there is none; or
+            `count_tokens` returned something else than a count.
     """
     tokens_count, usd_counts = ledger.bounds
     if not (tokens_count or usd_counts):
@@ -235,7 +275,7 @@ def _read(request: ModelRequest, profile: ModelProfile) -> int:
 
 
 def took(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Amounts:
-    """What a call took. What the provider does not report is taken to be all that was held for it."""
+    """Return what a call used. Amounts that the provider does not report count as all that was reserved for them."""
     if usage is None or not usage.total_tokens:
         return held if usage is None or usage.calls else Amounts()
     cost = priced(usage, profile).cost_usd
@@ -244,7 +284,7 @@ def took(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Amounts:
 
 
 def _filled(response: ModelResponse, used: Amounts, request: ModelRequest, profile: ModelProfile) -> ModelResponse:
-    """*response* with what is counted for it, where it does not tell itself."""
+    """Return *response* with usage and cost as they were counted, where it does not report them itself."""
     usage = response.usage
     if type(response) is not AgentReply or not used.tokens:
         return response

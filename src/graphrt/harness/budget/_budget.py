@@ -1,6 +1,6 @@
-"""Budgets of model calls: how much may be spent. Values only; what holds calls to them is `_ledger`.
+"""`Budget`, the limits on model calls, with its amounts and its warning. `_ledger` enforces them.
 
-All amounts are integers: tokens, millionths of a dollar, calls.
+Amounts are integers: tokens, millionths of a dollar, and calls. Sums of integers are exact, so a limit is exact too.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ __all__ = ["Budget", "BudgetWarning"]
 
 OnExceeded: TypeAlias = Literal["stop", "route", "interrupt"]
 MICRO: Final = 1_000_000
-"""Parts of a dollar that are counted."""
+"""Micro-dollars in a dollar."""
 _C = TypeVar("_C")
 MOST: Final = 10**15
-"""No limit is above: sums stay exact, also where they are read as floats."""
+"""Largest limit: below 2**53, so that sums stay exact where they are converted to floats."""
 
 
 class Amounts(NamedTuple):
-    """What calls took, take or may take."""
+    """Amounts that calls have used, reserve or may use."""
 
     tokens: int = 0
     microusd: int = 0
     calls: int = 0
 
     def plus(self, other: Amounts) -> Amounts:
-        """Both together."""
+        """Return the sum."""
         return Amounts(self.tokens + other.tokens, self.microusd + other.microusd, self.calls + other.calls)
 
     def minus(self, other: Amounts) -> Amounts:
-        """What is left of this without *other*."""
+        """Return the difference."""
         return Amounts(self.tokens - other.tokens, self.microusd - other.microusd, self.calls - other.calls)
 
 
 def _named(cls: type[_C]) -> type[_C]:
-    """Refuse limits without a name as an InputError: Python's TypeError counts arguments and names none."""
+    """Make the class raise an InputError for positional limits: Python's TypeError does not say what is missing."""
     made: Any = cls.__init__
 
     @functools.wraps(made)
@@ -62,23 +62,24 @@ def _named(cls: type[_C]) -> type[_C]:
 @_named
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much model calls may use; what is None is not bounded.
+    """Limits on model calls. A limit of None does not bound anything; at least one must be given.
 
     Args:
-        tokens: Tokens in and out together.
-        usd: Dollars, counted in millionths; needs the prices of the models.
+        tokens: Input and output tokens together.
+        usd: Dollars, counted in millionths. Needs the prices of the models.
         calls: Model calls.
-        seconds: Of wall time since the first call was asked for; a call is cut off where they end. A resume begins
-            them anew: the time of waiting for a person or a restart is nobody's work.
-        on_exceeded: "stop" raises BudgetExceededError. "route" does the same, and says that a node's `on_error` takes
-            it from there: where a node has none, the run fails. "interrupt" asks, on a thread: the answer is how much
-            more may be used from now on, a number of what is short or a mapping such as
-            `{"tokens": 1000, "usd": 0.5}`. Nothing more (0) raises after all.
-        warn_at: Fraction of a limit at which a BudgetWarning goes to the stream, once each.
+        seconds: Wall time since the first call was requested. A call that is still running when it ends is cancelled.
+            A resume starts it again, so that waiting for a person or for a restart does not count.
+        on_exceeded: What happens when a call does not fit. "stop" raises BudgetExceededError. "route" does the same,
+            and documents that the node's `on_error` route handles it; without one the run fails. "interrupt" pauses
+            the thread and asks a person how much more may be used from now on: a number in the unit that is short, or a
+            mapping such as `{"tokens": 1000, "usd": 0.5}`. The answer 0 raises BudgetExceededError.
+        warn_at: Fraction of a limit, above 0 and at most 1, at which a BudgetWarning is sent to the stream, once for
+            each limit.
 
     Raises:
-        InputError: A limit is no number, negative, NaN or infinite; or there is none, or one without a name; or
-            `on_exceeded` is no such word.
+        InputError: A limit is not a number, negative, NaN, infinite or above 10**15; no limit was given, or one
+            without a name; or another argument is not one of the values above.
     """
 
     tokens: int | None = None
@@ -122,15 +123,15 @@ class Budget:
 
     @property
     def limits(self) -> tuple[int | None, int | None, int | None]:
-        """Tokens, millionths of a dollar and calls."""
+        """Limits of tokens, micro-dollars and calls, in the order of `Amounts`; None where there is no limit."""
         return self.tokens, None if self.usd is None else round(self.usd * MICRO), self.calls
 
 
 def check_budget(budget: Any) -> None:
-    """Refuse what is no budget.
+    """Check that *budget* is a Budget.
 
     Raises:
-        InputError: As it says (`bad-budget`).
+        InputError: It is not (`bad-budget`).
     """
     if not isinstance(budget, Budget):
         raise InputError(
@@ -142,7 +143,12 @@ def check_budget(budget: Any) -> None:
 
 
 def number_problem(value: Any, *, whole: bool) -> str:
-    """*value* as it was written, if it is no amount; else nothing."""
+    """Return what is wrong with *value* as an amount, as text for an error, or "" if it is a valid amount.
+
+    Args:
+        value: The amount.
+        whole: Whether it must be an int. A bool never counts as a number.
+    """
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         return repr(value)
     if isinstance(value, int) and value > MOST:
@@ -151,17 +157,20 @@ def number_problem(value: Any, *, whole: bool) -> str:
 
 
 def micro(usd: float) -> int:
-    """Millionths of *usd*, rounded up: many small calls are not free."""
+    """Return *usd* in micro-dollars, rounded up, so that many small calls are not counted as free."""
+    # The inner round() removes float noise: 0.000123 * 10**6 is 123.00000000000001, and must not become 124.
     return math.ceil(round(usd * MICRO, 6))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWarning:
-    """A part of a budget is nearly used up; or used up and more, by a provider that does not keep to `max_tokens`."""
+    """A limit of a budget is nearly used up, or exceeded by a provider that ignores `max_tokens`."""
 
     what: str
-    """"tokens", "usd", "calls" or "seconds"."""
+    """The limit: "tokens", "usd", "calls" or "seconds"."""
     of: str
-    """Whose budget it is."""
+    """The owner of the budget, such as "run" or "node 'draft'"."""
     used: float
+    """Amount that ended calls have used, in the unit of *what*."""
     limit: float
+    """The limit, with what a person has granted for tokens, dollars and calls."""

@@ -1,7 +1,11 @@
-"""The ledger of a budget: what stands between it and many calls at once.
+"""The ledger of a budget: it admits model calls so that parallel calls never exceed a limit together.
 
-A call reserves an upper bound before it is made, and gives back what it did not use when it has ended, so that what is
-spent and what may still be spent by calls in flight never come to more than the limit together.
+A call reserves an upper bound before it is made, and settles what it really used when it has ended. The invariant is
+spent + held <= limit, in whole tokens, micro-dollars and calls (ADR-0030).
+
+Ledgers form a tree by `parent`: run, field `token_budget`, node, agent. A call must fit its ledger and all ledgers
+above it. All ledgers of a tree share one lock and one queue of waiting calls, first come, first served. The lock is
+never held while a callback runs or an event loop is woken.
 """
 
 from __future__ import annotations
@@ -21,14 +25,15 @@ __all__ = ["Ledger"]
 
 UNITS: Final = ("tokens", "usd", "calls", "seconds")
 _TIME: Final = 3
-_log = logging.getLogger(__name__)
+_log: Final = logging.getLogger("graphrt.harness")
 HOLDING: ContextVar[bool] = ContextVar("graphrt_budget_holding", default=False)
-"""Whether what runs here holds a reservation: it must not wait for others, which could be its own."""
+"""Whether the current context is inside a call that holds a reservation. A call made there must not wait for room: it
+could be waiting for the reservation of the call that it is part of."""
 
 
 @final
 class Hold:
-    """What one call has reserved, until it is settled."""
+    """The reservation of one call, until it is settled."""
 
     __slots__ = ("_ledger", "_open", "want")
 
@@ -38,11 +43,11 @@ class Hold:
         self.want: Amounts = want
 
     def commit(self, used: Amounts) -> None:
-        """The call has ended, and took *used*."""
+        """Settle the reservation: the call used *used*. Later calls of `commit` or `release` do nothing."""
         self._settle(used)
 
     def release(self) -> None:
-        """The call took nothing. After `commit` nothing happens."""
+        """Settle the reservation: the call used nothing. Does nothing after `commit`."""
         self._settle(Amounts())
 
     def _settle(self, used: Amounts) -> None:
@@ -52,7 +57,11 @@ class Hold:
 
 
 class _Waiting:
-    """A call that waits. What it gets is set under the lock; its event loop is only woken, for it may be gone."""
+    """A call that waits for room.
+
+    Its result is set under the lock, before its event loop is woken: the loop may be closed by then, and the
+    reservation must still be given back.
+    """
 
     __slots__ = ("got", "ledger", "loop", "told", "want")
 
@@ -64,14 +73,14 @@ class _Waiting:
         self.got: Hold | BudgetExceededError | None = None
 
     def tell(self) -> None:
-        """Wake it; what it got is given back if its event loop was closed."""
+        """Wake the call on its event loop. If that is closed, give its reservation back."""
         try:
             self.loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
             self.give_back()
 
     def give_back(self) -> None:
-        """Nobody waits any more."""
+        """Release the reservation, if the call was granted one."""
         if isinstance(self.got, Hold):
             self.got.release()
 
@@ -81,7 +90,7 @@ class _Waiting:
 
 
 class _Tree:
-    """What all ledgers of one tree share."""
+    """Lock and queue, shared by all ledgers of one tree."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -90,16 +99,16 @@ class _Tree:
 
 @final
 class Ledger:
-    """What is spent, held and left of one budget; safe in several tasks, event loops and worker threads.
+    """Spent, held and remaining amounts of one budget. Safe in several tasks, event loops and worker threads.
 
     Args:
-        budget: Its limits.
-        of: Whose budget it is, for messages.
-        parent: The ledger of what it is a part of: what is spent here is spent there too.
-        spent: What was spent before.
-        granted: What a person allowed before, beyond the limits.
-        clock: Monotonic seconds.
-        warn: Gets a BudgetWarning, once for each limit.
+        budget: The limits.
+        of: Owner of the budget, for messages.
+        parent: The enclosing ledger: what is spent here is spent there too.
+        spent: What was spent before, as the journal tells.
+        granted: What a person granted before, in addition to the limits.
+        clock: Returns monotonic seconds. Default: `time.monotonic`.
+        warn: Receives a BudgetWarning, once for each limit, and once more if it is exceeded.
     """
 
     def __init__(
@@ -132,33 +141,33 @@ class Ledger:
 
     @property
     def spent(self) -> Amounts:
-        """What ended calls took."""
+        """Amounts that ended calls have used."""
         return self._spent
 
     @property
     def held(self) -> Amounts:
-        """What calls in flight may still take."""
+        """Upper bound of what calls in flight may still use."""
         return self._held
 
     @property
     def remaining_tokens(self) -> int | None:
-        """Tokens that nothing is held or spent of; None without a limit, never below 0."""
+        """Tokens that are neither spent nor held, 0 or more; None without a limit."""
         return self._left(0)
 
     @property
     def remaining_usd(self) -> float | None:
-        """Dollars that nothing is held or spent of; None without a limit, never below 0."""
+        """Dollars that are neither spent nor held, 0 or more; None without a limit."""
         left = self._left(1)
         return None if left is None else left / MICRO
 
     @property
     def remaining_calls(self) -> int | None:
-        """Calls that are left; None without a limit, never below 0."""
+        """Calls that are neither made nor in flight, 0 or more; None without a limit."""
         return self._left(2)
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds that are left; None without a limit, never below 0."""
+        """Seconds that are left, 0 or more; None without a limit."""
         if self.budget.seconds is None:
             return None
         return max(0.0, self.budget.seconds + self._more_s - self._elapsed_s())
@@ -168,7 +177,7 @@ class Ledger:
         return None if limit is None else max(0, limit - self._spent[at] - self._held[at])
 
     def chain(self) -> Iterator[Ledger]:
-        """This ledger and those that it is a part of, innermost first."""
+        """Yield this ledger and the enclosing ones, innermost first."""
         ledger: Ledger | None = self
         while ledger is not None:
             yield ledger
@@ -176,17 +185,17 @@ class Ledger:
 
     @property
     def bounds(self) -> tuple[bool, bool]:
-        """Whether tokens, and whether dollars, are bounded here or above."""
+        """Whether a ledger of the chain limits tokens, and whether one limits dollars."""
         all_limits = [ledger._limits for ledger in self.chain()]
         return any(limits[0] is not None for limits in all_limits), any(limits[1] is not None for limits in all_limits)
 
     def seconds_left(self) -> float | None:
-        """The least seconds left, here or above."""
+        """Return the least seconds left in the chain; None if no ledger limits them."""
         left = [s for ledger in self.chain() if (s := ledger.remaining_s) is not None]
         return min(left) if left else None
 
     def lacking(self, want: Amounts) -> tuple[Ledger, str] | None:
-        """The ledger, here or above, that *want* does not fit even if calls in flight took nothing, and what it lacks."""
+        """Return the first ledger that cannot admit *want* even after all calls in flight, and the unit it lacks."""
         with self._tree.lock:
             short = self._short_of(want, held=False)
         return None if short is None else (short[0], UNITS[short[1]])
@@ -194,12 +203,14 @@ class Ledger:
     # -- spending ------------------------------------------------------------------------------------------------
 
     async def reserve(self, want: Amounts) -> Hold:
-        """Hold *want* back for a call, as soon as calls in flight leave room for it, first come, first served.
+        """Reserve *want* for a call; wait until calls in flight leave room for it, first come, first served.
 
-        Inside of a call that holds something itself nothing waits: what does not fit at once is refused.
+        Inside a call that holds a reservation itself (`HOLDING`) nothing waits: a call that does not fit at once is
+        refused.
 
         Raises:
-            BudgetExceededError: It would not fit even if calls in flight took nothing; or the time is over.
+            BudgetExceededError: The call would not fit even if all calls in flight were free; or it is inside another
+                call and does not fit now; or the budget's seconds are over.
         """
         tree = self._tree
         with tree.lock:
@@ -209,6 +220,7 @@ class Ledger:
                 raise self._exceeded(want, *short)
             inside = HOLDING.get()
             short = self._short_of(want, held=True)
+            # Those that wait go first, even if this call would fit: otherwise small calls could starve a large one.
             if short is None and (inside or not tree.waiting):
                 return self._hold(want)
             if inside:
@@ -226,11 +238,11 @@ class Ledger:
             raise
         if isinstance(waiting.got, Hold):
             return waiting.got
-        assert waiting.got is not None  # noqa: S101 - it is told what it got
+        assert waiting.got is not None  # noqa: S101 - it is set before the call is woken
         raise waiting.got
 
     def _leave(self, waiting: _Waiting) -> None:
-        """*waiting* waits no more: those behind it may go on, and what it got meanwhile is given back."""
+        """Remove *waiting* from the queue, which may let calls behind it go on, and give back what it was granted."""
         tree = self._tree
         with tree.lock:
             known = waiting in tree.waiting
@@ -241,7 +253,7 @@ class Ledger:
         waiting.give_back()
 
     def charge(self, used: Amounts, *, here_only: bool = False) -> None:
-        """Count what was spent without a reservation: before a restart."""
+        """Count *used*, spent before a restart. With *here_only* the enclosing ledgers know it already."""
         with self._tree.lock:
             for ledger in self.chain():
                 ledger._spent = ledger._spent.plus(used)
@@ -249,7 +261,11 @@ class Ledger:
                     break
 
     def extend(self, *, tokens: int = 0, usd: float = 0.0, calls: int = 0, seconds: float = 0.0) -> Amounts:
-        """Allow that much more from now on, of what is limited; returns by how much the limits rose."""
+        """Grant more from now on, counted from what is spent and held, for the units that are limited.
+
+        Returns:
+            By how much the limits rose. It is more than what was granted if a limit had been exceeded.
+        """
         more, rose = (tokens, round(usd * MICRO), calls), [0, 0, 0]
         with self._tree.lock:
             for at, add in enumerate(more):
@@ -264,7 +280,7 @@ class Ledger:
         return Amounts(*rose)
 
     def allow(self, more: Amounts) -> None:
-        """Count what a person allowed before a restart."""
+        """Raise the limits by *more*, which a person granted before a restart."""
         with self._tree.lock:
             self._limits = [
                 None if limit is None else limit + add for limit, add in zip(self._limits, more, strict=True)
@@ -286,7 +302,10 @@ class Ledger:
         return 0.0 if self._began is None else self._now() - self._began
 
     def _short_of(self, want: Amounts, *, held: bool) -> tuple[Ledger, int] | None:
-        """The first ledger that *want* does not fit, and which limit it is; 3 is time."""
+        """Return the first ledger of the chain without room for *want*, and the index of the limit in `UNITS`.
+
+        With *held* the reservations of calls in flight count too.
+        """
         for ledger in self.chain():
             for at, limit in enumerate(ledger._limits):
                 if limit is not None and ledger._spent[at] + (ledger._held[at] if held else 0) + want[at] > limit:
@@ -312,11 +331,14 @@ class Ledger:
         for warn, warning in warnings:
             try:
                 warn(warning)
-            except Exception:  # noqa: BLE001 - one that watches must not break what it watches
+            except Exception:  # noqa: BLE001 - an observer must not break the run
                 _log.exception("what shows warnings of the budget of %s failed", warning.of)
 
     def _pump(self) -> list[_Waiting]:
-        """Let those go on that wait first, as far as there is room. The caller has the lock, and tells them after."""
+        """Admit or refuse waiting calls in order, until one has to go on waiting.
+
+        The caller holds the lock, and must wake the returned calls after it has released it.
+        """
         told: list[_Waiting] = []
         waiting = self._tree.waiting
         while waiting:

@@ -1,4 +1,7 @@
-"""What tokens cost by the prices of a profile. What the provider says of its own prices is its adapter's."""
+"""Cost of tokens at the prices of a `ModelProfile`.
+
+A cost that the provider reports itself is read by its adapter, and wins over these prices.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ __all__ = ["cost_of", "priced"]
 
 
 def cost_of(profile: ModelProfile, read: int, written: int) -> float | None:
-    """Dollars for tokens *read* and *written*; None where a price is not known."""
+    """Return the dollars for *read* input tokens and *written* output tokens; None if a price is unknown."""
     if profile.input_usd_per_token is None or profile.output_usd_per_token is None:
         return None
     return read * profile.input_usd_per_token + written * profile.output_usd_per_token
 
 
 def priced(usage: Usage, profile: ModelProfile) -> Usage:
-    """*usage* with its cost, where nobody told it and the profile knows."""
+    """Return *usage* with a cost at the profile's prices, unless it already has one or a price is unknown."""
     if usage.cost_usd is not None or profile.input_usd_per_token is None:
         return usage
     cost = cost_of(profile, usage.input_tokens, usage.output_tokens)

@@ -1,7 +1,8 @@
-"""Who used how much: usage by run, node, model and tool, read from the journal, live or afterwards.
+"""`TokenTracker`, which sums usage by run, node, model and tool from journal entries, live or afterwards.
 
-A call is counted once, however often its thread was resumed or its journal read: what the journal tells counts. A failed
-run tells of the calls of its open superstep again when it has gone on.
+A call is counted once, however often its thread is resumed or its journal read. Entries that were seen before are
+recognised by their `seq`. A run that failed repeats the calls of its open superstep when it goes on; these are
+recognised by task and effect key.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _NONE: Final = Usage()
 
 @final
 class TokenTracker:
-    """Adds up what model calls used. Give it to runtimes as a sink, or read a journal with it.
+    """Sum of the usage of model calls. Pass it to runtimes as a sink, or read a journal with it.
 
-    One tracker may serve several runtimes, in several tasks and worker threads at once, and is never reset by a run:
+    One tracker may serve several runtimes, in several tasks and worker threads at once. A run never resets it:
 
         tracker = TokenTracker()
         Runtime(graph, store=..., sinks=[tracker])
@@ -45,9 +46,9 @@ class TokenTracker:
 
         TokenTracker().read(runtime.entries("thread-1")).summary()
 
-    An entry that it knows already adds nothing: it may read a journal that it was a sink of, or read one again.
-    It keeps sums, how far it has come in each run of a thread, and which calls of open supersteps it has counted; a long
-    run needs no more than a short one.
+    Entries that it has seen before add nothing, so it may read a journal that it was a sink of, or read one twice. It
+    keeps sums, the last `seq` of each run of a thread, and the counted calls of open supersteps: its memory does not
+    grow with the length of a run.
     """
 
     def __init__(self) -> None:
@@ -55,14 +56,14 @@ class TokenTracker:
         self._total = _NONE
         self._by: dict[str, dict[str, Usage]] = {"run": {}, "node": {}, "model": {}, "tool": {}}
         self._threads: dict[str, str] = {}
-        """Of each run that goes on: its thread."""
+        """Thread of each run that has not ended, by run id. Runs without a thread are missing."""
         self._known: dict[str, int] = {}
-        """Of each run, which no other journal or runtime has: the last entry that was looked at."""
+        """`seq` of the last entry that was seen of each run, by run id. Run ids are unique across journals."""
         self._seen: dict[str, dict[str, set[tuple[str, str]]]] = {}
-        """Of each thread, of each graph in it by its path: calls of the open superstep that were counted."""
+        """Calls of the open superstep that were counted, as (task, effect key), by thread and by path of the graph."""
 
     def __call__(self, entry: Entry) -> None:
-        """Count what *entry* tells."""
+        """Count the model call that *entry* records, if it records one."""
         event = entry.event
         kind = event.__class__
         if kind is EffectRecorded:
@@ -77,14 +78,14 @@ class TokenTracker:
         elif isinstance(event, (RunCompleted, RunInterrupted, RunFailed, RunCancelled)) and not entry.path:
             with self._lock:
                 if self._threads.pop(entry.run, None) is None:
-                    self._seen.pop(entry.run, None)  # nothing follows where there is no thread
+                    self._seen.pop(entry.run, None)  # without a thread the run cannot be resumed
                     self._known.pop(entry.run, None)
 
     def read(self, entries: Iterable[Entry]) -> te.Self:
-        """Count what *entries*, of a thread from its beginning, tell; returns the tracker.
+        """Count the model calls in *entries*, those of a thread from its beginning, and return the tracker.
 
         Raises:
-            InputError: They are no entries.
+            InputError: An item is not an Entry.
         """
         for entry in entries:
             given: Any = entry
@@ -98,7 +99,7 @@ class TokenTracker:
         return self
 
     def _committed(self, entry: Entry) -> None:
-        """What was told of the superstep, and of graphs nested in it, is not told again."""
+        """Forget the counted calls of the committed superstep and of graphs nested in it: they are not repeated."""
         with self._lock:
             if self._is_known(entry):
                 return
@@ -110,7 +111,7 @@ class TokenTracker:
                 self._seen.pop(thread, None)
 
     def _is_known(self, entry: Entry) -> bool:
-        """Whether the entry was looked at already; under the lock."""
+        """Return whether the entry was seen before, and note it as seen. The caller holds the lock."""
         known = self._known.get(entry.run, 0)
         self._known[entry.run] = max(known, entry.seq)
         return entry.seq <= known
@@ -142,23 +143,23 @@ class TokenTracker:
 
     @property
     def total(self) -> Usage:
-        """Of all calls."""
+        """Usage of all calls."""
         return self._total
 
     def by_run(self) -> dict[str, Usage]:
-        """Usage by the id of the run in whose entries a call stands."""
+        """Return the usage by run id: the run whose entries record the call."""
         return self._of("run")
 
     def by_node(self) -> dict[str, Usage]:
-        """Usage by the name of the node."""
+        """Return the usage by node name."""
         return self._of("node")
 
     def by_model(self) -> dict[str, Usage]:
-        """Usage by model, as providers name it; "unknown" where they do not."""
+        """Return the usage by model name, as the provider reports it, or "unknown"."""
         return self._of("model")
 
     def by_tool(self) -> dict[str, Usage]:
-        """What tools used that are agents themselves, by the name of the tool."""
+        """Return the usage of tools that are agents themselves, by tool name."""
         return self._of("tool")
 
     def _of(self, what: str) -> dict[str, Usage]:
@@ -166,7 +167,11 @@ class TokenTracker:
             return dict(self._by[what])
 
     def summary(self) -> dict[str, Any]:
-        """The sums as plain data: tokens in all, in and out, by model and by node, calls, and dollars where known."""
+        """Return the sums as plain data: tokens in total, in and out, by model and by node, calls, and cost.
+
+        The keys are `total_tokens`, `prompt_tokens`, `completion_tokens`, `cached_tokens`, `reasoning_tokens`, `calls`,
+        `cost_usd` (None if no cost is known), `tokens_by_model` and `tokens_by_node`.
+        """
         with self._lock:
             total = self._total
             return {

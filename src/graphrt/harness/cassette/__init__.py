@@ -1,4 +1,4 @@
-"""Cassettes: the answers of a model, recorded once and replayed in every test."""
+"""Cassettes: replies of models and harnesses, recorded once in a file and replayed in every test."""
 
 from graphrt.harness.cassette._cassette import Cassette, CassetteMode, RecordedHarness, RecordedModel
 

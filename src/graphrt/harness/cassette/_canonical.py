@@ -1,6 +1,8 @@
-"""What a call asks, in the one form that every call asking the same has: plain data with sorted keys.
+"""Canonical form of a request: plain data with sorted keys that is equal for calls that ask the same.
 
-Ids, time limits, addresses and credentials are not in it. Pure functions; who compares the forms is not known here.
+Its SHA-256 is the key under which a cassette finds a recording. Everything that differs between two runs of one test is
+left out: message ids, ids of tool calls, timeouts, addresses, headers and credentials. So are fields at their defaults,
+so that a new field of `ModelRequest` changes no existing key (ADR-0032). Pure functions.
 """
 
 from __future__ import annotations
@@ -20,24 +22,24 @@ from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMe
 from graphrt.harness.request import ModelRequest, OutputSpec
 
 _NOT_ASKED: Final = frozenset({"timeout_s"})
-"""Fields of a request that change no answer."""
+"""Fields of a request that do not influence the answer."""
 NAMES: Final = frozenset({"harness", *(field.name for field in fields(ModelRequest) if field.name not in _NOT_ASKED)})
-"""Names that a canonical request may have."""
+"""Keys that a canonical request may have."""
 
 
 def canonical(
     request: ModelRequest, redactor: Redactor, *, model: str | None = None, harness: str = ""
 ) -> dict[str, Any]:
-    """What *request* asks; fields at their defaults are left out, so that a new field changes no old form.
+    """Return the canonical form of *request*.
 
     Args:
         request: The call.
-        redactor: Takes secrets out of every text.
-        model: Who is asked if the request does not say it.
-        harness: Name of the harness, where several are asked.
+        redactor: Removes secrets from every text.
+        model: Name of the model, if the request does not name one.
+        harness: Name of the harness, if a cassette is used with several.
 
     Raises:
-        InputError: The request holds something that is no data.
+        InputError: The request contains an object that is not data (`cassette-unstorable`).
     """
     form: dict[str, Any] = {"harness": harness} if harness else {}
     for field in fields(ModelRequest):
@@ -61,20 +63,24 @@ def canonical(
 
 
 def key(form: Mapping[str, Any]) -> str:
-    """SHA-256 of a canonical request."""
+    """Return the SHA-256 of a canonical request, as hex digits."""
     return hashlib.sha256(json.dumps(form, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def plain(value: Any, path: str) -> Any:
-    """*value* as JSON data with sorted keys, where 1.0 and 1 are one number.
+    """Return *value* as JSON data with sorted keys, with whole floats as ints, so that 1.0 and 1 are equal.
+
+    Args:
+        value: Data, pydantic models or model classes.
+        path: Path of *value*, for errors.
 
     Raises:
-        InputError: Something in it is no data.
+        InputError: Something in *value* is not data (`cassette-unstorable`).
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value  # above, not every int is a float
     if is_mapping(value):
         for name in value:
             if not isinstance(name, str):
@@ -108,7 +114,7 @@ def _any(value: Any, redactor: Redactor) -> Any:
 
 
 def _messages(messages: tuple[Message, ...], redactor: Redactor) -> list[Any]:
-    """Calls of tools are numbered, and their answers say the number: providers draw the ids by chance."""
+    """Return the canonical messages. Tool calls and their answers are numbered, because their ids are random."""
     numbers: dict[str, int] = {}
     made = 0
     found: list[Any] = []
@@ -116,12 +122,12 @@ def _messages(messages: tuple[Message, ...], redactor: Redactor) -> list[Any]:
         message = redactor.message(message)
         form: dict[str, Any] = {"role": message.role, "text": message.text}
         if isinstance(message, AssistantMessage) and message.thinking:
-            form["thinking"] = [block.text for block in message.thinking]  # seals are drawn by chance too
+            form["thinking"] = [block.text for block in message.thinking]  # signatures differ from run to run
         if isinstance(message, AssistantMessage) and message.tool_calls:
             form["tool_calls"] = calls = list[Any]()
             for call in message.tool_calls:
                 made += 1
-                numbers[call.id] = made  # an id that a provider uses again means the later call
+                numbers[call.id] = made  # if a provider reuses an id, the answer belongs to the later call
                 calls.append(_call(call, made))
         elif isinstance(message, ToolMessage):
             form["call"] = numbers.get(message.tool_call_id, 0)
@@ -156,7 +162,7 @@ def _options(options: Mapping[str, Any], redactor: Redactor) -> Any:
 
 
 def _without(value: Any) -> Any:
-    """Further down only texts and headers are credentials: a schema may well describe a field named `password`."""
+    """Remove credentials in nested options: texts and headers only, since a schema may describe a field `password`."""
     if is_mapping(value):
         return {
             name: _without(item)

@@ -1,7 +1,7 @@
-"""Cassettes: the answers of a model, recorded once and replayed in every test.
+"""`Cassette` and the model and harness that it wraps: the public face of recording and replay.
 
-What a user holds lives here. Forms, file, order and the single call are the business of `_canonical`, `_cassette_file`, `_recordings`
-and `_exchange`.
+`_exchange` handles the single call, `_recordings` the order of recordings, `_canonical` the comparison of requests, and
+`_cassette_file` the file.
 """
 
 from __future__ import annotations
@@ -26,38 +26,40 @@ from graphrt.harness.request import ModelRequest, RunOptions
 __all__ = ["Cassette", "CassetteMode", "RecordedHarness", "RecordedModel"]
 
 CassetteMode: TypeAlias = Literal["replay", "record", "rewrite", "live"]
-"""Whether the live model may be asked: never, for what is not recorded yet, for everything anew, always."""
+"""When the live model is called: never ("replay"), for calls that are not recorded ("record"), for every call, which
+replaces the recordings ("rewrite"), or for every call without a file ("live")."""
 
 _VARIABLE: Final = "GRAPHRT_CASSETTE"
 
 
 @final
 class Cassette:
-    """Answers of models and harnesses, kept in a file that stands beside the test.
+    """Replies of models and harnesses, recorded in a file and replayed in tests.
 
-    The same call asked several times gets its answers in the order in which they were asked for; different calls may
-    come in any order. A call that is not recorded never reaches the live model: it raises ScriptError, with the
-    difference to the nearest recording. It may be used from several tasks, event loops and worker threads at once.
+    If the same call is made several times, it gets its recordings in the order in which the calls were begun; different
+    calls may come in any order. In mode "replay" a call that is not recorded raises ScriptError, with the difference to
+    the closest recording. A cassette may be used from several tasks, event loops and worker threads at once.
 
     Modes:
 
-    * "replay", the default: only the file answers.
-    * "record": the file answers; what it does not have is asked live and added.
-    * "rewrite": everything is asked live; the first answer takes the place of all that the file had.
-    * "live": everything is asked live, and the file is not looked at.
+    * "replay", the default: only the file is used.
+    * "record": calls that are in the file are replayed; others are made live and added to it.
+    * "rewrite": every call is made live; the first reply replaces all that was in the file.
+    * "live": every call is made live, and the file is neither read nor written.
 
-    While recording, a run gets the answers as they are written: without secrets, just as every replay will give them.
-    Recorded are replies and the errors of `graphrt.errors` that models raise; not those of doubles, nor other
-    exceptions, cancelled calls and streams that nobody read to the end.
+    While recording, the caller gets each reply as it is written: without secrets, exactly as a replay returns it.
+    Replies are recorded, and errors of `graphrt.errors` that models raise. Not recorded are errors of doubles, other
+    exceptions, cancelled calls, and streams that were not read to the end.
 
     Args:
-        path: The file; folders are made when it is written.
-        mode: As above. None: what the environment variable GRAPHRT_CASSETTE says, else "replay".
-        redact: From a text to the text that may be written, after credentials were taken out. It must be pure.
-        strict: Whether the end of a `with` block fails if nobody asked for some of the recordings.
+        path: The file. Its folders are created when it is written.
+        mode: One of the modes above. None: the environment variable GRAPHRT_CASSETTE, else "replay".
+        redact: Returns the text that may be written for a text from which credentials were removed already. It must be
+            pure.
+        strict: Whether the end of a `with` block fails if recordings were not used.
 
     Raises:
-        InputError: There is no such mode.
+        InputError: The mode is unknown (`cassette-mode`).
         ScriptError: The file is missing, damaged, of a newer version, or cannot be read or written.
     """
 
@@ -80,24 +82,24 @@ class Cassette:
         )
 
     def model(self, model: ChatModel) -> RecordedModel:
-        """*model*, with this cassette between it and its caller; in replay only its profile is looked at.
+        """Wrap *model* with this cassette. In mode "replay" only its profile is used.
 
         Raises:
-            InputError: It is no model.
+            InputError: *model* is not a ChatModel (`no-model`).
         """
         return RecordedModel(self, _checked_model(model))
 
     def harness(self, harness: AgentHarness | None = None, *, name: str = "", output: Any = None) -> RecordedHarness:
-        """*harness*, with this cassette between it and its caller.
+        """Wrap *harness* with this cassette.
 
         Args:
-            harness: Who is asked live. May be left out in replay, unless it has `defaults`, RunOptions of its own
-                that belong to what is asked.
-            name: Tells several harnesses of one cassette apart, if they may be asked the same.
-            output: The type of `reply.output`, if it is anything but JSON data; what a `TypeAdapter` takes.
+            harness: The harness that is called live. It may be left out in mode "replay", unless it has `defaults`:
+                RunOptions of its own, which are part of each request.
+            name: Tells several harnesses of one cassette apart, if they may receive equal calls.
+            output: The type of `reply.output`, if that is not JSON data: anything that `TypeAdapter` accepts.
 
         Raises:
-            InputError: There is no harness, and the mode may need one; or it is none.
+            InputError: The harness is missing in a mode that may call it, or is not a harness.
         """
         if harness is None and self.mode != "replay":
             raise InputError(
@@ -108,14 +110,15 @@ class Cassette:
 
     @property
     def remaining(self) -> int:
-        """Recordings that nobody asked for yet."""
+        """Number of recordings that have not been used yet."""
         return 0 if self._recordings is None else len(self._recordings.unused)
 
     def assert_done(self) -> None:
-        """Check that every call was recorded and every recording asked for.
+        """Check that every call was recorded and every recording was used.
 
         Raises:
-            ScriptError: It was not so; the text names what was left over, or repeats the first miss.
+            ScriptError: A call was not recorded (`cassette-miss`, the first one again), or recordings were not used
+                (`cassette-unused`, with their prompts).
         """
         if self._recordings is not None:
             self._recordings.check(unused=True)
@@ -124,7 +127,7 @@ class Cassette:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None and self._recordings is not None:  # else the exception on its way says more
+        if kind is None and self._recordings is not None:  # otherwise the exception in flight tells more
             self._recordings.check(unused=self._strict)
 
     def __repr__(self) -> str:
@@ -133,7 +136,7 @@ class Cassette:
 
 @final
 class RecordedModel:
-    """A ChatModel behind a cassette: what `Cassette.model` makes."""
+    """A ChatModel with a cassette around it; made by `Cassette.model`."""
 
     def __init__(self, cassette: Cassette, model: ChatModel) -> None:
         self._cassette: Final = cassette
@@ -141,11 +144,11 @@ class RecordedModel:
 
     @property
     def profile(self) -> ModelProfile:
-        """What the live model says of itself."""
+        """Profile of the live model."""
         return self._model.profile
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer from the cassette, or live where its mode says so.
+        """Return the recorded reply, or call the live model if the mode allows it.
 
         Raises:
             ScriptError: The call is not recorded.
@@ -158,7 +161,7 @@ class RecordedModel:
         return await exchange.answer(lambda: self._model.invoke(request), None)
 
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[StreamItem, None]:
-        """The same in pieces; an answer that was recorded whole comes word by word."""
+        """Yield the reply in pieces; one that was recorded without a stream comes word by word. Errors as `invoke`."""
         recordings = self._cassette._recordings
         if recordings is None:
             items = self._model.stream(request)
@@ -174,7 +177,7 @@ class RecordedModel:
 
 @final
 class RecordedHarness:
-    """An AgentHarness behind a cassette: what `Cassette.harness` makes."""
+    """An AgentHarness with a cassette around it; made by `Cassette.harness`."""
 
     def __init__(self, cassette: Cassette, harness: AgentHarness | None, *, name: str, output: Any) -> None:
         self._cassette: Final = cassette
@@ -183,7 +186,7 @@ class RecordedHarness:
         self._output: Final[TypeAdapter[Any] | None] = None if output is None else TypeAdapter(output)
 
     async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
-        """Answer from the cassette, or live where its mode says so.
+        """Return the recorded reply, or call the live harness if the mode allows it.
 
         Raises:
             InputError: The prompt or an option is wrong.
@@ -198,7 +201,7 @@ class RecordedHarness:
         return await exchange.answer(lambda: self._harness.run(prompt, **options), self._output)
 
     async def stream(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AsyncGenerator[StreamItem, None]:
-        """The same in pieces; an answer that was recorded whole comes word by word."""
+        """Yield the reply in pieces; one that was recorded without a stream comes word by word. Errors as `run`."""
         recordings = self._cassette._recordings
         if recordings is None:
             items = self._live(prompt, options)
@@ -212,7 +215,7 @@ class RecordedHarness:
             await close(items)
 
     def __getattr__(self, name: str) -> Any:
-        """What else the live harness has, such as its profile; not its ways around the cassette."""
+        """Return other public attributes of the live harness, such as its profile."""
         if name.startswith("_") or self._harness is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._harness, name)

@@ -1,7 +1,8 @@
-"""The file of a cassette: read whole, checked, and replaced by a new one in a single moment.
+"""The file of a cassette: reading, validation, and atomic replacement.
 
-A first line with the version, then one JSON object for each recording, indented, with `{` and `}` alone on lines of
-their own: a change shows line by line, an error has a line number, and `jq` reads it.
+The first line has the version. Then follows one indented JSON object for each recording. `{` and `}` are alone on a
+line only where a recording begins and ends. So a diff shows the lines that changed, a truncated file is recognised,
+errors have a line number, and `jq` can read the file (ADR-0032).
 """
 
 from __future__ import annotations
@@ -27,23 +28,24 @@ _RESTORE: Final = "restore it from version control, or delete it and record anew
 
 
 def encode(recording: Recording) -> str:
-    """The text of one recording, with characters that do not show written as escapes."""
+    """Return the text of one recording. Characters that are not printable are written as JSON escapes."""
     text = json.dumps(dump(recording), indent=2, ensure_ascii=False)
     return _BEYOND_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
 
 class CassetteFile:
-    """One file, and how it stood when it was last read or written here."""
+    """A cassette file, with inode, size and modification time as of our last read or write."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
         self._stamp: tuple[int, ...] | None = None
 
     def read(self) -> list[Recording] | None:
-        """All recordings in the order of the file; None if there is no file.
+        """Return all recordings in the order of the file; None if there is no file.
 
         Raises:
-            ScriptError: The file cannot be read, is damaged, or is of a newer version.
+            ScriptError: The file cannot be read (`cassette-unreadable`), is damaged (`cassette-damaged`), or is of a
+                newer version (`cassette-newer`).
         """
         try:
             self._stamp = self._now()
@@ -65,10 +67,11 @@ class CassetteFile:
         return [self._load(found, line) for found, line in self._objects(text.replace("\r\n", "\n").split("\n"))]
 
     def write(self, texts: Iterable[str]) -> None:
-        """Put a file with these recordings in the place of the old one.
+        """Replace the file atomically by one with these recordings: temporary file, fsync, rename.
 
         Raises:
-            ScriptError: It cannot be written, or somebody else wrote it since; then it is as it was.
+            ScriptError: The file cannot be written (`cassette-unwritable`), or another program has changed it since
+                (`cassette-changed`). The old file is left as it was.
         """
         beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
         try:
@@ -99,10 +102,10 @@ class CassetteFile:
                 beside.unlink()
 
     def check_writable(self) -> None:
-        """Find out before the first call whether its answer could be kept.
+        """Check before the first live call that its reply could be written, so that no paid reply is lost.
 
         Raises:
-            ScriptError: It could not.
+            ScriptError: The file or its folder cannot be written (`cassette-unwritable`).
         """
         if self.path.exists() and not (self.path.stat().st_mode & 0o222 and os.access(self.path, os.W_OK)):
             raise self._unwritable("the file is read-only")
@@ -120,7 +123,7 @@ class CassetteFile:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _objects(self, lines: list[str]) -> Iterator[tuple[str, int]]:
-        """The text of each recording, and its first line."""
+        """Yield the text of each recording and the number of its first line, from 1."""
         self._check_header(lines[0])
         begin = 0
         for number, line in enumerate(lines[1:], 2):
@@ -192,7 +195,7 @@ def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere folders cannot be opened
+    if os.name == "posix":  # on Windows a folder cannot be opened; on POSIX the rename is durable only after this
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -1,4 +1,7 @@
-"""How a call differs from the recorded one that is most like it, for people to read. Pure functions."""
+"""Closest recording to a call that was not found, and the difference between them, for the error message.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _MOST_LINES: Final = 40
 
 
 def nearest(form: Mapping[str, Any], recordings: Sequence[Recording]) -> Recording | None:
-    """The recording whose request has most text in common with *form*; the first of several."""
+    """Return the recording whose request shares the most text with *form*; None if there are no recordings.
+
+    The similarity is the Jaccard index of the lines, weighted by their length. Of equal ones the first wins.
+    """
     asked = Counter(_lines(form))
 
     def likeness(recording: Recording) -> float:
@@ -29,7 +35,7 @@ def nearest(form: Mapping[str, Any], recordings: Sequence[Recording]) -> Recordi
 
 
 def difference(form: Mapping[str, Any], recording: Recording) -> str:
-    """What changed from the recorded request (-) to *form* (+), with a little around it, at most 40 lines."""
+    """Return a diff from the recorded request (-) to *form* (+), with two lines of context and at most 40 lines."""
     found = list(difflib.unified_diff(_lines(recording.request), _lines(form), lineterm="", n=2))[2:]
     shown = ["..." if line.startswith("@@") else line for line in found]
     if len(shown) > _MOST_LINES:
@@ -38,6 +44,6 @@ def difference(form: Mapping[str, Any], recording: Recording) -> str:
 
 
 def _lines(form: Mapping[str, Any]) -> list[str]:
-    """The request as it stands in the file, with long lines wrapped so that a change in them can be seen."""
+    """Return the lines of the request as in the file, with long lines wrapped so that a diff shows what changed."""
     text = json.dumps(show_request(form), indent=2, ensure_ascii=False)
     return [piece for line in text.split("\n") for piece in textwrap.wrap(line, _WIDTH, drop_whitespace=False) or [""]]

@@ -1,6 +1,7 @@
-"""One call through a cassette: answered from its recording, or asked live and kept before the caller has it.
+"""One call through a cassette: replayed from a recording, or made live and recorded.
 
-The order of these steps lives here; which recording it is, and what it looks like in the file, does not.
+A live reply is written to the file before the caller gets it, and the caller gets the redacted reply. So a run that
+records sees the same as every replay. `_recordings` chooses the recording, and `_stored_form` knows its stored form.
 """
 
 from __future__ import annotations
@@ -23,7 +24,19 @@ from graphrt.harness.request import ModelRequest
 
 
 class Exchange:
-    """One call that a cassette answers, or that is asked live and kept."""
+    """One call that is replayed, or made live and recorded.
+
+    Args:
+        recordings: The recordings of the cassette.
+        hook: The user's `redact` function.
+        request: The call.
+        model: Name of the model, if the request does not name one.
+        harness: Name of the harness, if the cassette has several.
+        alone: Whether the cassette was given no live harness, whose defaults could be missing in the request.
+
+    Raises:
+        ScriptError: The call is not recorded, and the mode does not record.
+    """
 
     def __init__(
         self,
@@ -39,6 +52,8 @@ class Exchange:
         self._redactor: Final = Redactor(hook, options=request.options)
         self._form: Final = canonical(request, self._redactor, model=model, harness=harness)
 
+        # The environment of the replaying machine has other credentials than the recording one. A second look-up
+        # without those of the environment finds what was recorded where they were not set.
         def bare() -> Mapping[str, Any]:
             without = Redactor(hook, environment=False, options=request.options)
             return canonical(request, without, model=model, harness=harness)
@@ -46,7 +61,16 @@ class Exchange:
         self._found: Final = recordings.ask(self._form, bare, alone=alone)
 
     async def answer(self, live: Callable[[], Awaitable[AgentReply]], output: TypeAdapter[Any] | None) -> AgentReply:
-        """The whole reply, from the recording or from *live*; *output* is the type that its output has."""
+        """Return the whole reply, from the recording or by calling *live*.
+
+        Args:
+            live: Makes the live call.
+            output: Type of `reply.output`; None for JSON data.
+
+        Raises:
+            GraphrtError: The recorded error, or the live one.
+            ScriptError: The recorded output does not fit its type (`cassette-output`), or the file cannot be written.
+        """
         found = self._found
         if isinstance(found, Recording):
             return _told(found, output)
@@ -69,7 +93,7 @@ class Exchange:
     async def stream(
         self, live: Callable[[], AsyncIterator[Any]], output: TypeAdapter[Any] | None
     ) -> AsyncGenerator[StreamItem, None]:
-        """The same in pieces."""
+        """Yield the reply in pieces, and the whole reply as the last item. Arguments and errors are as in `answer`."""
         found = self._found
         if isinstance(found, Recording):
             for piece in _pieces(found):
@@ -82,16 +106,16 @@ class Exchange:
         try:
             async for item in items:
                 if kept:
-                    continue  # the reply is the last item; what a faulty harness says after it is not heard
+                    continue  # the reply is the last item; anything that a faulty harness yields after it is dropped
                 if not issubclass(type(item), AgentReply):
-                    # an agent tells more, which is not recorded
+                    # The stream of an agent has more kinds of items; they are passed on, but not recorded.
                     if isinstance(item, (TextDelta, ThinkingDelta, ToolCallDelta)):
                         seen.append(item)
                     yield item
                     continue
                 recording = clean_reply(self._form, item, seen, self._redactor)
                 kept = True
-                self._recordings.keep(found, recording)  # before the reader has it, who may stop here
+                self._recordings.keep(found, recording)  # before the yield: the reader may stop there
                 yield _told(recording, output)
         except Exception as error:
             if kept or not is_recordable(error):
@@ -107,7 +131,7 @@ class Exchange:
 
 
 def _told(recording: Recording, output: TypeAdapter[Any] | None) -> AgentReply:
-    """What the caller gets of *recording*: the reply, or a new one of its error."""
+    """Return the recorded reply with its typed output, or raise the recorded error."""
     reply = recording.reply
     if reply is None:
         raise _raised(recording)
@@ -143,7 +167,7 @@ def _pieces(recording: Recording) -> Iterable[Piece]:
 
 
 async def close(items: AsyncIterator[Any]) -> None:
-    """End a stream that may not have been read to its end: now, and not when it is collected."""
+    """Close a stream that may not have been read to its end, without waiting for the garbage collector."""
     end = getattr(items, "aclose", None)
     if end is not None:
         await end()

@@ -1,4 +1,4 @@
-"""Which values are JSON data, said so that a type checker follows. Pure functions."""
+"""Type guards for JSON data. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any, TypeGuard
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether *value* is a list."""
+    """Return whether *value* is a list."""
     return isinstance(value, list)
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Whether *value* is a mapping."""
+    """Return whether *value* is a mapping."""
     return isinstance(value, Mapping)
 
 
 def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    """Whether *value* is a list or a tuple."""
+    """Return whether *value* is a list or a tuple."""
     return isinstance(value, (list, tuple))
 
 
 def is_json(value: object) -> bool:
-    """Whether *value* comes back from JSON as it is."""
+    """Return whether *value* survives a round trip through JSON: no tuples, no enums, no keys other than strings."""
     if is_list(value):
         return all(is_json(item) for item in value)
     kind = type(value)

@@ -1,6 +1,7 @@
-"""One recorded call, as a value: what was asked, and what came of it.
+"""`Recording`, one recorded call as a value: the request, and its reply or failure.
 
-What may be recorded and how it is made fit to be written live here; the form in the file is `_stored_form`'s.
+Which errors are recorded, and how secrets are removed from a recording, is decided here. `_stored_form` knows the form
+in the file.
 """
 
 from __future__ import annotations
@@ -20,26 +21,28 @@ from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, T
 from graphrt.harness.protocol import AgentReply
 
 _SAID: Final = frozenset({"what", "code", "where", "known", "fix", "messages"})
+"""Attributes of an error that have a field of their own in `Failure`."""
 _MESSAGES: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An error of a model as a value; every replay raises a new one."""
+    """An error of a model as a value; each replay raises a new exception."""
 
     kind: str
-    """Name of the class in `graphrt.errors`."""
+    """Name of its class in `graphrt.errors`."""
     what: str
     code: str
     where: str = ""
     known: str = ""
     fix: str = ""
     data: Mapping[str, Any]
-    """Its further attributes, those that are JSON data."""
+    """Its other attributes, as far as they are JSON data."""
     messages: tuple[Message, ...] = ()
+    """0..n messages of the conversation, where the error carries them."""
 
     def error(self) -> GraphrtError:
-        """The error."""
+        """Return a new exception."""
         kind: type[GraphrtError] = getattr(errors, self.kind)
         data = {**self.data, "messages": self.messages} if self.messages else self.data
         return kind(self.what, code=self.code, where=self.where, known=self.known, fix=self.fix, **data)
@@ -47,27 +50,29 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What was asked, and what came of it: a reply or a failure."""
+    """A recorded call. Exactly one of `reply` and `failure` is set."""
 
     request: Mapping[str, Any]
     """The canonical request."""
     reply: AgentReply | None = None
+    """The reply without secrets; None if the call failed."""
     failure: Failure | None = None
+    """The error; None if there was a reply."""
     pieces: tuple[Piece, ...] | None = None
-    """What a stream yielded before its end; None if nobody asked for a stream."""
+    """Pieces that the stream yielded before its end; None if the call was not streamed."""
     output_type: str = ""
-    """Name of the type that `reply.output` had, if it was no JSON data; it is JSON data now."""
+    """Name of the type of `reply.output` before it was converted to JSON data; "" if it was JSON data."""
     line: int = 0
-    """Where it stands in the file, from 1; 0 if it was not read from one."""
+    """First line in the file, from 1; 0 if it was not read from a file."""
 
 
 def is_recordable(error: BaseException) -> TypeGuard[GraphrtError]:
-    """Whether *error* is the model's answer, and not a mistake of the caller or of a double."""
+    """Return whether *error* is an outcome of the model call, and not a mistake of the caller or of a test double."""
     return isinstance(error, GraphrtError) and recordable_kind(type(error).__name__) is type(error)
 
 
 def recordable_kind(name: str) -> type[GraphrtError] | None:
-    """The class of that name, if its errors are recorded."""
+    """Return the error class with that name if its errors are recorded, else None."""
     kind = getattr(errors, name, None)
     if not isinstance(kind, type) or not issubclass(kind, (HarnessError, LimitError)) or issubclass(kind, ScriptError):
         return None
@@ -77,10 +82,10 @@ def recordable_kind(name: str) -> type[GraphrtError] | None:
 def clean_reply(
     request: Mapping[str, Any], reply: AgentReply, pieces: Iterable[Piece] | None, redactor: Redactor
 ) -> Recording:
-    """The recording of a call that was answered, without secrets.
+    """Return the recording of a call that got a reply, without secrets.
 
     Raises:
-        InputError: The reply's output cannot be written as JSON.
+        InputError: The reply's output has no JSON form (`cassette-unstorable`).
     """
     output, output_type = reply.output, ""
     if not is_json(output):
@@ -96,7 +101,7 @@ def clean_reply(
 def clean_failure(
     request: Mapping[str, Any], error: GraphrtError, pieces: Iterable[Piece] | None, redactor: Redactor
 ) -> Recording:
-    """The recording of a call that failed, without secrets."""
+    """Return the recording of a call that failed, without secrets."""
     known = {name: value for name, value in vars(error).items() if name not in _SAID and value is not None}
     messages: Any = vars(error).get("messages") or ()
     failure = Failure(

@@ -1,6 +1,7 @@
-"""Which recording answers a call, and what becomes of new ones: the state of a cassette, under one lock.
+"""The recordings of a cassette and the order in which they are replayed: its mutable state, under one lock.
 
-It speaks to no model; who is asked when there is no recording is the business of `cassette`.
+Recordings are kept in the order in which their calls began. A call reserves its place when it begins, not when its
+reply arrives, so parallel calls replay as they ran (ADR-0032). No model is called here.
 """
 
 from __future__ import annotations
@@ -28,16 +29,27 @@ _ALONE: Final = (
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """One place in the order of recordings: taken when a call is asked, filled when it is answered."""
+    """A position in the order of recordings: reserved when a call begins, and filled when it ends."""
 
     key: str
+    """SHA-256 of the canonical request."""
     recording: Recording | None = None
+    """None while the live call is in flight."""
     text: str = ""
-    """What the file has of it."""
+    """Text of the recording in the file; empty if the cassette does not write."""
 
 
 class Recordings:
-    """The recordings of one file, in the order in which their calls were asked."""
+    """The recordings of one file, in the order in which their calls began.
+
+    Args:
+        file: The file, which is read at once.
+        records: Whether new calls are recorded.
+        anew: Whether the recordings in the file are ignored.
+
+    Raises:
+        ScriptError: The file is missing and nothing is recorded (`cassette-missing`), or it cannot be read or written.
+    """
 
     def __init__(self, file: CassetteFile, *, records: bool, anew: bool) -> None:
         self._file: Final = file
@@ -64,15 +76,15 @@ class Recordings:
     def ask(
         self, form: Mapping[str, Any], other: Callable[[], Mapping[str, Any]], *, alone: bool = False
     ) -> Recording | Place:
-        """The recording that answers this call, or, where calls are recorded, a place for its answer.
+        """Return the next recording for this call, or reserve a place for a new one if the cassette records.
 
         Args:
             form: The canonical request.
-            other: Makes it as it is on a machine without credentials in its environment.
-            alone: Whether there is no harness whose defaults could be in it.
+            other: Makes the canonical request of a machine without credentials in its environment.
+            alone: Whether there is no live harness, whose defaults would be part of the request.
 
         Raises:
-            ScriptError: There is none, and none is recorded.
+            ScriptError: The call is not recorded, and the cassette does not record (`cassette-miss`).
         """
         with self._lock:
             found = self._next(key(form)) or self._next(key(other()))
@@ -87,7 +99,7 @@ class Recordings:
             return place
 
     def _next(self, wanted: str) -> Recording | None:
-        """The recording that is next among the answers of one call; counts as asked for."""
+        """Return the next unused recording with the key *wanted* and count it as used; None if there is none."""
         nth = self._asked[wanted]
         if nth >= len(self._by_key[wanted]):
             return None
@@ -98,7 +110,7 @@ class Recordings:
         """Fill *place*, and write the file.
 
         Raises:
-            ScriptError: It cannot be written.
+            ScriptError: The file cannot be written.
         """
         text = encode(recording)
         with self._lock:
@@ -106,7 +118,7 @@ class Recordings:
             self._file.write(place.text for place in self._places if place.recording is not None)
 
     def drop(self, place: Place) -> None:
-        """Give *place* back: its call has no answer that could be recorded."""
+        """Remove *place*, because its call ended without an outcome that is recorded."""
         with self._lock:
             self._places.remove(place)
             self._by_key[place.key].remove(place)
@@ -114,16 +126,17 @@ class Recordings:
 
     @property
     def unused(self) -> list[Recording]:
-        """Recordings that nobody asked for."""
+        """Recordings that were not used, in the order of the file."""
         with self._lock:
             left = {place for same, places in self._by_key.items() for place in places[self._asked[same] :]}
             return [place.recording for place in self._places if place in left and place.recording is not None]
 
     def check(self, *, unused: bool) -> None:
-        """See that every call was recorded and, if *unused* says so, every recording asked for.
+        """Check that every call was recorded and, if *unused* is set, that every recording was used.
 
         Raises:
-            ScriptError: It was not so.
+            ScriptError: A call was not recorded (the first one is raised again), or a recording was not used
+                (`cassette-unused`).
         """
         with self._lock:
             failures = list(self._failures)

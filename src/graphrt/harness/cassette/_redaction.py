@@ -1,6 +1,7 @@
-"""What must not be written down, taken out of texts, messages and replies.
+"""Removal of credentials from texts, messages and replies before they are written to a cassette.
 
-Only values in, values out: nothing here knows a file, and what is no text is left alone.
+Pure: values go in and redacted values come out. Only texts are changed. `harness._secrets` redacts errors and log
+lines, by looser rules.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
 MASK: Final = "[redacted]"
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
 _SHORTEST: Final = 8
+"""Fewest characters of a known credential: a shorter one would match inside ordinary words."""
 _DIGIT: Final = re.compile(r"\d")
-# Looking ahead is bounded, so that no text takes a time that grows with its square.
-# Stricter than what is taken out of errors: a recorded reply must not lose `pk_customer` or "the bearer of news".
+# The lookaheads are bounded, because an unbounded one makes matching quadratic in the length of the text.
+# A match needs digits and some length, unlike in errors: a recorded reply must not lose `pk_customer` or "the bearer
+# of news" (ADR-0032).
 _SHAPES: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai)(?:-(?=[\w*.-]{0,200}\d)[\w*.-]{12,}|_(?=[\w*.-]{0,200}\d)[\w*.-]{20,})|\bAIza[\w-]{16,}"
     r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{16,}"  # GitHub, GitLab
@@ -44,7 +47,8 @@ _HINTS: Final = (
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "xox", "eyj", "bearer", "basic", "private key", "://"),
     *("key", "passw", "token", "secret", "sig"),
 )
-"""One of these is in every text, in lower case, that one of the patterns above finds something in: most have none."""
+"""Every text that one of the patterns above matches contains one of these, in lower case. Most texts contain none, and
+skip the patterns."""
 _SECRET_OPTION: Final = re.compile(
     r"api[-_]?key|passw|secret|credential|authorization|cookie|headers?$|(?:^|[-_])(?:access_|auth_|bearer_)?token$"
     r"|^(?:api_base|base_url)$",
@@ -53,17 +57,17 @@ _SECRET_OPTION: Final = re.compile(
 
 
 def is_secret_option(name: str) -> bool:
-    """Whether an option of this name says with what credentials, or where, a call is made: not what is asked."""
+    """Return whether an option with this name holds credentials or an address, and so is not part of what is asked."""
     return _SECRET_OPTION.search(name) is not None
 
 
 class Redactor:
-    """Takes out what looks like a credential, the credentials of the environment, and what the user's hook finds.
+    """Removes credentials: texts that look like one, those of the environment and of a call, and what a hook removes.
 
     Args:
-        hook: From a text to the text that may be written; called after the rest. It must give the same for the same.
-        environment: Whether values of environment variables such as `OPENAI_API_KEY` are taken out too.
-        options: Of a call; the credentials among them are taken out of everything else.
+        hook: Returns the text that may be written for a text; called last. It must be pure.
+        environment: Whether values of environment variables such as `OPENAI_API_KEY` are removed too.
+        options: Options of a call. Credentials among them are removed from all other texts.
     """
 
     def __init__(
@@ -75,13 +79,18 @@ class Redactor:
     ) -> None:
         self._hook: Final = hook
         given = _credentials(options)
-        # An option whose name only sounds like a credential's may have an ordinary word as its value.
+        # Only values with a digit: an option that is merely named like a credential may have an ordinary word as its
+        # value, which must not be removed from all texts.
         known = {*(_of_environment() if environment else ()), *(one for one in given if _DIGIT.search(one))}
         forms = {form for secret in known if len(secret) >= _SHORTEST for form in _forms(secret)}
-        self._known: Final = sorted(forms, key=len, reverse=True)
+        self._known: Final = sorted(forms, key=len, reverse=True)  # longest first: one may contain another
 
     def text(self, text: str) -> str:
-        """*text* without secrets."""
+        """Return *text* without secrets.
+
+        Raises:
+            InputError: The hook did not return a string.
+        """
         for secret in self._known:
             text = text.replace(secret, MASK)
         lower = text.lower()
@@ -99,7 +108,7 @@ class Redactor:
         return given
 
     def data(self, value: Any) -> Any:
-        """*value*, JSON data, with every text in it redacted; other values as they are."""
+        """Return JSON data with every string in it redacted, keys included; other values stay as they are."""
         if isinstance(value, str):
             return self.text(value)
         if is_mapping(value):
@@ -109,7 +118,7 @@ class Redactor:
         return value
 
     def call(self, call: ToolCall) -> ToolCall:
-        """*call* without secrets; the same object if it has none."""
+        """Return *call* without secrets; the same object if it has none."""
         arguments, text = self.data(call.arguments), self.text(call.arguments_text)
         if arguments != call.arguments:
             text = self.text(json.dumps(arguments, ensure_ascii=False))
@@ -120,13 +129,13 @@ class Redactor:
         return ToolCall(id=call.id, name=call.name, arguments_text=text)
 
     def block(self, block: ThinkingBlock) -> ThinkingBlock:
-        """*block* without secrets; one that had some is no longer what its provider sealed."""
+        """Return *block* without secrets. If it had some, its text no longer fits the provider's signature."""
         return ThinkingBlock(
             text=self.text(block.text), signature=self.text(block.signature), redacted=self.text(block.redacted)
         )
 
     def message(self, message: Message) -> Message:
-        """*message* without secrets."""
+        """Return *message* without secrets."""
         if isinstance(message, AssistantMessage):
             calls = tuple(self.call(call) for call in message.tool_calls)
             thinking = tuple(self.block(block) for block in message.thinking)
@@ -134,7 +143,7 @@ class Redactor:
         return replace(message, text=self.text(message.text))
 
     def reply(self, reply: AgentReply) -> AgentReply:
-        """*reply* without secrets; an output that is no JSON data is redacted when it is stored."""
+        """Return *reply* without secrets. `output` is left as it is: `clean_reply` redacts it as JSON data."""
         return replace(
             reply,
             text=self.text(reply.text),
@@ -145,12 +154,12 @@ class Redactor:
         )
 
     def pieces(self, pieces: list[Piece]) -> list[Piece]:
-        """*pieces* without secrets, also without those that lie across several pieces."""
+        """Return the pieces of a stream without secrets, also without those that are split over several pieces."""
         for whose in sorted({_whose(piece) for piece in pieces}):
             mine = [n for n, piece in enumerate(pieces) if _whose(piece) == whose]
             whole = "".join(_written(pieces[n]) for n in mine)
             clean = self.text(whole)
-            if clean != whole:  # then the first of them carries all
+            if clean != whole:  # the first piece then carries the whole text
                 first, rest = mine[0], set(mine[1:])
                 pieces = [
                     _rewritten(piece, clean if n == first else "") if n == first or n in rest else piece
@@ -161,7 +170,7 @@ class Redactor:
 
 
 def _whose(piece: Piece) -> int:
-    """What the piece is of: a call by its index, or one of the texts."""
+    """Return which text the piece belongs to: the index of a tool call, -1 for the text, or -2 for the thinking."""
     if isinstance(piece, ToolCallDelta):
         return piece.index
     return -1 if isinstance(piece, TextDelta) else -2
@@ -178,5 +187,5 @@ def _rewritten(piece: Piece, text: str) -> Piece:
 def _credentials(options: Mapping[str, Any]) -> tuple[str, ...]:
     try:
         return credentials(api_key=None, api_base=None, options=options) if options else ()
-    except RecursionError:  # no data, and refused as such by whoever writes them down
+    except RecursionError:  # options that contain themselves; `canonical` refuses them
         return ()

@@ -1,6 +1,7 @@
-"""The stored form of a recorded call: plain data, made to be read by people, and checked when it is read again.
+"""The stored form of a recording: JSON data that people can review, and that is validated when it is read.
 
-What is at its default is left out, and a text of several lines is a list of them. Where it is kept is `_file`'s.
+Fields at their defaults are left out, and a text of several lines is stored as a list of lines. The `_...Form` classes
+validate what is read, because people edit these files. `_cassette_file` reads and writes the file.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class _AskedForm(_Form):
 
 
 class _RequestForm(BaseModel):
-    """A canonical request; its other names are those of `NAMES`."""
+    """A canonical request; `load` checks its other keys against `NAMES`."""
 
     model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
     messages: list[_AskedForm]
@@ -141,7 +142,7 @@ class _EntryForm(_Form):
 
 
 def dump(recording: Recording) -> dict[str, Any]:
-    """The plain data that is kept of *recording*."""
+    """Return *recording* as JSON data."""
     entry: dict[str, Any] = {"request": show_request(recording.request)}
     if recording.pieces is not None:
         entry["pieces"] = [_brief_piece(piece) for piece in recording.pieces]
@@ -155,7 +156,7 @@ def dump(recording: Recording) -> dict[str, Any]:
 
 
 def show_request(form: Mapping[str, Any]) -> dict[str, Any]:
-    """A canonical request with its texts in lines."""
+    """Return a canonical request with the texts of its messages as lists of lines."""
     messages = [{**message, "text": _split(message["text"])} for message in form["messages"]]
     return {**form, "messages": messages}
 
@@ -164,7 +165,7 @@ _TEXTS: Final = frozenset({"text", "thinking", "what", "where", "known", "fix"})
 
 
 def _brief(value: Any) -> Any:
-    """The fields of a value that are not at their defaults."""
+    """Return the fields of a value that differ from their defaults, with `role` first."""
     if isinstance(value, ToolCall):
         return _brief_call(value)
     if is_sequence(value):
@@ -208,10 +209,10 @@ def _split(text: str) -> str | list[str]:
 
 
 def load(data: Mapping[str, Any], line: int) -> Recording:
-    """The recording that *data* stands for.
+    """Return the recording that is stored as *data*, with *line* as its first line in the file.
 
     Raises:
-        ValueError: It is not of the stored form; the text says where and why.
+        ValueError: *data* does not have the stored form; the text says where and why.
     """
     try:
         entry = _EntryForm.model_validate(data)

@@ -1,4 +1,4 @@
-"""Models and harnesses of every provider that litellm speaks to. litellm itself is imported by `_client` alone."""
+"""The adapter for litellm: a model and a harness for all its providers. Only `_client` imports litellm itself."""
 
 from graphrt.harness.litellm._harness import LiteLLMHarness
 from graphrt.harness.litellm._model import LiteLLMModel

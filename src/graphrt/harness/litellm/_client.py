@@ -1,6 +1,7 @@
-"""The one place that imports litellm: the guards around it, the loop that it runs on, and its end.
+"""The only module that imports litellm: its guards, the event loop that it runs on, and its shutdown.
 
-What litellm is asked, and what its answers mean, is said elsewhere.
+Requests and the meaning of answers live in other modules. litellm is imported at the first call. Its import alone
+would fetch a price list, load `.env` and change warning filters and log handlers, all of which is prevented here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 class LiteLLM(Protocol):
-    """The part of litellm that is used; litellm's own types cost a type checker 18 s and say Any."""
+    """The part of litellm that is used here. litellm's own types cost a type checker 18 s, and are mostly Any."""
 
     suppress_debug_info: bool
     disable_hf_tokenizer_download: bool
@@ -45,41 +46,41 @@ class LiteLLM(Protocol):
 
 
 loop: Final = LoopThread("graphrt-litellm")
-"""Where every call runs: litellm breaks with several loops."""
+"""Runs every call: litellm breaks when several event loops use it."""
 quiet: Final = QuietWarnings(
     module=r"litellm(\.|$)",
     messages=(
         ".*`ReadOnly` qualifier",  # pydantic, building litellm's models at first use
         ".*protected namespace",
-        "Pydantic serializer warnings",  # where an answer has another form: they quote it
+        "Pydantic serializer warnings",  # for answers of an unexpected form, which they quote
     ),
 )
-"""Entered around every call, on the loop."""
+"""Filters of warnings, active during every call; entered on the loop only."""
 ours: Final[ContextVar[_http_exchange.Exchange | None]] = ContextVar("graphrt_litellm_call", default=None)
-"""Set while a call of ours runs; what is changed in litellm holds for such calls only."""
+"""The current call of graphrt; None in calls by others, for which the changes to litellm have no effect."""
 unmapped: Final[ContextVar[list[str] | None]] = ContextVar("graphrt_unmapped", default=None)
-"""While a call of ours runs: the reasons to finish that litellm did not know, and called "stop" with a warning."""
+"""Collects the finish reasons of the current call that litellm did not know; it warns, and turns them into "stop"."""
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
-"""How the names of the loggers begin that write about requests: with their headers, addresses and bodies, at DEBUG."""
+"""Prefixes of the loggers that write about requests; at DEBUG, with headers, addresses and bodies."""
 
 
 @cache
 def load() -> LiteLLM:
-    """litellm, imported at the first call, which must be on the loop: two imports at once cannot be.
+    """Return litellm, which the first call imports. Call it on the loop, so that there is one import at a time.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: litellm is not installed.
     """
     return _import_quietly()
 
 
 def loaded() -> bool:
-    """Whether litellm has been imported by us."""
+    """Return whether `load` has imported litellm."""
     return bool(load.cache_info().currsize)
 
 
 def on_loop(work: Callable[[], T]) -> T:
-    """Run *work* on the loop and wait for it, from any worker thread, that of the loop included."""
+    """Run *work* on the loop and return its result; callable from any worker thread, that of the loop included."""
     if threading.current_thread().name == loop.name:
         return work()
 
@@ -92,9 +93,13 @@ def on_loop(work: Callable[[], T]) -> T:
 
 
 def _import_quietly() -> LiteLLM:
-    """Import litellm without its side effects: network, `.env`, warning filters, log handlers, banners."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # before: else it fetches a price list
-    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # before: else it loads the project's .env
+    """Import litellm without its side effects: network, `.env`, warning filters, log handlers, banners.
+
+    Raises:
+        MissingExtraError: litellm is not installed.
+    """
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # before the import, which fetches a price list
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # before the import, which loads the project's .env
     try:
         with quiet_import("LiteLLM"):
             module: Any = import_module("litellm")
@@ -114,12 +119,12 @@ def _import_quietly() -> LiteLLM:
         logging.getLogger(name).addFilter(_asked_for)
         logging.getLogger(name).addFilter(RedactingFilter())
     logging.getLogger("LiteLLM").addFilter(_take_unmapped)
-    atexit.register(close)  # after the import: runs before litellm's own, which come too late for our loop
+    atexit.register(close)  # after the import, so that it runs before litellm's handlers, which find the loop gone
     return litellm
 
 
 def _log_quietly() -> None:
-    """Keep litellm's log of a finished call from warning: it is written later, by a task of litellm's on our loop."""
+    """Silence warnings of litellm's success log, which one of its tasks writes on our loop after the call has ended."""
     log: Any = import_module("litellm.litellm_core_utils.litellm_logging").Logging
     write: Final[Any] = log.async_success_handler
 
@@ -133,9 +138,10 @@ def _log_quietly() -> None:
 
 
 def _asked_for(record: logging.LogRecord) -> bool:
-    """Whether *record* is to be logged: those below INFO have whole prompts and answers, and one for each model price.
+    """Return whether to log *record*. Records below INFO contain whole prompts and answers.
 
-    A level of the root logger does not ask for them; one of the library's own logger does.
+    They are only logged if the library's own logger, or one between it and the root, has a level. The level of the
+    root logger asks for the records of no library in particular (decision 0037).
     """
     if record.levelno >= logging.INFO or ours.get() is None:
         return True
@@ -146,6 +152,7 @@ def _asked_for(record: logging.LogRecord) -> bool:
 
 
 def _take_unmapped(record: logging.LogRecord) -> bool:
+    """Move warnings about unknown finish reasons from the log to `unmapped`."""
     found = unmapped.get()
     if found is None or "Unmapped finish_reason" not in str(record.msg):
         return True
@@ -154,7 +161,7 @@ def _take_unmapped(record: logging.LogRecord) -> bool:
 
 
 def close() -> None:
-    """Close litellm's connections and end the loop."""
+    """Close litellm's connections and stop the loop."""
     loop.close(_close_connections)
 
 

@@ -1,7 +1,10 @@
-"""What litellm raises, mapped to the HarnessError family by what really happened.
+"""Mapping of litellm's exceptions to HarnessError classes, by what really happened.
 
-Classes are not to be trusted there (a 401 may come as a bad request, a malformed body as a 500), so status codes and
-the chain of causes decide. Pure functions over exceptions; litellm is not imported here.
+The classes of litellm's exceptions are unreliable: a 401 may arrive as a bad request, a malformed body as a 500. What
+decides is, in this order: error codes and phrases with one meaning (`_by_words`); without a status, the chain of causes
+(`_without_status`); the status that the provider sent (`_KINDS`).
+
+Pure functions over exceptions. litellm is not imported: foreign classes are recognized by the names of their bases.
 """
 
 from __future__ import annotations
@@ -25,62 +28,68 @@ from graphrt.errors import (
     RefusalError,
     TransientModelError,
 )
-from graphrt.harness._secrets import LOOKS_SECRET, SECRET_NAME, redact
+from graphrt.harness._secrets import redact
 from graphrt.harness.litellm._http_exchange import RedirectedError, UnreadableAnswerError
 
 _TEXT_CHARS: Final = 500
+"""Longest text of a provider in an error, in characters."""
 _SEARCHED_CHARS: Final = 20_000
+"""Longest part of an error's text that is searched for known phrases, in characters."""
 _TRANSPORT: Final = frozenset(
     {"TransportError", "APIConnectionError", "ClientError", "ConnectionError", "TimeoutError"}
 )
-"""Names of base classes (httpx, openai, aiohttp, built in) that mean: the connection failed."""
+"""Base classes (httpx, openai, aiohttp, built in) of errors of the connection."""
 _STATUS: Final = frozenset({"HTTPStatusError", "APIStatusError", "ClientResponseError"})
-"""Names of base classes (httpx, openai, aiohttp) that mean: the provider answered with a status."""
+"""Base classes (httpx, openai, aiohttp) of errors that carry the status of the provider's answer."""
 _NO_ANSWER: Final = (
     "Empty or invalid response from LLM endpoint",
     "Unable to get json response",
     "provider returned 'choices' that is not a list",
 )
+"""Phrases of litellm for an answer that it cannot read."""
 _UNREADABLE: Final = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, UnreadableAnswerError)
-"""What is raised where an answer is read: RecursionError by JSON that is nested too deeply."""
+"""Errors of reading an answer. RecursionError comes from JSON that is nested too deeply."""
 _OUT_OF_BOUNDS: Final = (RecursionError, UnreadableAnswerError)
-"""What stays unreadable when it is asked for again."""
+"""Errors of answers that a retry would get again; the code `unreadable-answer` keeps an agent from paying for one."""
 _UNREAD: Final[tuple[type[HarnessError], str, str | None]] = (
     BadResponseError,
     "check that the address is that of a chat completions endpoint",
     None,
 )
+"""Class, fix and code of the error for an answer that cannot be read."""
 _WRONG_ADDRESS: Final = frozenset({"InvalidURL", "UnsupportedProtocol", "LocalProtocolError"})
-"""Names of base classes (httpx, aiohttp) that mean: this cannot be sent anywhere."""
+"""Base classes (httpx, aiohttp) of errors of a request that cannot be sent anywhere."""
 _READERS: Final = frozenset(
     {"transform_response", "transform_parsed_response", "convert_to_model_response_object", "chunk_parser"}
 )
-"""Functions of litellm that read what a provider answered: whatever fails in them, the answer was none."""
-_SECRET: Final = LOOKS_SECRET
-_SECRET_NAME: Final = SECRET_NAME
+"""Functions of litellm that read answers. A built-in exception from one of them means that the answer is unreadable."""
 _PREFIX: Final = re.compile(
     r"^(?:(?:litellm\.)?[A-Za-z]*(?:Error|Exception|Timeout)(?: Error)?(?:: | - | (?=[A-Za-z]+Error - )))+"
 )
+"""Class names that litellm and the SDKs put before the provider's text."""
 _SUFFIX: Final = re.compile(
     r"\s*(?:Original exception:|Handle with `litellm|Traceback \(most recent call last\)|Received Model Group=).*",
     re.DOTALL,
 )
+"""Advice and tracebacks that litellm puts after the provider's text."""
 _MESSAGE: Final = re.compile(r"""^b?'?\{.*?"error".*?"message":\s*"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
-"""The message in the document of an error, which some adapters hand on as it is."""
+"""The message in an error's JSON document, which some adapters of litellm pass on unparsed."""
 _BYTES: Final = re.compile(r"""^b('|")(?:[^\\]|\\.)*?\1""", re.DOTALL)
-"""The document of an error as Python shows bytes, with escapes of its own: what some adapters hand on of a stream."""
+"""An error's document as the repr of Python bytes, with its own escapes; some adapters pass it on so for streams."""
 _TOO_LONG: Final = re.compile(
     r"\b(?:prompt is too long: \d|maximum context length is \d|exceeds? (?:the )?context (?:limit|window|length)"
     r"|context_length_exceeded)",
     re.IGNORECASE,
 )
-"""What providers say of too long a conversation, also where the library does not know it for that."""
+"""Phrases of providers for a conversation that is too long, some of which litellm does not recognize."""
 _NO_KEY: Final = re.compile(
     r"\b(?:missing|no|must be set|please pass)\b.{0,40}\b(?:api[_ ]?key|credentials)", re.IGNORECASE
 )
-"""What libraries say that look for a credential before they call."""
+"""Phrases of libraries that look for a credential before the call and find none."""
 _NO_PROVIDER: Final = re.compile("LLM Provider NOT provided|GetLLMProvider Exception")
+"""Phrases of litellm for a model name whose provider it does not know."""
 _NO_MODEL: Final = re.compile(r"\bmodel\b.{0,80}\b(?:does not exist|not found)|^model: ", re.IGNORECASE)
+"""Phrases of providers for an unknown model."""
 
 
 def harness_error(
@@ -91,34 +100,34 @@ def harness_error(
     sent: int | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> HarnessError:
-    """The HarnessError that says what *error* means.
+    """Return the HarnessError for *error*.
 
-    The result has no cause: the text of the original may contain credentials, which are taken out here.
+    The result has no cause, because the text of the original may contain credentials. They are removed from its own.
 
     Args:
-        error: What the library raised.
-        model: The model that was asked.
+        error: The exception that litellm raised.
+        model: The model that was called.
         secrets: Texts that must not appear in the result, besides those that look like credentials.
-        sent: The status of the provider's latest answer, as it came; None if there was none, or nobody knows.
-        now: Reads the clock; only if the provider says when to come back as a date.
+        sent: HTTP status of the provider's latest answer, seen below the client; None if unknown.
+        now: Reads the clock; called only if a Retry-After is a date.
 
     Returns:
-        An error of the kind that the status code, or the lack of one, calls for.
+        An error of the class for what happened, with `retry_after_s` in seconds if the provider asks for a wait.
     """
     chain = list(_causes(error))
     redirected = next((cause for cause in chain if isinstance(cause, RedirectedError)), None)
     if redirected is not None:
         return _redirect(redirected, error, model)
     if sent is not None and 200 <= sent < 300 and _is_misread(chain):
-        status = None  # whatever the library made up
+        status = None  # the answer was a success, and litellm failed to read it: ignore the status that it made up
         kind, fix, code = _UNREAD
     else:
         status = _status(error, chain)
         kind, fix, code = _kind(error, chain, status)
     retry_after_s = _retry_after_s(chain, now) if kind in (RateLimitError, TransientModelError) else None
     plain = (cause for cause in chain if type(cause) is ValueError or isinstance(cause, UnreadableAnswerError))
-    told = next(plain, error) if status is None else error  # "Connection error", say others who wrap these
-    # Twice: what was escaped within an escaped text only shows when that has been read.
+    told = next(plain, error) if status is None else error  # libraries wrap these, and only say "Connection error"
+    # Redact twice: a credential that was escaped within the text only shows once the text has been unescaped.
     what = redact(_said(redact(str(told), secrets)), secrets) or type(error).__name__
     if any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain):
         code = "unreadable-answer"
@@ -136,6 +145,7 @@ def harness_error(
 
 
 def _redirect(redirected: RedirectedError, error: Exception, model: str) -> BadRequestError:
+    # Path and query of the target may be signed, so only its origin is named (decision 0037).
     target = f" to {redirected.origin}" if redirected.origin else ""
     return BadRequestError(
         f"The provider's address answered with status {redirected.status}, a redirect{target}. It was not followed.",
@@ -151,7 +161,7 @@ def _redirect(redirected: RedirectedError, error: Exception, model: str) -> BadR
 
 
 def timed_out(model: str, timeout_s: float, *, what: str) -> TransientModelError:
-    """The error for *what* that took longer than *timeout_s* seconds."""
+    """Return the error for *what* (such as "the reply") that took longer than *timeout_s* seconds."""
     return TransientModelError(
         f"The model call timed out: {what} took longer than {timeout_s:g} s.",
         where=f"model {model!r}",
@@ -168,12 +178,13 @@ _KINDS: Final[tuple[tuple[Container[int], type[HarnessError], str], ...]] = (
     ((408, 409), TransientModelError, "retry"),
     (range(500, 1000), TransientModelError, "retry; if it persists, look at the provider's status page"),
 )
+"""Status codes with the class of their error and its fix."""
 
 
 def _kind(
     error: Exception, chain: list[BaseException], status: int | None
 ) -> tuple[type[HarnessError], str, str | None]:
-    """The class of the error, what to do, and its code if that is not the class's own."""
+    """Return the class of the error, its fix, and its code if that is not the code of the class."""
     text = _said(str(error)[:_SEARCHED_CHARS])
     codes = {str(getattr(cause, "code", "")) for cause in chain}
     found = _by_words(type(error).__name__, text, codes, status, answered=_is_answered(chain))
@@ -189,6 +200,15 @@ def _kind(
 def _by_words(
     name: str, text: str, codes: set[str], status: int | None, *, answered: bool
 ) -> tuple[type[HarnessError], str, str | None] | None:
+    """Decide by error codes and phrases; None if they have no clear meaning.
+
+    Args:
+        name: Class of litellm's exception.
+        text: Its text, without what litellm put around it.
+        codes: Error codes in the chain of causes.
+        status: Status that the provider sent; None if unknown.
+        answered: Whether the provider answered at all. If so, a phrase about keys is not about a missing one.
+    """
     too_long = status == 400 and _TOO_LONG.search(text)
     if name == "ContextWindowExceededError" or "context_length_exceeded" in codes or too_long:
         return ContextOverflowError, "shorten the conversation, or choose a model with a longer context", None
@@ -202,6 +222,7 @@ def _by_words(
 
 
 def _without_status(chain: list[BaseException]) -> tuple[type[HarnessError], str, str | None]:
+    """Decide for a failure to which the provider sent no status."""
     if _is_no_answer(chain):
         return _UNREAD
     if _is_transport(chain):
@@ -212,7 +233,7 @@ def _without_status(chain: list[BaseException]) -> tuple[type[HarnessError], str
 
 
 def missing_key(model: str, variables: Sequence[str], provider: str) -> AuthenticationError:
-    """The error for a call that cannot be made, since none of the environment's *variables* holds a credential."""
+    """Return the error for a call without a credential: none of the environment variables *variables* is set."""
     return AuthenticationError(
         f"There is no API key for {provider!r}: {' or '.join(variables)} is not set.",
         where=f"model {model!r}",
@@ -224,10 +245,11 @@ def missing_key(model: str, variables: Sequence[str], provider: str) -> Authenti
 
 
 def _status(error: Exception, chain: list[BaseException]) -> int | None:
-    """The status the provider sent; None if none came, whatever litellm made up."""
+    """Return the status that the provider sent; None if it sent none, although litellm may have made one up."""
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         return None
+    # The client's own error is nearest to the wire, then a code inside the body. litellm's status is the last resort.
     for cause in chain:
         if not _STATUS.isdisjoint(_bases(cause)):
             sent = getattr(getattr(cause, "response", None), "status_code", None)
@@ -241,18 +263,19 @@ def _status(error: Exception, chain: list[BaseException]) -> int | None:
 
 
 def _told_code(cause: BaseException) -> int | None:
-    """The status inside an error that came as part of a stream whose own status was 200."""
+    """Return the status in the body of an error, as sent within a stream whose own status was 200; None if none."""
     body: Any = getattr(cause, "body", None)
     code = body.get("code") if hasattr(body, "get") else None
     return code if isinstance(code, int) and 400 <= code < 600 else None
 
 
 def _is_answered(chain: list[BaseException]) -> bool:
+    """Return whether the provider answered with a status."""
     return any(not _STATUS.isdisjoint(_bases(cause)) for cause in chain)
 
 
 def _is_no_answer(chain: list[BaseException]) -> bool:
-    """Whether something came that is no answer: it was unreadable, or litellm failed to make sense of it."""
+    """Return whether the provider's answer was unreadable, or litellm failed to interpret it."""
     return (
         any(isinstance(cause, _UNREADABLE) for cause in chain)
         or any(phrase in str(cause) for cause in chain for phrase in _NO_ANSWER)
@@ -261,13 +284,13 @@ def _is_no_answer(chain: list[BaseException]) -> bool:
 
 
 def _is_misread(chain: list[BaseException]) -> bool:
-    """Whether something built in failed after an answer had begun to come, and the connection did not."""
+    """Return whether litellm failed to read an answer: the chain has a built-in error, but none of the connection."""
     mistakes = (TypeError, AttributeError, LookupError, ValueError)  # pydantic's ValidationError is a ValueError
     return not _is_transport(chain) and any(isinstance(cause, mistakes) for cause in chain)
 
 
 def _passed(error: BaseException) -> Iterator[str]:
-    """Names of the functions that *error* came through."""
+    """Yield the names of the functions in the traceback of *error*."""
     trace = error.__traceback__
     while trace is not None:
         yield trace.tb_frame.f_code.co_name
@@ -279,12 +302,13 @@ def _is_transport(chain: list[BaseException]) -> bool:
 
 
 def _is_mistake(chain: list[BaseException]) -> bool:
+    """Return whether a bug or an unsendable request caused the failure, for which litellm makes up a status of 5xx."""
     mistakes = (TypeError, AttributeError, NameError, ImportError)
     return _is_unsendable(chain) or any(isinstance(cause, mistakes) for cause in chain)
 
 
 def _is_unsendable(chain: list[BaseException]) -> bool:
-    """Whether a library refused to send the request: the address or a header is wrong."""
+    """Return whether a library refused to send the request, because the address or a header is invalid."""
     return any(type(cause) is ValueError or not _WRONG_ADDRESS.isdisjoint(_bases(cause)) for cause in chain)
 
 
@@ -293,15 +317,15 @@ def _is_builtin(error: BaseException) -> bool:
 
 
 def _bases(error: BaseException) -> frozenset[str]:
-    """Names of the classes that *error* is one of; none for litellm's own, which say nothing about what happened."""
+    """Return the names of the classes of *error*; none for litellm's classes, which do not tell what happened."""
     kind = type(error)
     return frozenset() if kind.__module__.startswith("litellm") else frozenset(base.__name__ for base in kind.__mro__)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """*error*, then all that caused it, nearest first, at most 20."""
+    """Yield *error*, then its direct and indirect causes, nearest first, at most 20."""
     found: list[BaseException] = [error]
-    for cause in found:  # grows while it is read
+    for cause in found:  # the list grows while it is read
         yield cause
         links = (cause.__cause__, cause.__context__, getattr(cause, "original_exception", None))
         found += [link for link in dict.fromkeys(links) if isinstance(link, BaseException) and link not in found]
@@ -310,6 +334,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _retry_after_s(chain: list[BaseException], now: Callable[[], datetime]) -> float | None:
+    """Return the wait in seconds that the provider asks for in a header; None if it asks for none."""
     for cause in chain:
         places: list[Any] = [cause, getattr(cause, "response", None)]
         for place, name in zip(places, ("litellm_response_headers", "headers"), strict=True):
@@ -325,6 +350,10 @@ def _lower(headers: Any) -> dict[str, str]:
 
 
 def _read_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -> float | None:
+    """Return the seconds, 0 or more, of `retry-after-ms` or `retry-after`; None if absent or malformed.
+
+    RFC 9110 allows a date in `retry-after`, for which *now* reads the clock. Names in *headers* are in lower case.
+    """
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             return max(0.0, float(headers[name]) * unit_s)
@@ -338,7 +367,7 @@ def _read_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -
 
 
 def _said(text: str) -> str:
-    """What the provider said, without what litellm put around it."""
+    """Return the provider's message in *text*, without what litellm put around it."""
     text = _unescaped(_SUFFIX.sub("", _PREFIX.sub("", text)))
     found = _MESSAGE.match(text)
     if found is None:
@@ -349,7 +378,7 @@ def _said(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """*text*, or the bytes that it shows as Python does."""
+    """Return *text*; if it is the repr of bytes, their content."""
     shown = _BYTES.match(text)
     if shown is None:
         return text

@@ -1,6 +1,6 @@
-"""LiteLLMHarness: a `LiteLLMModel` with instructions of its own, behind the methods that nodes call.
+"""LiteLLMHarness: a `LiteLLMModel` with default options, as a harness for nodes.
 
-Only the way from the arguments of `run` to a request lives here.
+It only turns the arguments of `run` into a request.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __all__ = ["LiteLLMHarness"]
 class LiteLLMHarness:
     """A harness for every provider that litellm knows. Needs the extra `graphrt[litellm]`.
 
-    It is a `LiteLLMModel` that answers prompts: see there how litellm is kept quiet, that nothing is retried, and
-    that it may be used from several tasks, event loops and worker threads at once.
+    It prompts a `LiteLLMModel`. As described there, litellm is kept quiet, nothing is retried, and the harness may be
+    used from several tasks, event loops and worker threads at once.
 
     Args:
-        model: Provider and model as litellm writes them, for instance `"openai/gpt-4o-mini"`.
-        api_base: Address of the provider's interface. None: the provider's own.
+        model: Provider and model as litellm names them, for instance `"openai/gpt-4o-mini"`.
+        api_base: Address of the provider's API. None: the provider's own.
         api_key: Credential. None: the provider's environment variable. Never part of an error's text.
         timeout_s: Seconds that `run` may take, and that `stream` may take until its next chunk.
-        system: Instructions for calls that give none.
-        max_tokens: Bound of an answer, in tokens, for calls that give none.
-        temperature: For calls that give none.
+        system: Default instructions.
+        max_tokens: Default upper bound of an answer, in tokens.
+        temperature: Default temperature.
         options: Further arguments of `litellm.acompletion`, for every call.
 
     Raises:
-        InputError: An argument is wrong.
+        InputError: An argument is invalid.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class LiteLLMHarness:
             "max_tokens": max_tokens,
             "temperature": temperature,
         }
-        """What a call has that gives nothing else: budgets and cassettes look at it."""
+        """Default options of a call; budgets and cassettes read them too."""
 
     @property
     def profile(self) -> ModelProfile:
-        """What litellm's tables know of the model; looking imports litellm."""
+        """Facts about the model from litellm's bundled tables; the first access imports litellm."""
         return self._model.profile
 
     async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
-        """Ask the model once and wait for the whole reply.
+        """Ask the model once and return the whole reply.
 
         If the caller is cancelled, so is the call.
 
@@ -94,7 +94,7 @@ class LiteLLMHarness:
             InputError: The prompt or an option is wrong.
             ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
             MissingExtraError: litellm is not installed.
-            HarnessError: The call failed, also in the middle.
+            HarnessError: The call failed, perhaps in the middle of the stream.
         """
         request = AgentRequest.build(prompt, options, defaults=self.defaults)
         async with aclosing(self._model.stream(request)) as items:

@@ -1,8 +1,13 @@
-"""What passes between a model call and its provider, below every HTTP client that litellm and its SDKs use.
+"""Guards on the HTTP exchange with a provider, below all clients of litellm and its SDKs (decision 0037).
 
-The transports of httpx, and litellm's own over aiohttp, are wrapped here, for our own calls only: no redirect is
-followed, nothing compressed is asked for, what is compressed anyway is read piece by piece, and an answer has a size.
-What an answer says is read elsewhere. Time is bounded by the caller, so no step here may block for long.
+The transports of httpx, and litellm's own over aiohttp, are wrapped, for calls of graphrt only:
+
+- Redirects raise: the clients would post the prompt again to an address that the user did not choose.
+- Requests ask for uncompressed answers. Documents that arrive compressed are decompressed in bounded pieces, since
+  the clients decompress in one step: 291 KB became 300 MB and blocked the event loop for seconds.
+- The size of an answer is bounded, after decompression.
+
+Answers are interpreted elsewhere. The caller bounds the time, so no step here may block for long.
 """
 
 from __future__ import annotations
@@ -21,39 +26,47 @@ from urllib.parse import urljoin, urlsplit
 Kind: TypeAlias = Literal["whole", "stream"]
 """Whether an answer is read as one document or as a stream of events."""
 _WHOLE_BYTES: Final = 16 * 2**20
+"""Most bytes of a document."""
 _STREAM_BYTES: Final = 256 * 2**20
+"""Most bytes of a stream."""
 _STREAM_LINES: Final = 2**20
-"""An event has 2 or 3 lines, and takes litellm 2 to 4 KB in memory; the longest answers have some 130,000."""
+"""Most lines of a stream. An event has 2 or 3 and takes litellm 2 to 4 KB of memory; the longest answers have some
+130,000 events."""
 _LINE_BYTES: Final = 4 * 2**20
-"""Longest line of a stream: an event has one or two, and a client puts each together in memory, piece by piece."""
+"""Longest line of a stream. A client assembles each line in memory, piece by piece."""
 _PIECE_BYTES: Final = 64 * 2**10
-"""Most that is decompressed in one step, about 0.1 ms: between two steps a timeout can end the call."""
+"""Most bytes decompressed in one step, which takes about 0.1 ms: between two steps a timeout can end the call."""
 _END_MARK: Final = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]")
+"""The event that ends a stream of chat completions."""
 _MARK_BYTES: Final = 16
-"""A mark may begin within so many of the last bytes that were read."""
+"""Last bytes of a chunk in which an end mark may begin that the next chunk completes."""
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
+"""Headers with the provider's id of the request; the first one that is present counts."""
 _ID_CHARS: Final = 128
+"""Longest request id that is kept, in characters."""
 _INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
-"""Content codings that documents are read in although none was asked for; others need a decoder that can be bounded.
+"""Content codings that are accepted for documents, although none was asked for.
 
-Streams are refused in any: 16 KB become a million events, each of which costs a client a millisecond."""
+The decoders of other codings are outside the standard library and cannot all be bounded. Compressed streams are always
+refused: 16 KB become a million events, each of which costs a client a millisecond."""
 _HOST: Final = re.compile(r"[\w.:-]{1,253}")
+"""A host as it may appear in an error."""
 
 
 class UnreadableAnswerError(Exception):
-    """A provider's answer cannot be read: it is compressed in a way that was not asked for, or damaged."""
+    """A provider's answer cannot be read: its compression is not accepted, or its data is damaged."""
 
 
 class ResponseTooLongError(UnreadableAnswerError):
-    """A provider answered with more bytes than any model writes."""
+    """A provider's answer is longer than any model writes."""
 
 
 class RedirectedError(Exception):
-    """A provider's address answered that the request should go elsewhere.
+    """A provider answered with a redirect.
 
     Args:
-        status: 3xx.
-        origin: Scheme, host and port it pointed to; empty if it named none that can be read.
+        status: Status of the answer, 300 to 399.
+        origin: Scheme, host and port of the target; empty if the answer names none that can be parsed.
     """
 
     def __init__(self, status: int, origin: str) -> None:
@@ -64,19 +77,19 @@ class RedirectedError(Exception):
 
 @dataclass(slots=True)
 class Exchange:
-    """One call of ours while it runs: how its answer is read, and what was seen of it below the client."""
+    """One running call of graphrt: how its answer is read, and what was seen of the answer below the client."""
 
     kind: Kind
     status: int | None = None
-    """Of the latest answer, as it came; None before the first."""
+    """HTTP status of the latest answer, before any library interprets it; None before the first."""
     request_id: str | None = None
-    """What the provider calls the request, from the headers of its latest answer."""
+    """The provider's id of the request, from the headers of the latest answer; None if there is none."""
     ends: list[bytes] = field(default_factory=list[bytes])
-    """The `[DONE]`s of a stream, which no library hands on."""
+    """The `[DONE]` marks seen in a stream; no library passes them on."""
 
 
 def install(current: ContextVar[Exchange | None]) -> None:
-    """Wrap the transports: in every call in whose context *current* is set; others go on as they did."""
+    """Wrap the transports for calls in whose context *current* is set; other calls are not affected."""
     httpx: Any = import_module("httpx")
     over_aiohttp: Any = import_module("litellm.llms.custom_httpx.aiohttp_transport").LiteLLMAiohttpTransport
     bounded: Final[Any] = type("BoundedStream", (httpx.AsyncByteStream,), _asynchronous())
@@ -87,6 +100,7 @@ def install(current: ContextVar[Exchange | None]) -> None:
 
 
 def _wrap(transport: Any, current: ContextVar[Exchange | None], bounded: Any) -> None:
+    """Wrap an async transport; *bounded* is the class of the streams that replace those of its answers."""
     handle: Final[Any] = transport.handle_async_request
 
     async def handle_async_request(self: Any, request: Any) -> Any:
@@ -107,6 +121,7 @@ def _wrap(transport: Any, current: ContextVar[Exchange | None], bounded: Any) ->
 
 
 def _wrap_sync(transport: Any, current: ContextVar[Exchange | None], bounded: Any) -> None:
+    """Wrap a sync transport, as `_wrap`."""
     handle: Final[Any] = transport.handle_request
 
     def handle_request(self: Any, request: Any) -> Any:
@@ -127,7 +142,10 @@ def _wrap_sync(transport: Any, current: ContextVar[Exchange | None], bounded: An
 
 
 def _asynchronous() -> dict[str, Any]:
-    """The methods of a stream of httpx that hands on the pieces of another one."""
+    """Return the methods of an async httpx stream that yields the pieces of another one.
+
+    The class is made from them in `install`, because httpx is not imported before.
+    """
 
     def begin(self: Any, inner: Any, pieces: Pieces) -> None:
         self.inner, self.pieces = inner, pieces
@@ -137,7 +155,7 @@ def _asynchronous() -> dict[str, Any]:
             async for chunk in chunks:
                 for piece in self.pieces(chunk):
                     yield piece
-                    await asyncio.sleep(0)  # what has arrived is read without waiting, and then no timeout could end it
+                    await asyncio.sleep(0)  # data that has arrived is read without suspending: let timeouts act
 
     async def aclose(self: Any) -> None:
         await self.inner.aclose()
@@ -146,6 +164,8 @@ def _asynchronous() -> dict[str, Any]:
 
 
 def _synchronous() -> dict[str, Any]:
+    """Return the methods of a sync httpx stream, as `_asynchronous`."""
+
     def begin(self: Any, inner: Any, pieces: Pieces) -> None:
         self.inner, self.pieces = inner, pieces
 
@@ -160,15 +180,15 @@ def _synchronous() -> dict[str, Any]:
 
 
 Pieces: TypeAlias = Callable[[bytes], Generator[bytes, None, None]]
-"""From a chunk of the wire to what it stands for: 0..n pieces, counted."""
+"""Turns a chunk of the body into 0..n decoded pieces, and counts them."""
 
 
 def _opened(exchange: Exchange, request: Any, response: Any) -> Pieces:
-    """Look at the head of *response*; returns how its body is read.
+    """Check the head of *response* and return how to read its body.
 
     Raises:
         RedirectedError: It is a redirect.
-        UnreadableAnswerError: It is compressed in a way that was not asked for and cannot be bounded.
+        UnreadableAnswerError: Its compression is not accepted.
     """
     headers, status = response.headers, response.status_code
     told = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
@@ -177,15 +197,15 @@ def _opened(exchange: Exchange, request: Any, response: Any) -> Pieces:
     if 300 <= status < 400:
         raise RedirectedError(status, _origin(str(request.url), headers.get("location", "")))
     coding = headers.get("content-encoding", "identity").strip().lower()
-    streamed = exchange.kind == "stream" and status < 400  # an error is a document, whatever was asked for
+    streamed = exchange.kind == "stream" and status < 400  # an error is a document, even if a stream was requested
     count = _StreamCount(exchange) if streamed else _Count()
     if coding in ("", "identity"):
         return count.pieces
-    headers.pop("content-encoding", None)  # else httpx decodes as well, a whole chunk at once
+    headers.pop("content-encoding", None)  # otherwise httpx would decode too, a whole chunk in one step
     if coding in _INFLATED and not streamed:
         return _Inflation(count).pieces
     if status >= 400:
-        return _nothing  # the status says enough
+        return _nothing  # the status is enough to report the failure
     raise UnreadableAnswerError(f"The answer is compressed ({coding[:40]}), and the request asked for it as it is.")
 
 
@@ -194,7 +214,11 @@ def _nothing(_: bytes) -> Generator[bytes, None, None]:
 
 
 def _origin(asked: str, location: str) -> str:
-    """Scheme, host and port that *location* points to; nothing of it that could be a secret."""
+    """Return scheme, host and port of the target *location*: path and query may be signed, and are left out.
+
+    Returns:
+        Such as "https://example.com:8080"; an empty text if the target cannot be parsed.
+    """
     try:
         parts = urlsplit(urljoin(asked, location))
         port = parts.port
@@ -208,16 +232,16 @@ def _origin(asked: str, location: str) -> str:
 
 
 class _Count:
-    """Counts what is read of one document."""
+    """Counts the bytes of one document."""
 
     def __init__(self) -> None:
         self._total = 0
 
     def pieces(self, chunk: bytes) -> Generator[bytes, None, None]:
-        """Yield *chunk*.
+        """Count *chunk* and yield it.
 
         Raises:
-            ResponseTooLongError: With it the document is too long.
+            ResponseTooLongError: It makes the document too long.
         """
         self._total += len(chunk)
         if self._total > _WHOLE_BYTES:
@@ -226,7 +250,7 @@ class _Count:
 
 
 class _StreamCount:
-    """Counts what is read of one stream of events, and looks for its end in it."""
+    """Counts the bytes and lines of one stream of events, and looks for its end mark."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange: Final = exchange
@@ -234,10 +258,10 @@ class _StreamCount:
         self._tail = b""
 
     def pieces(self, chunk: bytes) -> Generator[bytes, None, None]:
-        """Yield *chunk*.
+        """Count *chunk* and yield it.
 
         Raises:
-            ResponseTooLongError: With it the stream, or a line of it, is too long.
+            ResponseTooLongError: It makes the stream, or a line of it, too long.
         """
         start = chunk.rfind(b"\n") + 1
         self._total += len(chunk)
@@ -258,19 +282,25 @@ class _Inflation:
         self._inflater = _inflater()
 
     def pieces(self, chunk: bytes) -> Generator[bytes, None, None]:
+        """Yield the content of *chunk* in counted pieces.
+
+        Raises:
+            UnreadableAnswerError: The data is damaged.
+            ResponseTooLongError: The content is too long.
+        """
         rest, more = chunk, True
         while rest or more:
             try:
                 piece = self._inflater.decompress(rest, _PIECE_BYTES)
             except zlib.error:
                 raise UnreadableAnswerError("The answer is compressed, and what came cannot be decompressed.") from None
-            more = len(piece) == _PIECE_BYTES  # then there may be some that no input is left of
+            more = len(piece) == _PIECE_BYTES  # zlib may hold more output, although it has consumed all input
             rest = self._inflater.unconsumed_tail
-            if self._inflater.eof:  # gzip may have several members
+            if self._inflater.eof:  # a gzip file may consist of several members
                 rest, self._inflater, more = self._inflater.unused_data, _inflater(), False
             if piece:
                 yield from self._count.pieces(piece)
 
 
 def _inflater() -> Any:
-    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip and zlib, told apart by the header
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: detect gzip or zlib by the header

@@ -1,7 +1,7 @@
-"""LiteLLMModel: one model of any provider that litellm speaks.
+"""LiteLLMModel: one model of any provider that litellm supports.
 
-The calls live here: what they cost in time, how they fail, who may see what. litellm itself is behind `_client`,
-the wire format is `_openai_format`'s, the meaning of failures `_error_mapping`', the tables `_model_info`'.
+A call is assembled and guarded here: arguments, timeouts, credentials, failures. `_client` imports litellm,
+`_openai_format` reads and writes the wire format, `_error_mapping` maps errors, `_model_info` reads litellm's tables.
 """
 
 from __future__ import annotations
@@ -31,31 +31,32 @@ _OWN: Final = frozenset(
     {"messages", "model", "stream", "stream_options", "tools", "max_tokens", "temperature"}
     | {"timeout", "max_retries", "num_retries", "api_base", "base_url", "api_key"}
 )
-"""Arguments of litellm that the model sets itself."""
+"""Arguments of litellm that LiteLLMModel sets itself."""
 _UNGUARDED: Final = "aiohttp_openai"
+"""The one provider of litellm whose requests bypass httpx (decision 0037)."""
 _SLACK_S: Final = 30.0
-"""litellm's own timeout comes later than ours, so that one place decides and the error is always the same."""
+"""Seconds by which litellm's own timeout is longer than ours, so that ours decides and the error is always the same."""
 
 
 class LiteLLMModel:
     """A `ChatModel` for every provider that litellm knows. Needs the extra `graphrt[litellm]`.
 
-    litellm is imported by the first call, takes a few seconds for it, and is kept quiet: it fetches nothing, reads no
-    `.env`, prints nothing. It never retries: retrying is its caller's policy, which must see every attempt. A model
+    The first call imports litellm, which takes a few seconds. litellm is kept quiet: it fetches nothing, reads no
+    `.env` and prints nothing. It never retries, because the retry policy of the caller must see every attempt. A model
     holds no connection of its own and may be used from several tasks, event loops and worker threads at once.
 
     Args:
-        model: Provider and model as litellm writes them, for instance `"openai/gpt-4o-mini"`.
-        api_base: Address of the provider's interface. None: the provider's own.
-        api_key: Credential. None: the provider's environment variable. Never part of a text that the model makes.
+        model: Provider and model as litellm names them, for instance `"openai/gpt-4o-mini"`.
+        api_base: Address of the provider's API. None: the provider's own.
+        api_key: Credential. None: the provider's environment variable. Never part of an error, a repr or a log line.
         timeout_s: Seconds that `invoke` may take, and that `stream` may take until its next chunk.
-        max_tokens: Bound of an answer, in tokens, for requests that give none.
-        temperature: For requests that give none.
+        max_tokens: Default upper bound of an answer, in tokens.
+        temperature: Default temperature.
         options: Further arguments of `litellm.acompletion`, for every call.
-        profile: What is known of the model. None: what litellm's bundled tables say.
+        profile: Facts about the model. None: those in litellm's bundled tables.
 
     Raises:
-        InputError: An argument is wrong.
+        InputError: An argument is invalid.
     """
 
     def __init__(
@@ -89,10 +90,10 @@ class LiteLLMModel:
 
     @property
     def profile(self) -> ModelProfile:
-        """What is known of the model: what was given, else what litellm's bundled tables say.
+        """Facts about the model: the given profile, else those in litellm's bundled tables.
 
-        The first access imports litellm, which takes seconds. Without litellm only the name is known, and as long as
-        real requests are forbidden litellm is not imported for this.
+        The first access imports litellm, which takes seconds. Without litellm only the name is known. While real
+        requests are forbidden, litellm is not imported for this.
         """
         if self._profile is None:
             if real_requests.forbidden(self._api_base) and not _client.loaded():
@@ -104,12 +105,12 @@ class LiteLLMModel:
         return self._profile
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:
-        """Ask once and wait for the whole response.
+        """Ask once and return the whole response.
 
         If the caller is cancelled, so is the call.
 
         Raises:
-            InputError: An option is wrong.
+            InputError: An option is invalid.
             ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
             MissingExtraError: litellm is not installed.
             HarnessError: The call failed; its subclasses say what kind of failure it was.
@@ -124,10 +125,10 @@ class LiteLLMModel:
         If the reader stops or is cancelled, so is the call.
 
         Raises:
-            InputError: An option is wrong.
+            InputError: An option is invalid.
             ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
             MissingExtraError: litellm is not installed.
-            HarnessError: The call failed, also in the middle.
+            HarnessError: The call failed, perhaps in the middle of the stream.
         """
         self.__graphrt_check_real__(request)
         _refuse_own(request.options)
@@ -136,7 +137,7 @@ class LiteLLMModel:
                 yield item
 
     def __graphrt_check_real__(self, request: ModelRequest | None = None) -> None:
-        """Refuse what is about to be asked, before anything is imported for it, where this process forbids it."""
+        """Raise if this process forbids the request; nothing has been imported for it yet."""
         named = None if request is None else request.model
         real_requests.refuse_if_forbidden(named or self._name, self._api_base)
 
@@ -161,7 +162,7 @@ class LiteLLMModel:
             failure: HarnessError = call.timed_out("the reply")
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
             failure = call.failure(error)
-        raise failure  # outside of the except block: the original's text may contain credentials
+        raise failure  # outside the except block, so that it has no context: the original may contain credentials
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
         litellm = _client.load()
@@ -179,7 +180,7 @@ class LiteLLMModel:
                     for item in builder.add(chunk):
                         yield item
                 if not _provider_reported_usage(stream):
-                    usage = None  # litellm fills a missing usage with an estimate
+                    usage = None  # litellm's own estimate: unknown usage stays unknown
                 spent = self._priced(_openai_format.read_usage(usage), lambda: _price(litellm, call.model, usage))
                 reply = builder.reply(usage=spent, finished=_has_reason(stream), ended=bool(call.exchange.ends))
                 reply = self._with_blocks_kept(reply, request)
@@ -193,11 +194,12 @@ class LiteLLMModel:
             failure = call.failure(error)
         finally:
             if hasattr(stream, "aclose"):
-                with suppress(Exception):  # the connection is given up either way
+                with suppress(Exception):  # the connection is abandoned either way
                     await stream.aclose()
         raise failure
 
     def _call(self, request: ModelRequest, kind: Kind) -> _Call:
+        """Begin a call: check its options, and mark this context as a call of graphrt for the guards on litellm."""
         secrets = self._secrets
         if request.options:
             secrets += _secrets.credentials(api_key=None, api_base=None, options=request.options)
@@ -211,7 +213,7 @@ class LiteLLMModel:
         return call
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
-        """What `litellm.acompletion` is called with; never kept in a variable, which a traceback could show."""
+        """Return the arguments of `litellm.acompletion`. Do not keep them in a variable: a traceback might show it."""
         litellm, defaults = _client.load(), self._defaults
         model = request.model or self._name
         options = self._options(request)
@@ -222,7 +224,7 @@ class LiteLLMModel:
             **_openai_format.wire_request(request),
         }
         if request.output is not None and not self._profile_of(model).holds_to_output(request):
-            del body["response_format"]  # litellm would refuse the call, or make it another one
+            del body["response_format"]  # litellm would refuse the call, or change what it means
         if self._api_key is None or thought or not _model_info.IF_IT_CAN.isdisjoint(body):
             name, provider, key = _model_info.provider_of(litellm, model, api_base=self._api_base, options=options)
             if self._api_key is None and not key:
@@ -231,7 +233,7 @@ class LiteLLMModel:
                 body.pop(field, None)
             if _thinking.keeps_blocks(name, provider):
                 body["messages"] = _openai_format.wire_messages(request.messages, blocks=True)
-                if _thinking.cannot_go_on(request.messages):  # another model began the turn, or thinking was off
+                if _thinking.cannot_go_on(request.messages):  # the model would refuse to think in this turn
                     body.pop("reasoning_effort", None)
         where = {"api_base": self._api_base, "api_key": self._api_key}
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
@@ -242,7 +244,7 @@ class LiteLLMModel:
             "timeout": timeout_s + _SLACK_S,
             "max_retries": 0,
             "num_retries": 0,
-            # Else some versions need the package `mcp` for any tool.
+            # Without it, some versions of litellm need the package `mcp` for any tool.
             **({"_skip_mcp_handler": True} if request.tools else {}),
         }
 
@@ -250,7 +252,7 @@ class LiteLLMModel:
         return {**self._defaults.options, **request.options}
 
     def _with_blocks_kept(self, reply: ModelResponse, request: ModelRequest) -> ModelResponse:
-        """*reply*, without its blocks of thinking unless the model wants them back."""
+        """Return *reply*, without its thinking blocks unless the model wants them back."""
         if not reply.thinking_blocks:
             return reply
         model, options = request.model or self._name, self._options(request)
@@ -268,7 +270,7 @@ class LiteLLMModel:
         return _model_info.profile_of(_client.load(), model, api_base=self._api_base, options=self._defaults.options)
 
     def _priced(self, usage: Usage | None, known: Callable[[], float | None]) -> Usage | None:
-        """*usage* with its cost: by the prices that were given, else as litellm's tables say."""
+        """Return *usage* with its cost: by the prices of the given profile, else *known* by litellm's tables."""
         if usage is None:
             return None
         cost = None if self._given is None else cost_of(self._given, usage.input_tokens, usage.output_tokens)
@@ -276,7 +278,7 @@ class LiteLLMModel:
 
 
 class _Call:
-    """What is the same for everything that one call does: its model, its time, and what nobody may see of it."""
+    """Data of one call: its model, timeout, credentials and HTTP exchange, and the making of its errors."""
 
     def __init__(self, model: str, timeout_s: float, secrets: tuple[str, ...], exchange: Exchange) -> None:
         self.model: Final = model
@@ -286,6 +288,7 @@ class _Call:
         self.exchange: Final = exchange
 
     def reason(self, told: FinishReason) -> FinishReason:
+        """Return "unknown" for a reason that litellm did not know and turned into "stop"; else *told*."""
         return "unknown" if told == "stop" and self.unmapped else told
 
     async def in_time(self, work: Awaitable[Any]) -> Any:
@@ -303,10 +306,10 @@ class _Call:
         return self.told(_error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent))
 
     def told(self, error: HarnessError) -> HarnessError:
-        """*error*, with the provider's name for the request: what its support asks for first."""
+        """Return *error* with the provider's id of the request, which the provider's support asks for first."""
         if self.exchange.request_id is not None:
             name = self.clean(self.exchange.request_id)
-            error.__dict__["request_id"] = name  # data, as its other attributes of that kind
+            error.__dict__["request_id"] = name  # part of the error's data, as its other attributes
             error.where += f", request {name!r}"
         return error
 
@@ -314,7 +317,7 @@ class _Call:
 def _check_arguments(model: Any, api_base: Any, api_key: Any, profile: Any) -> None:
     check_text("model", model)
     check_text("api_base", api_base)
-    if api_key is not None and not isinstance(api_key, str):  # a credential is not shown
+    if api_key is not None and not isinstance(api_key, str):  # only its type is shown: it may be a credential
         raise InputError(f"api_key must be a str, not {a_type(api_key)}.", fix="Give the key itself.")
     if profile is not None and not isinstance(profile, ModelProfile):
         raise InputError(
@@ -344,7 +347,7 @@ def _refuse_own(options: Mapping[str, Any]) -> None:
 
 
 def _refuse_unguarded(model: str, options: Mapping[str, Any]) -> None:
-    """Refuse the one provider whose requests go round httpx, where redirects and sizes are guarded."""
+    """Raise for the one provider whose requests bypass httpx, where redirects and sizes are guarded."""
     if _UNGUARDED in (model.partition("/")[0], options.get("custom_llm_provider")):
         raise InputError(
             f"{_UNGUARDED!r} has an HTTP client of its own, which follows redirects and reads answers of any size.",
@@ -360,23 +363,24 @@ def _known_cost(response: Any) -> float | None:
 
 
 def _price(litellm: _client.LiteLLM, model: str, usage: Any) -> float | None:
-    """The price of a stream; None where litellm's bundled list has none."""
+    """Return the cost of a stream in dollars; None if litellm's bundled tables have no prices for *model*."""
     try:
         return _sane(sum(litellm.cost_per_token(model=model, usage_object=usage)))
-    except Exception:  # noqa: BLE001 - litellm's way to say that it does not know the model
+    except Exception:  # noqa: BLE001 - litellm raises for a model that it does not know
         return None
 
 
 def _sane(cost: Any) -> float | None:
-    """*cost*, if it is an amount: litellm multiplies whatever counts a provider reports."""
+    """Return *cost* if it is finite and not negative, else None: litellm multiplies any counts it gets."""
     return float(cost) if isinstance(cost, (int, float)) and 0 <= cost < inf else None
 
 
 def _provider_reported_usage(stream: Any) -> bool:
+    """Return whether a chunk of *stream* had a usage: litellm fills in an estimate if none had."""
     return any(getattr(chunk, "usage", None) is not None for chunk in getattr(stream, "chunks", None) or ())
 
 
 def _has_reason(stream: Any) -> bool:
-    """Whether the provider gave a reason to finish: litellm makes one up where none came."""
+    """Return whether the provider sent a finish reason: litellm makes one up if it did not."""
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     return any(getattr(stream, name, None) is not None for name in reasons)

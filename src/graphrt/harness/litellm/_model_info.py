@@ -1,6 +1,6 @@
-"""What litellm knows of a model without asking anybody: its provider, limits, prices, abilities and tokens.
+"""Facts about a model from litellm's bundled tables, and token counts: provider, limits, prices, abilities.
 
-Look-ups in litellm's bundled tables and its token counter; litellm is handed in. No call is made, no network used.
+The functions receive litellm as an argument. They call no model and use no network.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from graphrt.harness.request import ModelRequest
 _ONE_KEY: Final = frozenset(
     {"openai", "anthropic", "gemini", "groq", "mistral", "deepseek", "xai", "openrouter", "cerebras", "moonshot"}
 )
-"""Providers that want one key and have no other way in, so that its absence is certain to be a mistake."""
+"""Providers that only accept an API key, so that a missing key is certainly a mistake."""
 _OTHER_WAYS: Final = ("key", "token", "auth", "credential", "headers", "client", "secret")
-"""Parts of options' names that may bring a credential along."""
+"""Parts of the names of options that may carry a credential."""
 IF_IT_CAN: Final = frozenset({"seed", "reasoning_effort"})
-"""Fields that ask for what a model does if it can; a call is not to fail for them."""
+"""Optional fields of a request: they are dropped for a model that does not support them, so that no call fails."""
 _FORM_TOOL: Final = "json_tool_call"
-"""The name of the tool that litellm makes of a schema."""
+"""Name of the tool into which litellm turns an output schema."""
 _CLOSED_FORMS: Final = frozenset({"output_format", "outputConfig"})
-"""What a schema goes into where its objects have to be closed: Anthropic's interface, and Bedrock's."""
+"""Fields of Anthropic's and Bedrock's APIs for an output schema; there, all objects must be closed."""
 _PROBE_TOOL: Final = {
     "type": "function",
     "function": {"name": "look", "description": "", "parameters": {"type": "object"}},
@@ -37,16 +37,16 @@ _PROBE_FORM: Final[Mapping[str, Any]] = {
     "json_schema": {"name": "found", "schema": {"type": "object", "properties": {}, "additionalProperties": False}},
 }
 _MARGIN_TOKENS: Final = 64
-"""What a chat template adds to a conversation, and to each message of it, at most."""
+"""Most tokens that a chat template adds to a conversation, and to each of its messages."""
 
 
 def provider_of(
     litellm: LiteLLM, model: str, *, api_base: str | None, options: Mapping[str, Any]
 ) -> tuple[str, str, str | None]:
-    """The model's name at its provider, the provider, and the key that litellm found for it.
+    """Return the model's name at its provider, the provider, and the API key that litellm found, or None.
 
     Raises:
-        Exception: litellm's own, if it knows no such provider.
+        Exception: litellm does not know the provider.
     """
     provider: Any = options.get("custom_llm_provider")
     name, provider, key, _ = litellm.get_llm_provider(model, custom_llm_provider=provider, api_base=api_base)
@@ -54,7 +54,10 @@ def provider_of(
 
 
 def missing_key(litellm: LiteLLM, model: str, provider: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The environment variables of which one should hold the key of *provider*, if it is certain that none does."""
+    """Return the environment variables of which one should hold the key of *provider*.
+
+    The result is empty if a key may be given in another way; the provider's own error then decides.
+    """
     if provider not in _ONE_KEY or any(part in name.lower() for name in options for part in _OTHER_WAYS):
         return ()
     if litellm.api_key or litellm.secret_manager_client or getattr(litellm, f"{provider}_key", None):
@@ -64,7 +67,7 @@ def missing_key(litellm: LiteLLM, model: str, provider: str, options: Mapping[st
 
 
 def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: Mapping[str, Any]) -> ModelProfile:
-    """What the tables say of *model*; the bare name if they do not know it."""
+    """Return the profile of *model* by the tables; only its name is set if litellm does not know its provider."""
     try:
         name, provider, _ = provider_of(litellm, model, api_base=api_base, options=options)
         fields = set(litellm.get_supported_openai_params(name, provider) or ())
@@ -72,7 +75,7 @@ def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: M
         schema = "response_format" in fields and (not known or litellm.supports_response_schema(name, provider))
         tools = "tools" in fields and known.get("supports_function_calling", True) is not False
         beside, closes = _made_of_schemas(litellm, name, provider) if schema else (True, False)
-    except Exception:  # noqa: BLE001 - the call will say what is wrong with the name
+    except Exception:  # noqa: BLE001 - the call itself will report what is wrong with the name
         return ModelProfile(name=model)
     return ModelProfile(
         name=model,
@@ -89,53 +92,57 @@ def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: M
 
 
 def _made_of_schemas(litellm: LiteLLM, name: str, provider: str) -> tuple[bool, bool]:
-    """What litellm makes of a schema for this model: whether tools may stand beside it, and whether it is closed.
+    """Return how litellm sends an output schema to this model, found out by a trial with a probe.
 
-    For some providers litellm makes a tool of the schema that the model is forced to call: it never calls another.
-    For others every object has to be closed, or litellm closes it, so that nothing can be in an open one.
+    For some providers litellm turns the schema into a tool that the model is forced to call, so that it never calls
+    another one. For others all objects must be closed, or litellm closes them, so that an open mapping stays empty.
+
+    Returns:
+        Whether tools can be used beside the schema, and whether its objects must be closed.
     """
     try:
         made = litellm.get_optional_params(
             model=name, custom_llm_provider=provider, tools=[_PROBE_TOOL], response_format=_PROBE_FORM, drop_params=True
         )
-    except Exception:  # noqa: BLE001 - for some litellm refuses one beside the other; words always go
+    except Exception:  # noqa: BLE001 - for some models litellm refuses tools with a schema: use the instructions
         return False, False
     return _FORM_TOOL not in str(made), not _CLOSED_FORMS.isdisjoint(made)
 
 
 def left_out(litellm: LiteLLM, name: str, provider: str) -> frozenset[str]:
-    """Those of `IF_IT_CAN` that litellm says this model cannot."""
+    """Return the fields of `IF_IT_CAN` that this model does not support, by litellm's tables."""
     fields = set(litellm.get_supported_openai_params(name, provider) or ())
     return IF_IT_CAN - fields if fields else frozenset()
 
 
 def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:
-    """Tokens that *request* takes, by litellm's tokenizer for *model*; if that fails, more than they can be."""
+    """Return the tokens of *request* by litellm's tokenizer for *model*; if that fails, an upper bound."""
     try:
         body = _openai_format.wire_request(request)
         messages, tools = body["messages"], body.get("tools")
         count = litellm.token_counter(model=model, messages=messages, tools=tools)
-        for message in messages:  # it counts the arguments of calls, not their names and ids
+        for message in messages:  # litellm counts the arguments of tool calls, but not their names and ids
             for call in message.get("tool_calls") or ():
                 count += litellm.token_counter(model=model, text=call["id"] + call["function"]["name"])
         for message in request.messages:
-            for block in getattr(message, "thinking", ()):  # a signature stands for more than the text shows
+            for block in getattr(message, "thinking", ()):  # a signature may stand for more than the readable text
                 count += litellm.token_counter(model=model, text=block.text + block.signature + block.redacted)
         if request.output is not None:
             count += litellm.token_counter(model=model, text=json.dumps(body["response_format"]))
-    except Exception:  # noqa: BLE001 - a counter that fails must not keep a budget from being kept
+    except Exception:  # noqa: BLE001 - a counter that fails must not break the budget
         return most_tokens(request)
     return count if count > 0 else most_tokens(request)
 
 
 def most_tokens(request: ModelRequest) -> int:
-    """A bound that no tokenizer exceeds: one token for each byte, and a margin for what stands between messages."""
+    """Return an upper bound for any tokenizer that works on bytes: one token per byte, plus a margin per message."""
     body = _openai_format.wire_request(request, blocks=True)
     text = json.dumps(body, ensure_ascii=False, default=str)
     return len(text.encode(errors="replace")) + _MARGIN_TOKENS * (1 + len(request.messages))
 
 
 def _entry(litellm: LiteLLM, model: str, name: str, provider: str) -> Mapping[str, Any]:
+    """Return the table entry of a model of *provider*; empty if there is none."""
     for key in (model, name, f"{provider}/{name}"):
         entry = litellm.model_cost.get(key)
         if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):

@@ -1,7 +1,8 @@
-"""The OpenAI chat format: requests into it, replies and chunks out of it.
+"""The OpenAI chat format: requests are written in it, replies and chunks of streams are read from it.
 
-Pure functions between our values and plain mappings, or objects with the format's attributes. No call is made here,
-nothing is imported from a provider's library, and failures are mapped elsewhere (`_failures.py`).
+Pure functions between graphrt's values and plain mappings, or objects with the format's attributes. Values of wrong
+types are tolerated wherever the answer stays usable. No call is made here, and no library of a provider is imported;
+`_error_mapping` maps failures of calls.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from graphrt.harness.protocol import AgentReply, FinishReason, StreamItem, TextD
 from graphrt.harness.request import ModelRequest, OutputSpec
 
 _MOST_TOKENS: Final = 10**9
-"""No call takes more."""
+"""Most tokens of one call; a provider that reports more is not believed."""
 _REASONS: Final[Mapping[Any, FinishReason]] = {
     "stop": "stop",
     "length": "length",
@@ -36,14 +37,15 @@ _REASONS: Final[Mapping[Any, FinishReason]] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
+"""Finish reasons on the wire, and ours; all others are "unknown"."""
 
 
 def wire_request(request: ModelRequest, *, blocks: bool = False) -> dict[str, Any]:
-    """The fields of a request body that *request* asks for; what it leaves open is not among them.
+    """Return the fields of a request body for *request*; options that it does not set are absent.
 
     Args:
-        request: What is asked.
-        blocks: Whether sealed blocks of thinking go along.
+        request: The request.
+        blocks: Whether to include sealed thinking blocks.
     """
     choice = request.tool_choice
     optional: dict[str, Any] = {
@@ -69,7 +71,7 @@ def _wire_output(output: OutputSpec) -> dict[str, Any]:
 
 
 def wire_messages(messages: Iterable[Message], *, blocks: bool = False) -> list[dict[str, Any]]:
-    """The `messages` of a request body, with sealed *blocks* of thinking or without."""
+    """Return the `messages` of a request body, with or without sealed thinking *blocks*."""
     return [_wire_message(message, blocks=blocks) for message in messages]
 
 
@@ -88,13 +90,13 @@ def _wire_message(message: Message, *, blocks: bool) -> dict[str, Any]:
 
 
 def _wire_call(call: ToolCall) -> dict[str, Any]:
-    # Adapters parse this text for providers that want an object: what was no JSON travels inside one.
+    # Adapters of litellm parse this text for providers that want an object, so malformed JSON is put inside one.
     text = call.arguments_text if call.error is None else json.dumps({"malformed_arguments": call.arguments_text})
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 
 def wire_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
-    """The `tools` of a request body."""
+    """Return the `tools` of a request body."""
     return [
         {
             "type": "function",
@@ -105,9 +107,10 @@ def wire_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def read_usage(usage: Any, *, cost_usd: float | None = None) -> Usage | None:
-    """What the provider reported; None if it reported nothing, nothing but zeros, or what no call can take.
+    """Return the usage that the provider reported; None if it reported nothing, only zeros, or an impossible count.
 
-    Half of a report is none: a budget would count the other half, where it held for the whole call.
+    One impossible count makes the whole report unknown: with half of it, a budget would give back the rest of what it
+    held for the call. Counts below zero would make a budget grow.
     """
     if any(_is_absurd(_get(usage, name)) for name in ("prompt_tokens", "completion_tokens")):
         return None
@@ -125,16 +128,16 @@ def read_usage(usage: Any, *, cost_usd: float | None = None) -> Usage | None:
 
 
 def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[[str], str] = str) -> AgentReply:
-    """The reply in a whole response.
+    """Return the reply in a whole response.
 
     Args:
         response: A document of the format, or an object with its attributes.
-        cost_usd: The price of the call, if it is known.
-        clean: Takes credentials out of what the provider wrote, before it stands in an error.
+        cost_usd: The cost of the call in dollars, if known.
+        clean: Removes credentials from the provider's text before it becomes part of an error.
 
     Raises:
-        BadResponseError: There is no choice in it, or nothing in the choice.
-        RefusalError: The model or the provider's filter refused, and nothing else was said.
+        BadResponseError: The response has no choice, or no message in it.
+        RefusalError: The model or the provider's filter refused, and there is no other text or tool call.
     """
     choice = _first(_get(response, "choices"))
     model = _get(response, "model")
@@ -165,6 +168,8 @@ def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[
 
 @dataclass(slots=True)
 class _OpenCall:
+    """A tool call of which some pieces have arrived."""
+
     id: str = ""
     name: str = ""
     arguments_text: str = ""
@@ -172,12 +177,14 @@ class _OpenCall:
 
 @dataclass(slots=True)
 class ReplyBuilder:
-    """Puts the chunks of one stream together."""
+    """Assembles a reply from the chunks of one stream."""
 
     clean: Callable[[str], str] = str
-    """Takes credentials out of what the provider wrote, before it stands in an error."""
+    """Removes credentials from the provider's text before it becomes part of an error."""
     model: str | None = None
+    """The model that answers, as the provider names it."""
     finish_reason: FinishReason | None = None
+    """The last finish reason in a chunk; None before one came."""
     texts: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
     blocks: BlockBuilder = field(default_factory=BlockBuilder)
@@ -186,10 +193,10 @@ class ReplyBuilder:
     calls: list[_OpenCall] = field(default_factory=list[_OpenCall])
     refusals: list[str] = field(default_factory=list[str])
     _positions: dict[int, int] = field(default_factory=dict[int, int])
-    """Position in `calls` of the call that has a number on the wire."""
+    """Position in `calls` of each call, by its `index` on the wire."""
 
     def add(self, chunk: Any) -> list[StreamItem]:
-        """Take in one chunk; returns 0..n deltas to show."""
+        """Add one chunk, and return the 0..n deltas in it."""
         self.model = _get(chunk, "model") or self.model
         shown: list[StreamItem] = []
         for choice in _get(chunk, "choices") or ():
@@ -212,11 +219,13 @@ class ReplyBuilder:
         return shown
 
     def _add_call(self, n: int, piece: Any) -> ToolCallDelta:
+        """Add a piece of a tool call, the one at position *n* of its chunk."""
         number = _get(piece, "index")
         number = number if isinstance(number, int) else n
         name = _text(_get(piece, "id"))
         position = self._positions.get(number)
-        if position is None or (name and self.calls[position].id not in ("", name)):  # some number all their calls 0
+        # Some providers number all their calls 0: another id begins another call.
+        if position is None or (name and self.calls[position].id not in ("", name)):
             position = self._positions[number] = len(self.calls)
             self.calls.append(_OpenCall())
         call = self.calls[position]
@@ -233,17 +242,17 @@ class ReplyBuilder:
         return delta
 
     def reply(self, *, usage: Usage | None, finished: bool, ended: bool = False) -> AgentReply:
-        """The whole reply.
+        """Return the whole reply.
 
         Args:
-            usage: What the provider reported for the stream.
-            finished: Whether the provider itself said why the reply ends here.
-            ended: Whether it said, without a reason, that the stream does.
+            usage: The usage that the provider reported for the stream.
+            finished: Whether the provider sent a finish reason; litellm makes one up otherwise.
+            ended: Whether the provider sent the mark that ends a stream.
 
         Raises:
-            BadResponseError: The stream ended without text, call, usage or end: it was no answer.
-            TransientModelError: The stream ended and nothing said that the answer did: what came is a part of one.
-            RefusalError: The model or the provider's filter refused, and nothing else was said.
+            BadResponseError: The stream had no text, call, usage or end: it was not an answer.
+            TransientModelError: The stream has neither a finish reason nor an end mark: the answer is incomplete.
+            RefusalError: The model or the provider's filter refused, and there is no other text or tool call.
         """
         text = "".join(self.texts) + self.whole_text.rest()
         reason = (self.finish_reason or "unknown") if finished else "unknown"
@@ -254,7 +263,7 @@ class ReplyBuilder:
                 fix="check that the address is that of a chat completions endpoint that can stream",
                 model=self.clean(self.model or ""),
             )
-        if not (finished or ended):  # before anything is made of it: half a call may look like a whole one
+        if not (finished or ended):  # checked before the reply is built: half a call may look like a whole one
             raise TransientModelError(
                 "The stream ended before the answer did.",
                 where=f"model {self.clean(self.model or '')!r}",
@@ -289,7 +298,7 @@ def _refusal(words: str, model: Any, clean: Callable[[str], str]) -> RefusalErro
 
 
 def _told_apart(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    """*calls* with ids that no two of them share, so that each can be answered."""
+    """Return *calls* with unique ids, so that each can be answered."""
     known: dict[str, ToolCall] = {}
     for n, call in enumerate(calls):
         unique = call.id
@@ -302,7 +311,7 @@ def _told_apart(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
 def _read_call(n: int, call: Any) -> ToolCall:
     function = _get(call, "function")
     arguments = _get(function, "arguments")
-    if not isinstance(arguments, str):  # some servers send the object itself
+    if not isinstance(arguments, str):  # some servers send the object itself, not its JSON text
         arguments = "" if arguments is None else json.dumps(arguments, default=str)
     return ToolCall(
         id=_text(_get(call, "id")) or f"call_{n}",
@@ -312,13 +321,14 @@ def _read_call(n: int, call: Any) -> ToolCall:
 
 
 def _get(value: Any, name: str) -> Any:
+    """Return the item or attribute *name* of *value*; None if it has none."""
     if _is_a(value, Mapping):
         return value.get(name)
     return getattr(value, name, None)
 
 
 def _is_a(value: object, kind: type) -> bool:
-    return isinstance(value, kind)  # a plain bool: the values stay Any, not mappings of something unknown
+    return isinstance(value, kind)  # not narrowed: for the type checker the values stay Any
 
 
 def _first(values: Any) -> Any:
@@ -331,7 +341,7 @@ def _count(value: Any, name: str) -> int:
 
 
 def _is_absurd(count: Any) -> bool:
-    """Whether *count* was reported and cannot be one."""
+    """Return whether *count* was reported and is not a possible count of tokens."""
     if count is None:
         return False
     return isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_TOKENS

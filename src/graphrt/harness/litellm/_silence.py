@@ -1,6 +1,6 @@
-"""Take back what a noisy library does to warnings and logging.
+"""Silencing of a noisy library: its warnings, and its changes to warning filters and log handlers.
 
-Only the process's warning filters and log handlers are touched here, and nothing here knows which library it is for.
+The module only touches the warning filters and log handlers of the process. It does not know which library it is for.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from typing import Any, Final
 
 
 class QuietWarnings:
-    """Warning filters that exist only while at least one block is inside; may only be entered on one loop.
+    """Warning filters that are active while at least one `with` block is entered. Enter it on one event loop only.
 
-    Warning filters belong to the whole process, so they are as narrow as can be, and as short-lived.
+    Warning filters are global to the process, so these are as narrow and as short-lived as possible.
 
     Args:
-        module: Regular expression of the modules that may not warn.
-        messages: Regular expressions of texts that nobody may warn with.
+        module: Regular expression of the modules whose warnings are ignored.
+        messages: Regular expressions of warnings that are ignored from any module.
     """
 
     def __init__(self, *, module: str, messages: tuple[str, ...] = ()) -> None:
         self._module: Final = f"{_MARK}{module}"
         self._messages: Final = tuple(f"{_MARK}{message}" for message in messages)
         self._inside = 0
+        """Number of blocks entered."""
 
     def __enter__(self) -> None:
         self._inside += 1
-        # Each time: somebody's catch_warnings may have taken them away since. Equal filters do not pile up.
+        # Each time: the end of a `catch_warnings` block may have removed them since. Equal filters do not add up.
         warnings.filterwarnings("ignore", module=self._module)
         for message in self._messages:
             warnings.filterwarnings("ignore", message=message)
@@ -43,7 +44,7 @@ class QuietWarnings:
 
 
 _MARK: Final = "(?#graphrt)"
-"""A comment in our regular expressions, so that a user's own filter is never taken for ours."""
+"""A comment inside our regular expressions, so that a filter of the user is never removed as ours."""
 
 
 def _patterns(entry: tuple[Any, ...]) -> set[str]:
@@ -52,16 +53,16 @@ def _patterns(entry: tuple[Any, ...]) -> set[str]:
 
 @contextmanager
 def quiet_import(logger_prefix: str) -> Generator[None]:
-    """Import something inside this block: afterwards warning filters and log handlers are what they were.
+    """Import a library inside this block; afterwards, warning filters and log handlers are as before.
 
     Args:
-        logger_prefix: How the names of the library's loggers begin. They keep what others attached, propagate as
-            ever, and get a NullHandler, so that a process without any logging stays silent.
+        logger_prefix: Prefix of the names of the library's loggers. They keep handlers that others attached, still
+            propagate, and get a NullHandler, so that a process without logging configuration stays silent.
     """
     before = {name: list(logger.handlers) for name, logger in _loggers(logger_prefix)}
     loudest = logging.getLogger(logger_prefix)
     level = loudest.level
-    loudest.setLevel(logging.CRITICAL)  # its own handler stands there while it is imported
+    loudest.setLevel(logging.CRITICAL)  # the library attaches its own handler during the import
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

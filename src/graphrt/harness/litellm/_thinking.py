@@ -1,6 +1,6 @@
-"""Blocks of thinking as litellm writes them: out of replies and streams, and into requests to who can read them.
+"""Thinking blocks in litellm's format: read from replies and streams, and written for Claude only (decision 0034).
 
-Pure functions and one builder. No call is made here; the rest of the wire format is `_openai_format`'s.
+Pure functions and one builder. `_openai_format` does the rest of the wire format.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ from typing import Any, Final
 
 from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolMessage, UserMessage
 
-_OF_CLAUDE: Final = ("claude", "anthropic", "arn:")  # an ARN may stand for any model; of Bedrock's, these are sealed
+_OF_CLAUDE: Final = ("claude", "anthropic", "arn:")
+"""Parts of the names of Claude models. An ARN may stand for any model of Bedrock, but only Claude's seal blocks."""
 _HOSTS: Final = frozenset(
     {"bedrock", "bedrock_converse", "vertex_ai", "vertex_ai_beta", "azure_ai", "snowflake", "litellm_proxy"}
 )
-"""Providers that have Claude beside other models, and to which litellm passes blocks on."""
+"""Providers that offer Claude among other models, and to which litellm passes thinking blocks."""
 
 
 def keeps_blocks(name: str, provider: str) -> bool:
-    """Whether blocks of thinking are read from the model, and written to it.
+    """Return whether thinking blocks are read from the model's replies and sent back to it: only for Claude.
 
-    They are Claude's, which seals them alike on every platform. To others litellm would send them as a field that no
-    OpenAI-like interface knows; and what others seal, Claude would refuse.
+    Claude's signatures are valid on all its platforms. To other models litellm would send the blocks in a field that
+    no OpenAI-like API knows, and Claude would refuse blocks that others sealed.
 
     Args:
-        name: Of the model, at its provider.
-        provider: As litellm names it.
+        name: The model's name at its provider.
+        provider: The provider as litellm names it.
     """
     return provider == "anthropic" or (provider in _HOSTS and any(part in name.lower() for part in _OF_CLAUDE))
 
 
 def wire_blocks(blocks: Iterable[ThinkingBlock]) -> list[dict[str, Any]]:
-    """The `thinking_blocks` of a message: those that are sealed."""
+    """Return the `thinking_blocks` of a message on the wire: the sealed ones of *blocks*."""
     return [_wire_block(block) for block in blocks if block.sealed]
 
 
@@ -43,9 +44,10 @@ def _wire_block(block: ThinkingBlock) -> dict[str, Any]:
 
 
 def cannot_go_on(messages: Iterable[Message]) -> bool:
-    """Whether Claude would refuse to think about *messages*: the turn that goes on began without a sealed block.
+    """Return whether Claude would refuse to think about *messages*: the current turn began without a sealed block.
 
-    What the user says right after results of tools is sent with them, and belongs to their turn.
+    Another model began it, or thinking was off. A user message right after results of tools is sent together with
+    them, and belongs to their turn.
     """
     turn: list[AssistantMessage] = []
     before: Message | None = None
@@ -62,7 +64,7 @@ def cannot_go_on(messages: Iterable[Message]) -> bool:
 
 
 def read_blocks(blocks: Any) -> tuple[ThinkingBlock, ...]:
-    """The sealed ones of *blocks*, the `thinking_blocks` of a whole message."""
+    """Return the sealed blocks in *blocks*, the `thinking_blocks` of a whole message."""
     builder = BlockBuilder()
     for block in _mappings(blocks):
         builder.add([block])
@@ -72,13 +74,15 @@ def read_blocks(blocks: Any) -> tuple[ThinkingBlock, ...]:
 
 @dataclass(slots=True)
 class BlockBuilder:
-    """Puts the blocks of one stream together: pieces of a text, then its signature; or redacted data at once."""
+    """Assembles the blocks of one stream: pieces of a text and then its signature, or redacted data in one piece."""
 
     _done: list[ThinkingBlock] = field(default_factory=list[ThinkingBlock])
+    """The complete blocks, in order."""
     _texts: list[str] = field(default_factory=list[str])
+    """Pieces of the open block's text."""
 
     def add(self, blocks: Any) -> None:
-        """Take in the `thinking_blocks` of one chunk."""
+        """Add the `thinking_blocks` of one chunk."""
         for block in _mappings(blocks):
             redacted, signature, text = (_text(block.get(name)) for name in ("data", "signature", "thinking"))
             if block.get("type") == "redacted_thinking":
@@ -87,7 +91,7 @@ class BlockBuilder:
                     self._done.append(ThinkingBlock(redacted=redacted))
                 continue
             before = "".join(self._texts)
-            if signature and text.startswith(before):  # for Anthropic, litellm says the whole text again here
+            if signature and text.startswith(before):  # for Anthropic, litellm repeats the whole text here
                 self._texts = [text] if text else self._texts
             elif text:
                 self._texts.append(text)
@@ -96,11 +100,11 @@ class BlockBuilder:
                 self.close()
 
     def close(self) -> None:
-        """End the open block; without a signature nobody takes it back."""
+        """End the open block. One without a signature is dropped, since no provider takes it back."""
         self._texts = []
 
     def blocks(self) -> tuple[ThinkingBlock, ...]:
-        """Those that are whole, in their order."""
+        """Return the complete blocks, in order."""
         return tuple(self._done)
 
 

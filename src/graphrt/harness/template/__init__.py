@@ -1,4 +1,4 @@
-"""Prompt templates: text with fields in braces, filled from the state."""
+"""Prompt templates: text with `{name}` fields that are filled from the state."""
 
 from graphrt.harness.template._template import Template
 

@@ -1,13 +1,14 @@
 """The grammar of templates: which braces are fields, which are text, and which are a mistake.
 
-A brace group begins with `{` and ends with the next brace; it never spans lines. What is in it decides:
+A brace group begins with `{` and ends with the next brace or with the line. Its content decides:
 
-* exactly a name, as in `{topic}`: a field;
-* what `str.format`, f-strings or other template languages would take for a field, but this one does not have, as in
-  `{user.name}`, `{rows[0]}`, `{x!r}`, `{x:>5}`, `{0}`, `{ x }`, `{f(x)}`, `{user-name}`, `{{x}}`: a mistake;
-* anything else, as in `{}`, `{"a": 1}`, `{n + 1}`, a brace without its twin, a group of several lines: text.
+* A name alone, as in `{topic}`, is a field.
+* Forms that `str.format`, f-strings or other template languages accept as a field, and this one does not support, are
+  mistakes: `{user.name}`, `{rows[0]}`, `{x!r}`, `{x:>5}`, `{0}`, `{ x }`, `{f(x)}`, `{user-name}`, `{{x}}`.
+* Anything else is text: `{}`, `{"a": 1}`, `{n + 1}`, an unpaired brace, a group that spans several lines.
 
-Nothing is unescaped, so there is nothing to escape.
+There is no escape. A doubtful form is refused rather than kept as text: an error when the template is made costs a
+minute, and a wrong guess is sent to a model (ADR-0032).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _GROUP: Final = re.compile(r"\{([^{}\n]*)(?:(\})|(?=(\{))|)")
+"""Content of a group (1), then its end: a closing brace (2), an opening brace that is not consumed (3), or neither."""
 _NAME: Final = r"(?:[^\W\d]\w*|\d+)"
 _WHYS: Final = tuple(
     (re.compile(_NAME + rest, re.DOTALL), closed, why)
@@ -30,21 +32,29 @@ _WHYS: Final = tuple(
         (r"", True, "a field is a name alone: no number, and no spaces around it"),
     )
 )
-"""What is meant as a field, whether only if its brace is closed, and why it is none."""
+"""(pattern, must the brace be closed?, message): groups that other template languages would take for a field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A group that was meant as a field and is none."""
+    """A brace group that looks like a field but is not supported."""
 
     group: str
+    """The group with its braces, cut to 60 characters."""
     why: str
+    """Why it is not a field."""
     line: int
+    """Line of its first brace, from 1."""
     column: int
+    """Column of its first brace, from 1."""
 
 
 def parse(text: str) -> tuple[tuple[str, ...], tuple[Mistake, ...]]:
-    """The parts of *text*, literal text and names of fields by turns, and what is wrong with it."""
+    """Parse a template.
+
+    Returns:
+        The parts: literal text and field names alternately, with text first and last. And 0..n mistakes, in order.
+    """
     parts: list[str] = []
     mistakes: list[Mistake] = []
     begin = 0
@@ -64,7 +74,7 @@ def parse(text: str) -> tuple[tuple[str, ...], tuple[Mistake, ...]]:
 
 
 def _why(content: str, *, closed: bool) -> str:
-    """Why a group that was meant as a field is none; empty if it is text."""
+    """Return why a group looks like a field but is not supported; "" if it is text."""
     inner = content.strip()
     return next((why for form, whole, why in _WHYS if (closed or not whole) and form.fullmatch(inner)), "")
 

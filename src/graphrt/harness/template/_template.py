@@ -1,7 +1,6 @@
-"""Prompts with holes: `{name}`, filled from the state.
+"""`Template`, the public class, and the lookup of its fields in a state.
 
-What a user holds lives here, with the names that it checks. The grammar is `_grammar`', how values look is
-`_value_text`'s.
+`_grammar` parses the text, and `_value_text` turns values into text.
 """
 
 from __future__ import annotations
@@ -26,25 +25,26 @@ _MISSING: Final = object()
 @final
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text with fields in braces, and nothing else: `Template("Summarise {topic} in {style}.")`.
+    """A text with fields in braces: `Template("Summarise {topic} in {style}.")`.
 
-    Only `{name}` is a field. Braces that cannot be meant as one stay as they are, so JSON can be written as it is:
-    `{"a": 1}`, `{}`, a brace alone, a group over several lines. What other languages take for a field, but this one
-    does not have, is refused: `{user.name}`, `{rows[0]}`, `{x!r}`, `{x:>5}`, `{0}`, `{ x }`, `{f(x)}`, `{user-name}`,
-    `{{x}}`. There is no escape; a literal `{name}` is a field with that value.
+    Only `{name}` is a field. Braces that cannot be a field are text, so JSON needs no escapes: `{"a": 1}`, `{}`, a
+    single brace, a group over several lines. Forms that other template languages accept, and this one does not, are
+    refused: `{user.name}`, `{rows[0]}`, `{x!r}`, `{x:>5}`, `{0}`, `{ x }`, `{f(x)}`, `{user-name}`, `{{x}}`. There is
+    no escape; for a literal `{name}` pass it as the value of a field.
 
     Raises:
-        InputError: A group of braces was meant as a field and is none.
+        InputError: *text* is not a string, or has a group of a refused form (`template-field`).
     """
 
     text: str
+    """The text of the template."""
     fields: tuple[str, ...] = field(init=False, compare=False, repr=False)
-    """0..n names, each once, in the order of the text."""
+    """0..n field names, each once, in the order of the text."""
     _parts: tuple[str, ...] = field(init=False, compare=False, repr=False)
-    """Text, name, text, name, ... text."""
+    """Literal text and field names alternately, with text first and last."""
 
     def __post_init__(self) -> None:
-        given: Any = self.text  # callers without a type checker get here too
+        given: Any = self.text  # callers without a type checker may pass anything
         if not isinstance(given, str):
             raise InputError(f"A template is of type {type(given).__name__}.", fix="give a text", value=given)
         parts, mistakes = parse(given)
@@ -54,14 +54,14 @@ class Template:
         object.__setattr__(self, "fields", tuple(dict.fromkeys(parts[1::2])))
 
     def check(self, state_type: type[Any], *, more: Iterable[str] = ()) -> Self:
-        """See that every field is one of the state, and return the template.
+        """Check that the state has every field, and return the template.
 
         Args:
             state_type: A pydantic model, a dataclass or a TypedDict.
-            more: Names that `render` will be given beside the state.
+            more: Names that are passed to `render` as keyword arguments.
 
         Raises:
-            InputError: A field is unknown, or *state_type* is no type of a state.
+            InputError: A field is unknown (`template-unknown`), or *state_type* is not such a class (`template-state`).
         """
         known = [*_names_of(state_type), *more]
         self._refuse(
@@ -72,17 +72,19 @@ class Template:
         return self
 
     def render(self, state: Any = None, /, **more: Any) -> str:
-        """Fill the fields, once: braces in a value are never looked at.
+        """Fill the fields and return the text. Braces inside a value are not interpreted.
 
-        Text and numbers are shown as they are, members of enums as their values, dates in ISO form; containers,
-        dataclasses and pydantic models as JSON.
+        Strings and numbers are inserted as they are, enum members as their values, and dates in ISO format. Containers,
+        dataclasses and pydantic models are inserted as JSON.
 
         Args:
             state: A pydantic model, a dataclass or a mapping.
-            **more: Values that are not in the state, or take the place of its own.
+            **more: Values that the state does not have, or that replace its values.
 
         Raises:
-            InputError: A field has no value or None, a value has no plain text form, or *more* has an unknown name.
+            InputError: A field has no value or None (`template-missing`), a value has no text form
+                (`template-value`), *more* has an unknown name (`template-unknown`), or *state* is not a state
+                (`template-state`).
         """
         self._refuse(
             [name for name in more if name not in self.fields],

@@ -1,6 +1,6 @@
-"""Values as text for a prompt: plain ones as they are, containers as JSON, and nothing by its `repr`.
+"""Text form of values in a prompt: strings and numbers as they are, containers as JSON, never a `repr`.
 
-Pure functions over values; templates and fields are not known here.
+Pure functions of values, without knowledge of templates and fields.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEEPEST: Final = 50
 
 
 class NoTextError(Exception):
-    """A value has no plain text form: `path` inside it, and what is there."""
+    """A value has no text form. `path` leads to the culprit inside it, and `what` describes that."""
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(path, what)
@@ -31,10 +31,10 @@ class NoTextError(Exception):
 
 
 def plain_text(value: Any) -> str:
-    """*value* as a prompt shows it.
+    """Return the text of *value* in a prompt.
 
     Raises:
-        NoTextError: It, or something in it, has no text form that people would write.
+        NoTextError: *value*, or something inside it, has no text form.
     """
     data = _data(value, "", 0)
     if isinstance(data, str):
@@ -55,10 +55,10 @@ def _number(value: float) -> str:
 
 
 def _data(value: Any, path: str, depth: int) -> Any:
-    """*value* as what JSON has."""
+    """Return *value* as JSON data: None, bool, int, float, str, list or dict."""
     if depth > _DEEPEST:
         raise NoTextError(path, "nested too deeply")
-    while isinstance(value, Enum):  # before its mixins: a member may be a str too
+    while isinstance(value, Enum):  # first, because a member may also be a str or an int
         value = value.value
     for kinds, plain in _LEAVES:
         if isinstance(value, kinds):
@@ -71,6 +71,7 @@ def _data(value: Any, path: str, depth: int) -> Any:
         case list() | tuple() | deque():
             return _items(value, path, depth)
         case set() | frozenset():
+            # Sorted, because the order of a set of strings differs between processes (hash randomization).
             return sorted(_items(value, path, depth), key=lambda item: json.dumps(item, sort_keys=True))
         case _ if _is_value(value):
             return _mapping({field.name: getattr(value, field.name) for field in fields(value)}, path, depth)
@@ -80,7 +81,7 @@ def _data(value: Any, path: str, depth: int) -> Any:
 
 _LEAVES: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     ((bool, NoneType), lambda value: value),
-    (str, str.__str__),  # a subclass may show itself as something else
+    (str, str.__str__),  # the value itself: a subclass may override `__str__`
     (int, int.__int__),
     (float, float.__float__),
     ((Decimal, UUID), str),
@@ -115,7 +116,7 @@ def _key(name: Any, path: str) -> str:
 def _model(value: BaseModel, path: str) -> Any:
     try:
         return value.model_dump(mode="json")
-    except (ValueError, RecursionError, TypeError) as error:  # pydantic's own is a ValueError
+    except (ValueError, RecursionError, TypeError) as error:  # PydanticSerializationError is a ValueError
         raise NoTextError(path, f"a {type(value).__name__} without a JSON form ({error})") from None
 
 

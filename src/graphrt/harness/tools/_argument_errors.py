@@ -17,7 +17,7 @@ _MOST: Final = 8
 _CLIP: Final = 60
 """Most characters that are quoted of a value."""
 _OBJECTS: Final = {"model_type", "dataclass_type", "model_attributes_type", "dict_type", "mapping_type"}
-"""Pydantic error types whose message names a Python class, which means nothing to a model."""
+"""Pydantic error types whose message speaks of Python classes or dictionaries, which mean nothing to a model."""
 _NONE: Final = "no arguments"
 
 

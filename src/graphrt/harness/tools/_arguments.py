@@ -92,7 +92,7 @@ def json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """Return the JSON schema of *adapter*, without generated titles and without a `$ref` at its root."""
     schema = adapter.json_schema(schema_generator=_Schema)
     reference = schema.get("$ref", "")
-    if reference.startswith("#/$defs/"):  # a recursive model; providers reject a `$ref` at the root
+    if reference.startswith("#/$defs/"):  # a recursive model; providers want an object at the root
         schema = {**schema["$defs"][reference.removeprefix("#/$defs/")], "$defs": schema["$defs"]}
     schema.pop("title", None)
     if schema.get("type") == "object":

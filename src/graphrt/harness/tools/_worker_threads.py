@@ -1,7 +1,7 @@
 """Daemon worker threads for sync tools: one for each call in flight, and up to eight idle ones kept for the next calls.
 
-There is no upper bound, and the interpreter does not wait for daemons when it exits. So a tool that hangs blocks neither
-other tools nor the end of the program. How a result gets back to the event loop is the business of `_invoke`.
+There is no upper bound, and the interpreter does not wait for daemons when it exits. So a tool that hangs blocks
+neither other tools nor the end of the program. `_invoke` passes the result back to the event loop.
 """
 
 from __future__ import annotations

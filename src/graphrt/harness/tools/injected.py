@@ -1,6 +1,6 @@
-"""Arguments that the program gives a tool, and no model can: the marker that stands in a parameter's annotation.
+"""`Injected`, the annotation marker for tool arguments that the program supplies and the model cannot set.
 
-What is marked is read in `_signature`; nothing is looked up here but the value of one injection.
+The marker and the lookup of its value live here. `_signature` finds the marked parameters.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ __all__ = ["Injected"]
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """Marks a parameter whose value the program gives: `db: Annotated[Database, Injected("db")]`.
+    """Marks a parameter whose value the program supplies: `db: Annotated[Database, Injected("db")]`.
 
-    The parameter is not in the tool's schema; a model that sends a value for it is refused.
+    The parameter is not in the tool's schema. A call in which the model sends a value for it is refused.
 
     Args:
-        source: A name: that key or attribute of what the caller passed as `deps`. Or a function of the `ToolContext`,
-            sync (then it must be quick) or async.
+        source: The name of a key or attribute of the caller's `deps`, or a function of the `ToolContext`. A sync
+            function must be quick, because it runs on the event loop; an async one is awaited.
 
     Raises:
-        InputError: It is neither.
+        InputError: *source* is neither a non-empty string nor callable.
     """
 
     source: str | Callable[[ToolContext], Any]
+    """Name in `deps`, or function that returns the value or an awaitable of it."""
 
     def __post_init__(self) -> None:
         source: Any = self.source
@@ -41,10 +42,10 @@ class Injected:
             )
 
     def find(self, context: ToolContext, /) -> Any:
-        """The value, or an awaitable of it.
+        """Return the value for the call *context*, or an awaitable of it.
 
         Raises:
-            LookupError: `deps` has no such name; the text says what it has.
+            LookupError: `deps` has no such key or attribute; the text lists the keys of a mapping.
         """
         if not isinstance(self.source, str):
             return self.source(context)

@@ -1,6 +1,6 @@
-"""What a tool is to an agent: what the model is told of it, how it may be used, and the call itself.
+"""The `Tool` protocol of agents, and the values that go with it: policy, call context and result.
 
-Protocols and values; how a function, a model class or a server becomes a tool is told in the files beside this one.
+Only protocols and values live here. `function`, `from_model` and `mcp` make tools.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from graphrt.harness.messages import ToolCall, ToolSpec
 __all__ = ["EffectClass", "Tool", "ToolContext", "ToolPolicy", "ToolResult"]
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "once"]
-"""What may happen to a call whose outcome got lost, as for `Context.effect`: the first two are made again, one of class
-"once" never is without a person's decision."""
+"""Whether a call may be repeated if a crash lost its outcome, as for `Context.effect`. "pure" and "idempotent" calls
+are repeated; a "once" call is repeated only if a person decides so."""
 
 
 D_co = te.TypeVar("D_co", covariant=True, default=Any)
@@ -25,7 +25,7 @@ D_co = te.TypeVar("D_co", covariant=True, default=Any)
 
 
 def _emit_nothing(_item: Any) -> None:
-    """Nobody watches."""
+    """Drop the item, because no stream is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,78 +33,86 @@ class ToolPolicy:
     """How an agent may use a tool."""
 
     effect: EffectClass = "idempotent"
+    """Whether a call may be repeated if a crash lost its outcome."""
     timeout_s: float | None = None
-    """Seconds that a call may take; the model is then told that it took too long. None: as long as the agent may."""
+    """Seconds that a call may take; after a timeout the model reads that it took too long. None: no limit but the
+    agent's own."""
     on_error: Literal["return", "raise"] = "return"
-    """Whether the model is shown what the tool raised, or the agent's run fails with it (ToolError)."""
+    """What happens when the tool raises: "return" shows the model the error, "raise" fails the agent's run with a
+    ToolError."""
     approval: bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]] = False
-    """Whether a person has to agree to each call, or to those whose checked arguments a function, sync or async, picks."""
+    """Whether a person must approve each call. A function, sync or async, decides it by the validated arguments."""
     max_result_chars: int | None = None
-    """Most characters of a result that the model is shown; the text then says how much was cut. None: all of it."""
+    """Most characters of a result that the model is shown; a note says how many were cut. None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext(Generic[D_co]):
-    """Information about a tool call that the model cannot set, passed to the tool beside its arguments.
+    """Information about a tool call that the model cannot set, passed to the tool along with its arguments.
 
     Annotate the parameter as `ToolContext[Deps]` to give `deps` the type `Deps`.
     """
 
     call: ToolCall
-    """As the model made it."""
+    """The call as the model made it."""
     deps: D_co = field(default=cast("Any", None))
-    """What the caller passed as `deps`."""
+    """What the caller passed as `deps`; None without."""
     idempotency_key: str = ""
-    """For the outside world: the same if the call is made again after a crash."""
+    """Key for external systems: the same if the call is repeated after a crash."""
     depth: int = 0
-    """Agents above the one that calls: 0 for the outermost."""
+    """Number of agents above the one that makes the call: 0 for the outermost agent."""
     node: str | None = None
-    """Name of the graph's node that the agent works for; None outside of a graph."""
+    """Name of the graph node that the agent works for; None outside of a graph."""
     thread: str | None = None
+    """Id of the thread that the graph runs on; None outside of a graph, or in a run without a thread."""
     emit: Callable[[Any], None] = field(default=_emit_nothing, compare=False, repr=False)
-    """Hands an item to whoever streams the mode `custom` of the graph."""
+    """Sends an item to the graph's stream in mode `custom`; does nothing if that is not streamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool may return where the model is to read something else than the program."""
+    """Result of a tool with separate contents for the model and for the program."""
 
     text: str
-    """For the model."""
+    """Text that the model reads."""
     value: Any = None
-    """For the program: on the stream and in events, never for the model."""
+    """Value for the program, in stream items and events. The model never sees it."""
     error: bool = False
-    """Whether the model is to know that it went wrong."""
+    """Whether the result is marked as an error for the model."""
 
 
 class Tool(Protocol):
-    """Something that a model may ask for and an agent does.
+    """A tool: the model requests calls of it, and the agent makes them.
 
-    It may be called from several tasks, event loops and worker threads at once.
+    A tool may be called from several tasks, event loops and worker threads at once.
     """
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told: name, description and the JSON schema of the arguments."""
+        """Name, description and JSON schema of the arguments, which are sent to the model."""
         ...
 
     @property
     def policy(self) -> ToolPolicy:
-        """How it may be used."""
+        """How an agent may use the tool."""
         ...
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """The arguments as `call` wants them, by name. Nothing is done yet.
+        """Validate *arguments* and return them by name, in the form that `call` takes. Must have no side effects.
 
         Raises:
-            ToolArgumentsError: They do not fit; its text is written for the model.
+            ToolArgumentsError: The arguments are invalid; its text is written for the model.
         """
         ...
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
-        """Do it, with what `check` returned.
+        """Run the tool.
+
+        Args:
+            arguments: The result of `check`.
+            context: The call that this is.
 
         Returns:
-            A text, a ToolResult, or anything that becomes JSON for the model.
+            A string, a ToolResult, or any value that can be serialized as JSON for the model.
         """
         ...

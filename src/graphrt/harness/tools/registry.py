@@ -1,6 +1,6 @@
-"""Tools by name: what an agent, or a node, may use and nothing else.
+"""`ToolRegistry`, the tools that an agent or a node may use, by name.
 
-Looking up lives here; how a tool is made, and who calls it, does not.
+Only the lookup lives here. The sibling modules make tools, and `agent` calls them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from graphrt.harness.tools.protocol import Tool
 __all__ = ["AnyTool", "ToolRegistry"]
 
 AnyTool: TypeAlias = Tool | Callable[..., Any]
-"""A tool, or a plain function that is made one."""
+"""A tool, or a plain typed function, of which a `FunctionTool` is made."""
 
 
 class ToolRegistry:
-    """Tools by name, in the order they were given; it never changes.
+    """Immutable collection of tools by name, in the order they were given.
 
     Args:
         tools: 0..n tools or plain typed functions.
 
     Raises:
-        InputError: Two have one name (`duplicate-tool`), or something is neither (`bad-tool`).
+        InputError: Two tools have the same name (`duplicate-tool`), or an item is neither a tool nor a function
+            (`bad-tool`).
     """
 
     def __init__(self, tools: Iterable[AnyTool] = (), /) -> None:
@@ -48,19 +49,19 @@ class ToolRegistry:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the 0..n tools."""
+        """Names of the 0..n tools, in the registry's order."""
         return tuple(self._tools)
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model is told of them."""
+        """Name, description and schema of the 0..n tools, in the registry's order."""
         return tuple(tool.spec for tool in self._tools.values())
 
     def get(self, name: str, /) -> Tool:
-        """The tool of that name.
+        """Return the tool with that name.
 
         Raises:
-            InputError: There is none (`unknown-tool`).
+            InputError: There is no such tool (`unknown-tool`).
         """
         tool = self._tools.get(name)
         if tool is None:
@@ -75,10 +76,10 @@ class ToolRegistry:
         return tool
 
     def only(self, allowed: Iterable[str], /) -> ToolRegistry:
-        """A registry of just these tools, in the order of this one.
+        """Return a registry of the tools named in *allowed*, in the order of this registry.
 
         Raises:
-            InputError: There is none of such a name (`unknown-tool`).
+            InputError: There is no tool with one of the names (`unknown-tool`), or *allowed* is a string (`bad-tool`).
         """
         if isinstance(allowed, str):
             raise InputError(

@@ -1,6 +1,7 @@
-"""What a tool returned, as the model reads it: text as it is, everything else as JSON, cut only where the policy asks.
+"""Conversion of a tool's return value to the text that the model reads.
 
-Only values are turned into texts here; no tool is called.
+Strings stay as they are, and everything else becomes JSON. Results are cut only if the policy says so. No tool is
+called here.
 """
 
 from __future__ import annotations
@@ -16,29 +17,33 @@ from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 __all__ = ["to_result"]
 
 _DEEPEST: Final = 40
+"""Levels that are searched for the value that has no JSON form."""
 _ALWAYS: Final = ToolPolicy()
 _OF_GRAPHS: Final = ("Command", "Send")
-"""Names of LangGraph's classes for what a node may return."""
+"""Names of the LangGraph classes that only a node may return."""
 
 
 class ToolCommandError(ToolError):
-    """A tool returned what only a node may return. It is a mistake of the program: the model is never told of it."""
+    """A tool returned a value that only a node may return.
+
+    It is a bug in the program that the model cannot correct, so the model is never shown it.
+    """
 
     default_code = "tool-command"
 
 
 def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolResult:
-    """Make of what a tool returned what an agent needs: a text for the model, the value for the program.
+    """Return what a tool returned as a ToolResult: a text for the model, and the value for the program.
 
     Args:
-        value: A text, a ToolResult, or anything that becomes JSON: pydantic models, dataclasses, dates, enums and
-            collections of them.
-        tool: Its name, for the error.
-        policy: Says how much of the text the model is shown.
+        value: A string, a ToolResult, or a value that can be serialized as JSON: pydantic models, dataclasses, dates,
+            enums and collections of them.
+        tool: Name of the tool, for the error.
+        policy: Its `max_result_chars` limits the text.
 
     Raises:
-        ToolCommandError: It is a Command, a Send or an Interrupt, or a list with one.
-        ToolError: Something in *value* cannot become JSON; the text names its path.
+        ToolCommandError: *value* is a Command, a Send or an Interrupt, or a list or tuple with one.
+        ToolError: Something in *value* has no JSON form; the text names its path (`tool-result`).
     """
     _check_no_command(value, tool)
     if isinstance(value, ToolResult):
@@ -50,7 +55,7 @@ def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolRes
         return ToolResult(text=_cut(value, policy), value=value)
     try:
         text = _json(value)
-    except Exception as error:  # noqa: BLE001 - properties and iterators of the value may raise anything
+    except Exception as error:  # noqa: BLE001 - properties and iterators of a user's value may raise anything
         path, culprit = _culprit(value, "result", 0)
         raise ToolError(
             f"What tool {tool!r} returned cannot become JSON: {path} is of type {type(culprit).__name__}.",
@@ -107,18 +112,21 @@ def _cut(text: str, policy: ToolPolicy) -> str:
 
 
 def is_of_langgraph(kind: Any, known: Collection[str]) -> bool:
-    """Whether *kind* is one of the classes of LangGraph and LangChain that have one of the *known* names."""
+    """Return whether *kind* is a class of LangGraph or LangChain with one of the *known* names.
+
+    It is recognised by its module's name, so neither library has to be installed.
+    """
     module = str(getattr(kind, "__module__", ""))
     return module.partition(".")[0] in ("langgraph", "langchain", "langchain_core") and kind.__name__ in known
 
 
 def _culprit(value: Any, path: str, depth: int) -> tuple[str, Any]:
-    """The innermost value that cannot become JSON, and where it is."""
+    """Return the path of the innermost value that has no JSON form, and the value."""
     if depth < _DEEPEST:
         for step, child in _children(value):
             try:
                 _json(child)
-            except Exception:  # noqa: BLE001 - looking for the one that raises
+            except Exception:  # noqa: BLE001 - the search is for the value that raises
                 return _culprit(child, f"{path}{step}", depth + 1)
     return path, value
 

@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database. `_store` says what a store's methods mean here; the other modules are private to it."""
+"""PostgresStore: threads in a PostgreSQL database, for several machines."""
 
 from graphrt.stores.postgres._store import PostgresStore
 

@@ -1,6 +1,7 @@
-"""One call to a PostgreSQL server, repeated where that is safe and worth while.
+"""Calls to a PostgreSQL server, with retries after a lost connection or an aborted transaction.
 
-When to try again, and how long; what is asked comes from the callers, who write it so that doing it twice does no harm.
+This module decides when to try again, and for how long. The callers pass work that is idempotent, so that repeating it
+does no harm.
 """
 
 from __future__ import annotations
@@ -17,30 +18,34 @@ from graphrt.stores.postgres._driver import Connection, Cursor, driver
 
 T = TypeVar("T")
 _TRIES: Final = 5
-"""How often a call is begun, at most."""
+"""Maximum number of times that the work of a call is begun."""
 
 
 class Calls:
-    """Runs statements on connections that a `Link` lends."""
+    """Runs statements on connections that a `Link` lends, and repeats them where that can help."""
 
     def __init__(self, link: Link) -> None:
         self._link: Final = link
 
     @staticmethod
     def token() -> int:
-        """A number that no other change of a row carries: it tells, after a lost connection, whose change is there."""
-        return int.from_bytes(os.urandom(8), "big") >> 1
+        """Return a random number that marks one change of a row.
+
+        After a lost connection, the number in the row shows whether this change was the last one.
+        """
+        return int.from_bytes(os.urandom(8), "big") >> 1  # bigint is signed: 63 bits
 
     def call(self, work: Callable[[Connection, bool], T], doing: str, *, kept: str = "", unknown: str = "") -> T:
-        """Do *work*, which is given a connection, and whether it may have been done before.
+        """Return the result of *work*, which is repeated after a transient error.
 
         Args:
+            work: Called with a connection, and with whether an earlier call may have done the work already.
             doing: What is tried, for an error, as in "load thread 't'".
-            kept: What an error says is stored, as a sentence.
-            unknown: The same where the connection was lost, so that nobody knows.
+            kept: A sentence for an error that says what is stored.
+            unknown: The same if the connection was lost, so that the outcome is unknown.
 
         Raises:
-            StoreError: It failed, or the server did not come back within `connect_timeout_s`.
+            StoreError: The work failed, or the server did not come back within `connect_timeout_s`.
         """
         patience: Patience | None = None
         failure: StoreError | None = None
@@ -57,11 +62,11 @@ class Calls:
                         lost = lost or gone
                         failure = self._link.failure(error, doing=doing, kept=unknown if lost else kept)
                         if gone:
-                            connection.close()
+                            connection.close()  # so that the pool does not lend it again
                         elif error.sqlstate not in _errors.AGAIN:
                             raise failure from error
             except StoreError as error:
-                # A server that answered before, or is about to, is waited for; one that never did is told of at once.
+                # Wait for a server that answered before or is starting. One that never answered is reported at once.
                 passing = lost or self._link.met or _errors.is_starting(error)
                 error.known = error.known or (unknown if lost else kept)
                 if entered or not passing or error.code != "store-unavailable":
@@ -74,23 +79,23 @@ class Calls:
                 raise failure
 
     def run(self, connection: Connection, text: str, values: Any = None) -> Cursor:
-        """Run one statement."""
+        """Run one statement, with results in binary format."""
         return connection.execute(self._link.named(text), values, binary=True)
 
     def ask(self, doing: str, text: str, values: Any = None) -> Cursor:
-        """Run one statement that only reads; its rows have arrived when this returns."""
+        """Run one statement that only reads. All of its rows have arrived when this returns."""
         return self.call(lambda connection, _: self.run(connection, text, values), doing)
 
 
 class Patience:
-    """How long, and with which pauses, a call goes on after it lost its connection or its transaction."""
+    """The backoff of one call: pauses of 0.01 s, doubled up to 0.25 s, until *timeout_s* seconds have passed."""
 
     def __init__(self, timeout_s: float) -> None:
         self._end: Final = time.monotonic() + timeout_s
         self._pause_s = 0.01
 
     def wait(self) -> bool:
-        """Pause; False if it is time to give up instead."""
+        """Pause. Returns False, without a pause, if the time is over."""
         if time.monotonic() + self._pause_s > self._end:
             return False
         time.sleep(self._pause_s)

@@ -1,11 +1,13 @@
-"""Who owns a thread in a PostgreSQL store: how a claim is taken, and how others see that its owner is dead.
+"""Claims in a PostgreSQL store: how a thread is claimed, and how other processes see that its owner is dead.
 
-Every store object that claims keeps one idle connection. Its backend stands for the owner: when the owner's process
-dies, the server ends the backend within milliseconds, and whoever finds its number gone from the list of backends may
-take the thread at once. Where something stands between us and the server that lends its sessions (PgBouncer), that
-number says nothing; then none is written, and the lease has to run out. Leases are measured by the database's clock.
+Every store object that claims threads keeps one idle connection. Its server process (backend) represents the owner:
+when the owner's process dies, the server ends the backend within milliseconds. Another process that no longer finds the
+backend's pid in the server's list may take the thread at once.
 
-Only what claims need; commits are in `postgres`.
+A pooler that lends sessions, such as PgBouncer, hides which backend belongs to which process. Then no pid is stored,
+and others wait until the lease has run out. Leases are measured by the database's clock.
+
+Commits are in `_commit`.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.protocol import Claim, Head
 
 _LINGER_S: Final = 0.5
-"""Seconds that a dead owner's backend is given to vanish."""
+"""Seconds to wait for the backend of a dead owner to disappear, before the thread counts as held."""
 _LOOK_S: Final = 0.05
+"""Seconds between two looks."""
 
 
 class PostgresClaim(Claim):
-    """A claim, with what the store has to know of it."""
+    """A claim, with the data that the store needs for commits under it."""
 
     __slots__ = ("fence", "no", "owner", "pid", "unsure")
 
@@ -39,20 +42,22 @@ class PostgresClaim(Claim):
         super().__init__(head, lease_s)
         self.owner: Final = owner
         self.no: Final = no
-        """The thread's number: its id may be given to another one later."""
+        """The thread's number. Its id may later belong to another thread, its number never."""
         self.pid: Final = os.getpid()
+        """The process that has the claim: a claim is void in the child of a fork."""
         self.fence: int = 0
-        """A statement that carries another one is refused: raised when a statement's outcome is unknown."""
+        """Number that a commit must find in the thread's row. It is raised when the outcome of a commit is unknown, so
+        that a statement that is still under way can no longer take effect."""
         self.unsure: bool = False
         """Whether the outcome of the last commit is still unknown."""
 
     def is_of(self, owner: Owner) -> bool:
-        """Whether *owner* was given it, in this process."""
+        """Return whether *owner* has this claim, in this process."""
         return self.owner is owner and self.pid == os.getpid()
 
 
 class Owner:
-    """This store object as others see it."""
+    """The owner of a store object's claims, as other processes see it: a connection and its backend."""
 
     def __init__(self, link: Link) -> None:
         self._link: Final = link
@@ -61,31 +66,33 @@ class Owner:
         watch_forks(self)
 
     def before_fork(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no call to wait for."""
 
     def after_fork_in_parent(self) -> None:
-        """Nothing was begun."""
+        """Do nothing."""
 
     def after_fork_in_child(self) -> None:
-        """Start anew; the parent's connection stays the parent's."""
+        """Start without claims and without a connection; the parent keeps its own."""
         leave(self._connection)
         self._begin()
 
     def _begin(self) -> None:
-        """In a process that has claimed nothing yet."""
+        """Set the state of an owner without claims."""
         self._connection = None
         self._identity: tuple[int | None, int | None] = (None, None)
+        """Pid and start time of the backend that represents this owner now; see `identity`."""
         self._named: tuple[int | None, int | None] = (None, None)
-        """What our claims name in the database."""
+        """The same, as stored with our claims in the database."""
         self._lock = threading.Lock()
         self.claims: dict[int, PostgresClaim] = {}
-        """Those that were given and not given back, by the thread's number."""
+        """Claims that callers got and have not released, by the number of their thread."""
         self.doubtful: dict[str, set[int]] = {}
-        """Tokens of claims that may be stored though nobody was given them, by thread."""
+        """Tokens of `claim` calls that failed although their claim may be stored, by thread id."""
         self.text = ""
+        """Process and host, for error messages of other processes."""
 
     def identity(self) -> tuple[int | None, int | None]:
-        """Number of the backend that stands for us and when it was started; two Nones if there is none to be had.
+        """Return pid and start time (microseconds since the epoch) of our backend; two Nones behind a pooler.
 
         Raises:
             StoreError: The server cannot be reached.
@@ -98,19 +105,22 @@ class Owner:
             return self._identity
 
     def moved(self) -> tuple[int | None, int | None] | None:
-        """If our backend was lost: what stands for us now. None if our claims name what stands for us."""
+        """Return the identity that our claims must name from now on, or None if they name the right one.
+
+        It differs if our backend was lost. A new connection is then opened here, if possible.
+        """
         with self._lock:
             if self._connection is not None and not alive(self._connection):
                 self._connection.close()
                 self._connection = None
                 self._identity = (None, None)
             if self._connection is None:
-                with suppress(StoreError):  # better no backend than a dead one: then the leases hold
+                with suppress(StoreError):  # two Nones are better than a dead backend: then the leases count
                     self._open()
             return None if self._identity == self._named else self._identity
 
     def has_moved(self, identity: tuple[int | None, int | None]) -> None:
-        """All claims name *identity* now."""
+        """Record that all claims name *identity* now."""
         with self._lock:
             self._named = identity
 
@@ -132,10 +142,16 @@ class Owner:
 
 
 class Taking:
-    """One call of `claim`: it may be repeated after a lost connection, and then finds what it did before.
+    """One call of `claim`. It can be repeated after a lost connection, and then finds the claim that it took before.
 
     Args:
-        token: Never used before; says whose the last change of the thread's row was.
+        link: Names the schema in statements.
+        owner: The owner of the new claim.
+        thread: The thread's id.
+        token: A new random number, which marks the change of the thread's row as this call's.
+        create: Create the thread if it does not exist.
+        lease_s: Seconds of the lease.
+        at: Creation time of a new thread, in seconds since the epoch.
     """
 
     def __init__(
@@ -147,10 +163,11 @@ class Taking:
         self._create = create
         self._values: dict[str, Any] = {"id": thread, "token": token, "lease_s": lease_s, "at": at, "epoch": 1}
         self.ours: Final = {token, *owner.doubtful.pop(thread, ())}
-        """Tokens whose claim is this one's: taken from the owner, so that no two calls get the same."""
+        """Tokens of claims that count as this call's own: its token, and those of calls whose outcome is unknown. The
+        latter are removed from the owner, so that no two calls return the same claim."""
 
     def run(self, connection: Connection) -> PostgresClaim | None:
-        """Take the thread; None if there is none.
+        """Claim the thread. Returns None if it does not exist and is not to be created.
 
         Raises:
             ConflictError: A living owner holds it.
@@ -159,6 +176,7 @@ class Taking:
         self._values |= {"pid": pid, "start": start, "holder": self._owner.text}
         give_up = time.monotonic() + _LINGER_S
         while True:
+            # The usual case is one statement: the thread was released, or is new. Otherwise lock its row and look.
             row = self._ask(connection, _statements.CLAIM)
             if row is None and self._create:
                 row = self._ask(connection, _statements.CLAIM_NEW)
@@ -172,14 +190,18 @@ class Taking:
             if not holder:
                 if not self._create:
                     return None
-                continue  # it was forgotten just now
+                continue  # the thread was deleted a moment ago
             if time.monotonic() > give_up:
                 raise _refusals.held(self._thread, holder)
             time.sleep(_LOOK_S)
 
     def _look(self, connection: Connection, no: int) -> tuple[tuple[Any, ...] | None, str]:
-        """With the thread's row locked: take it if its claim is void; else say who holds it."""
-        connection.execute(_statements.LOOK_AGAIN.encode())  # the server lists its backends once a transaction
+        """Take the thread if its claim is void; otherwise return None and who holds it. Its row is locked.
+
+        Both are empty if the thread does not exist, because its owner died before the first entry.
+        """
+        # The server caches its list of backends for the duration of a transaction.
+        connection.execute(_statements.LOOK_AGAIN.encode())
         seen = connection.execute(self._link.named(_statements.SEE), [no]).fetchall()
         seq, epoch, token, owned, holder, since, left_s = seen[0]
         if token in self.ours:
@@ -188,7 +210,7 @@ class Taking:
             return None, told(holder, since, left_s)
         if seq:
             return self._ask(connection, _statements.CLAIM_LOCKED, no=no), ""
-        # Made by an owner who died before its first entry: as if it had never been.
+        # The owner died before the first entry: the thread counts as never created.
         connection.execute(self._link.named(_statements.FORGET), {"no": no})
         return (self._ask(connection, _statements.CLAIM_NEW, epoch=epoch + 1) if self._create else None), ""
 
@@ -204,23 +226,26 @@ class Taking:
 
 
 def free(link: Link, connection: Connection, claim: PostgresClaim) -> None:
-    """Give a claim back, if it holds; a thread without any entry is forgotten."""
+    """Release the thread if *claim* is valid, and delete it if it has no entries."""
     values = [claim.no, claim.epoch]
     if connection.execute(link.named(_statements.RELEASE), values).rowcount:
         return
-    # The lock and the deletion are two statements: the second sees all that was committed before the lock was ours.
+    # Two statements: under READ COMMITTED, the second one sees all that was committed before the lock was granted.
     with connection.transaction():
         if connection.execute(link.named(_statements.LOCK_EMPTY), values).rowcount:
             connection.execute(link.named(_statements.FORGET), {"no": claim.no})
 
 
 def told(holder: str, since: float, left_s: float) -> str:
-    """Who holds a thread, since when, and for how long at least."""
+    """Return for an error message who holds a thread, since when, and how long the lease still runs."""
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(since))
     return f"held by {holder} since {moment} UTC; its lease has {left_s:.0f} seconds left"
 
 
 def columns(claims: Iterable[PostgresClaim]) -> tuple[list[int], list[int], list[float]]:
-    """Numbers, epochs and leases of *claims*; in one order everywhere, against deadlocks."""
+    """Return thread numbers, epochs and leases of *claims*, by thread number.
+
+    All statements that lock several rows use this order, so that they cannot deadlock.
+    """
     ours = sorted(claims, key=lambda claim: claim.no)
     return [claim.no for claim in ours], [claim.epoch for claim in ours], [claim.lease_s for claim in ours]

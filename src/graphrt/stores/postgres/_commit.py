@@ -1,6 +1,10 @@
-"""One commit to a PostgreSQL store: written in one statement, and looked for after a lost connection.
+"""Commits to a PostgreSQL store: written in one statement, and looked for after a lost connection.
 
-Only commits; the texts of their statements are in `_statements`.
+The texts of the statements are in `_statements`.
+
+When the connection is lost, the commit may be stored, not stored, or still on its way to the server. A repetition
+first raises the fence in the thread's row, which shuts out a statement that is still under way. It then knows by the
+token in the row, or by the last record, whether the commit was stored before that.
 """
 
 from __future__ import annotations
@@ -15,17 +19,20 @@ from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.protocol import Commit
 
 _texts: Final[dict[tuple[str, ...], str]] = {}
-"""Statements by the parts that they write: a few dozen at most."""
+"""Texts of statements, by the names of the changes and parts that they write: a few dozen at most."""
 
 
 class Writing:
-    """One call of `commit`: it may be repeated after a lost connection, and then finds what it did before.
+    """One call of `commit`. It can be repeated after a lost connection, and then finds what it wrote before.
 
     Args:
-        token: Never used before; says whose the last change of the thread's row was.
+        link: Names the schema in statements.
+        commit: The commit.
+        claim: The claim that it is made under.
+        token: A new random number, which marks the change of the thread's row as this commit's.
 
     Raises:
-        InputError: The commit is not whole.
+        InputError: *commit* is inconsistent (`bad-commit`).
     """
 
     def __init__(self, link: Link, commit: Commit, claim: PostgresClaim, token: int) -> None:
@@ -36,16 +43,20 @@ class Writing:
         self._commit: Final = commit
         self._token: Final = token
         self._empties: Final = commit.release and self._seq == 0
-        """A thread without any entry is forgotten when it is given back, with whatever was staged."""
+        """Whether the commit releases a thread without entries, which is then deleted with all its parts."""
         release = commit.release and not self._empties
         self._changes: Final = _statements.commit_changes(commit, claim.lease_s, release=release)
         self._parts: Final = [] if self._empties else _statements.commit_parts(commit)
 
     def run(self, connection: Connection, again: bool) -> None:  # noqa: FBT001 - Calls.call says so
-        """Write all of it or nothing.
+        """Write the whole commit or nothing.
+
+        Args:
+            connection: A connection in autocommit mode.
+            again: Whether an earlier call may have written the commit.
 
         Raises:
-            ConflictError: The claim is void, or the last entry is another one than expected.
+            ConflictError: The claim is void, or the last entry is not the expected one.
         """
         if (again or self.claim.unsure) and self._landed(connection):
             return
@@ -55,7 +66,11 @@ class Writing:
             free(self._link, connection, self.claim)
 
     def _write(self, connection: Connection) -> bool:
-        """Write everything, in one statement if it is not too large for one; False if the claim is void."""
+        """Write everything in one statement, or in one transaction if that would be too large.
+
+        Returns:
+            False if the thread's row does not meet the conditions; nothing was written.
+        """
         if sum(part.size for part in self._parts) <= _statements.LARGE:
             return self._take(connection, self._parts)
         with connection.transaction():
@@ -67,7 +82,7 @@ class Writing:
         return True
 
     def _take(self, connection: Connection, parts: list[_statements.Part]) -> bool:
-        """Take the thread's row and write *parts*; False if the claim is void."""
+        """Update the thread's row and write *parts*. Returns False if the row does not meet the conditions."""
         claim = self.claim
         changes, values = self._changes
         shape = (*changes, *(part.name for part in parts))
@@ -78,11 +93,13 @@ class Writing:
         values.append(claim.fence)
         for part in parts:
             values += part.values
+        # Prepared at once, since the few texts are used over and over. Behind a pooler, the next statement may meet a
+        # session that has not prepared it.
         prepare = None if self._link.pooled else True
         return connection.execute(self._link.named(text), values, prepare=prepare).rowcount == 1
 
     def _landed(self, connection: Connection) -> bool:
-        """After a lost connection: shut out the statement that may still be under way, then see what became of it."""
+        """Return whether the commit is stored, after shutting out a statement that may still be under way."""
         last = self._commit.records[-1] if self._commit.records else None
         values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]
         row = connection.execute(self._link.named(_statements.FENCE), values, binary=True).fetchone()
@@ -92,7 +109,13 @@ class Writing:
         return bool(token == self._token or (last is not None and body == last.body))
 
     def _refuse(self, connection: Connection) -> None:
-        """Say why the thread's row was not there to be taken; return if it only has another fence by now."""
+        """Raise the reason why the thread's row does not meet the conditions.
+
+        Returns without an error if only the fence differs: it is copied into the claim, and the commit can be repeated.
+
+        Raises:
+            ConflictError: The claim is void, or the last entry is not the expected one.
+        """
         claim = self.claim
         row = connection.execute(self._link.named(_statements.STANDS), [claim.no], binary=True).fetchone()
         if row is None:

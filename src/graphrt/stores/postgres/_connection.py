@@ -1,8 +1,10 @@
-"""Connections to a PostgreSQL server: opened, checked, lent to one call at a time, and given up when they are dead.
+"""Connections to a PostgreSQL server: opening, checking, lending them to calls, and dropping dead ones.
 
-Nothing here knows of threads or commits. The pool is our own, because the thread that calls is the one that connects:
-it hears at once, and in the server's words, why it cannot; nothing runs in the background, and nothing of a parent's
-is used after a fork.
+The pool is our own and not psycopg_pool (decision 0026). The calling worker thread connects itself, so its error says
+at once, in the server's words, why that failed. No background thread runs, and a forked child uses none of its
+parent's connections.
+
+Nothing here knows of threads or commits.
 """
 
 from __future__ import annotations
@@ -25,23 +27,28 @@ _SETTINGS: Final = (
     b" pg_backend_pid()"
 )
 _SAFE: Final = ({"on", "remote_apply"}, {"on"}, {"on"})
+"""Values of these settings with which a confirmed commit is durable, in the same order."""
 _DEFAULTS: Final = {
     "application_name": "graphrt",
-    "keepalives_idle": "30",  # a server that is gone is noticed in minutes, not in hours
+    "keepalives_idle": "30",  # with the system's defaults, a vanished server is noticed only after hours
     "keepalives_interval": "10",
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""What libpq is told where the URL does not."""
+"""Options of libpq that are set unless the URL sets them."""
 _OLDEST: Final = 130000
+"""Oldest supported version of the server, as libpq reports it: 13."""
 _LEFT: Final[list[Any]] = []
-"""Connections of a parent process: never touched again, and never let go, which would close them under the parent."""
+"""Connections of a parent process. They are never used again, and kept alive here: if they were garbage collected,
+psycopg would close them, and end the parent's sessions."""
 
 
 class Link:
-    """Lends connections: `pool_size` at most, each used by one worker thread at a time. All are in autocommit.
+    """A pool of connections, each lent to one worker thread at a time. All are in autocommit mode.
 
     Args:
+        address: The server, the database and the schema.
+        pool_size: Maximum number of connections that are lent.
         connect_timeout_s: Seconds until a server that does not answer counts as unreachable.
         busy_timeout_s: Seconds to wait for a free connection, and on the server for a lock.
     """
@@ -50,7 +57,7 @@ class Link:
         self.address: Final = address
         self.connect_timeout_s: Final = connect_timeout_s
         self.pooled: bool = False
-        """Whether something stands between us and the server that lends its sessions, such as PgBouncer."""
+        """Whether a pooler such as PgBouncer, which lends sessions, is between us and the server."""
         self._size: Final = pool_size
         self._busy_timeout_s: Final = busy_timeout_s
         self._closed = False
@@ -65,26 +72,26 @@ class Link:
         self._ready = False
 
     def before_fork(self) -> None:
-        """Nothing to wait for: what is lent stays with its worker thread, in the parent."""
+        """Do nothing: connections that are lent stay with their worker threads in the parent."""
 
     def after_fork_in_parent(self) -> None:
-        """Nothing was begun."""
+        """Do nothing."""
 
     def after_fork_in_child(self) -> None:
-        """Leave the parent's connections behind."""
+        """Start with an empty pool, and leave the connections to the parent."""
         leave(self._idle)
         self._begin()
 
     @contextmanager
     def lend(self) -> Generator[Connection]:
-        """A connection that works, to tables that are up to date, for the time of a `with` block.
+        """Lend a working connection for a `with` block. The tables exist and are up to date.
 
         Raises:
-            StoreError: There is none to be had.
+            StoreError: The store is closed, all connections are in use for too long, or the server cannot be used.
         """
         if self._closed:
             raise _refusals.closed("This PostgreSQL store")
-        free = self._free
+        free = self._free  # the same semaphore to the end: a fork replaces the attribute
         if not free.acquire(timeout=self._busy_timeout_s):
             raise StoreError(
                 f"All {self._size} connections were in use for {self._busy_timeout_s:g} seconds.",
@@ -105,14 +112,15 @@ class Link:
 
     @property
     def met(self) -> bool:
-        """Whether the server has answered before."""
+        """Whether the server has answered before, in this process."""
         return self._ready
 
     def open(self) -> Connection:
-        """A new connection, checked, which the caller closes.
+        """Return a new connection, which was checked, and which the caller closes.
 
         Raises:
-            StoreError: The server cannot be reached, or may lose what it confirmed (`store-unsafe`).
+            StoreError: The server cannot be reached, is too old, or may lose commits that it confirmed
+                (`store-unsafe`).
         """
         psycopg = driver()
         address = self.address
@@ -121,21 +129,22 @@ class Link:
                 address.libpq,
                 autocommit=True,
                 client_encoding="utf8",
-                connect_timeout=max(1, round(self.connect_timeout_s)),
+                connect_timeout=max(1, round(self.connect_timeout_s)),  # libpq: whole seconds, and 0 is no limit
                 **{name: value for name, value in _DEFAULTS.items() if name not in address.given},
             )
         except psycopg.Error as error:
             failure = _errors.store_error(error, doing="connect", kept="", secret=address.secret, where=address.place)
         else:
             return self._checked(connection)
-        raise failure  # outside of the except block: the original's text may quote the URL
+        raise failure  # outside the except block, so that psycopg's error, which may quote the URL, is not its context
 
     def _checked(self, connection: Connection) -> Connection:
         try:
             connection.isolation_level = driver().IsolationLevel.READ_COMMITTED
             *settings, pid = connection.execute(_SETTINGS).fetchall()[0]
+            # A pooler reports a pid of its own at login, and not that of the backend that runs the statement.
             self.pooled = pid != connection.info.backend_pid
-            if self.pooled:  # the next statement may meet another session, which has not prepared ours
+            if self.pooled:  # the next statement may run in another session, which has not prepared it
                 connection.prepare_threshold = None
             else:
                 connection.execute(b"SELECT set_config('lock_timeout', %s, false)", [f"{self._busy_timeout_s:g}s"])
@@ -176,14 +185,14 @@ class Link:
         self._ready = True
 
     def named(self, text: str) -> bytes:
-        """*text*, one of a few constant ones, with the schema's name, quoted, in the place of `{s}`."""
+        """Return *text*, one of a few constant statements, with the quoted name of the schema in place of `{s}`."""
         named = self._named.get(text)
-        if named is None:  # the name is of a-z, 0-9 and _ only: see _url
+        if named is None:  # the name has only a-z, 0-9 and _: `_url` checks it
             named = self._named[text] = text.replace("{s}", f'"{self.address.schema}"').encode()
         return named
 
     def failure(self, error: Any, *, doing: str, kept: str = "") -> StoreError:
-        """The `StoreError` for *error*."""
+        """Return the `StoreError` for *error*; see `store_error` in `_errors`."""
         place = self.address.place
         return _errors.store_error(error, doing=doing, kept=kept, secret=self.address.secret, where=place)
 
@@ -207,12 +216,12 @@ class Link:
         connection.close()
 
     def close(self) -> None:
-        """Close what is not lent; the rest is closed when it comes back."""
+        """Close all connections that are not lent. The others are closed when they are returned."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
-            with suppress(Exception):  # it is given up either way
+            with suppress(Exception):  # a connection that cannot be closed is dropped all the same
                 connection.close()
 
     @property
@@ -221,8 +230,12 @@ class Link:
 
 
 def alive(connection: Connection) -> bool:
-    """Whether an idle connection still has its server: a dead one has something to read, and that is the end."""
+    """Return whether an idle connection still has its server, without a round trip.
+
+    The socket of a connection that the server ended is readable: there is an error message, and then end of file.
+    """
     try:
+        # A notice also makes the socket readable. It is consumed, and the socket is checked again.
         for _ in range(3):
             if not _readable(connection.pgconn.socket):
                 return not connection.closed
@@ -233,6 +246,7 @@ def alive(connection: Connection) -> bool:
 
 
 def _readable(socket: int) -> bool:
+    # poll: select cannot handle descriptors above 1,023. Windows has no poll.
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(socket, select.POLLIN)
@@ -241,5 +255,5 @@ def _readable(socket: int) -> bool:
 
 
 def leave(connections: Any) -> None:
-    """Let a parent process have its connections to itself."""
+    """Leave *connections*, a connection or a list of them, to the parent process."""
     _LEFT.append(connections)

@@ -1,6 +1,7 @@
-"""The one file that imports psycopg, at its first use, and the part of psycopg's interface that is used.
+"""The only module that imports psycopg, at its first use, and protocols for the part of its interface that is used.
 
-Types are our own words for it, so that checking graphrt needs no psycopg.
+With these protocols, type checkers can check graphrt without psycopg. psycopg is LGPL: it is imported, and none of its
+code is copied (decision 0026).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 class Cursor(Protocol):
-    """What a statement brought."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -27,7 +28,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """A session with the server, in autocommit."""
+    """A session with the server, in autocommit mode."""
 
     @property
     def closed(self) -> bool: ...
@@ -48,10 +49,10 @@ class Connection(Protocol):
 
 @cache
 def driver() -> Any:
-    """The module psycopg, imported at the first call.
+    """Return the module psycopg, which is imported at the first call.
 
     Raises:
-        MissingExtraError: It is not installed, or finds no libpq.
+        MissingExtraError: psycopg is not installed, or finds no libpq.
     """
     try:
         return import_module("psycopg")

@@ -1,6 +1,6 @@
-"""What an error of the database means: SQLSTATE in, `StoreError` out.
+"""Translation of PostgreSQL's errors, by SQLSTATE, into `StoreError`.
 
-Only the mapping and its texts; when to try again is decided in `_connection`, what was kept is said by the caller.
+Only the mapping and its texts. When to try again is decided in `_calls`; the caller says what is stored.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _CODES: Final = {
     "53100": "store-full",
     "55P03": "store-busy",  # lock_timeout
     "57014": "store-busy",  # statement_timeout
-    "40001": "store-busy",
-    "40P01": "store-busy",
-    "3F000": "store-damaged",
-    "42P01": "store-damaged",
-    "42703": "store-damaged",
-    "42704": "store-damaged",
-    "42804": "store-damaged",
-    "42883": "store-damaged",
-    "42P10": "store-damaged",
-    "58P01": "store-damaged",
-    "58P02": "store-damaged",
-    "XX001": "store-damaged",
-    "XX002": "store-damaged",
+    "40001": "store-busy",  # serialization_failure
+    "40P01": "store-busy",  # deadlock_detected
+    "3F000": "store-damaged",  # the schema is missing
+    "42P01": "store-damaged",  # a table is missing
+    "42703": "store-damaged",  # a column is missing
+    "42704": "store-damaged",  # another object is missing
+    "42804": "store-damaged",  # a column has another type
+    "42883": "store-damaged",  # no such function or operator, for the types that the columns have
+    "42P10": "store-damaged",  # no unique index for ON CONFLICT
+    "58P01": "store-damaged",  # undefined_file
+    "58P02": "store-damaged",  # duplicate_file
+    "XX001": "store-damaged",  # data_corrupted
+    "XX002": "store-damaged",  # index_corrupted
 }
-"""By SQLSTATE; everything else is `store-unavailable`."""
+"""Our codes by SQLSTATE. Every other SQLSTATE, and none, is `store-unavailable`."""
 _FIXES: Final = {
     "store-read-only": "Connect to the primary server as a role that may write to the schema.",
     "store-full": "Free space on the database's disk, then call again.",
@@ -38,26 +38,29 @@ _FIXES: Final = {
     "store-unavailable": "See that the server runs and that the URL is right, then call again.",
 }
 LOST: Final = frozenset({"57P01", "57P02", "57P05", "25P03"})
-"""The server ended the session: nothing says what became of the statement under way."""
+"""SQLSTATEs with which the server ends a session. The outcome of the statement under way is then unknown."""
 _STARTING: Final = ("database system is starting up", "in recovery mode", "not yet accepting connections")
-"""What a server says that will be there soon. A refused connection carries no SQLSTATE, which would be 57P03."""
+"""Messages of a server that will soon accept connections. They are compared as text because psycopg's error for a
+refused connection has no SQLSTATE; it would be 57P03."""
 AGAIN: Final = frozenset({"40001", "40P01"})
-"""The transaction was undone for the sake of another, and may be tried again."""
+"""SQLSTATEs of a transaction that was rolled back in favour of another one, and can be repeated."""
 
 
 def is_lost(error: Any, connection: Any) -> bool:
-    """Whether the connection went down under *error*, so that the outcome is unknown."""
-    state = error.sqlstate
+    """Return whether *error* lost the connection, so that the outcome of the statement is unknown."""
+    state = error.sqlstate  # class 08 are connection exceptions
     return connection.closed or state in LOST or (state or "").startswith("08")
 
 
 def store_error(error: Any, *, doing: str, kept: str, secret: str = "", where: str = "") -> StoreError:
-    """The `StoreError` for the psycopg error *error*.
+    """Return the `StoreError` for *error*, a psycopg error.
 
     Args:
+        error: The error.
         doing: What was tried, as in "commit to thread 't'".
-        kept: What is stored now, as a sentence.
-        secret: Never to be shown: the password.
+        kept: A sentence that says what is stored now.
+        secret: The password, which is removed from the text.
+        where: The database, for the error.
     """
     state: str | None = error.sqlstate
     code = _CODES.get(state or "", "store-unavailable")
@@ -74,10 +77,10 @@ def store_error(error: Any, *, doing: str, kept: str, secret: str = "", where: s
 
 
 def hide(text: str, secret: str) -> str:
-    """*text* without the password."""
+    """Return *text* with `***` in place of the password."""
     return text.replace(secret, "***") if secret else text
 
 
 def is_starting(error: StoreError) -> bool:
-    """Whether a connection was refused by a server that is about to be there."""
+    """Return whether *error* is a connection that was refused by a server which is starting."""
     return any(said in error.what for said in _STARTING)

@@ -1,6 +1,15 @@
-"""The tables of a PostgreSQL store: how they are made, and how those of an older version are brought up to date.
+"""The tables of a PostgreSQL store, their versions and migrations.
 
-Only definitions and migrations; the statements that use the tables are in `_statements`.
+    thread     one row for each thread: its head, and its newest claim
+    record     one row for each commit with entries
+    staged     staged bodies; those of older generations than their thread's are no longer valid
+    snapshot, blob, meta
+
+`thread.no` is never used again, so a claim on a deleted thread cannot affect a new thread with the same id. `token`
+marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of
+callers are stored as bytea where they may have characters that PostgreSQL's text does not accept, such as NUL.
+
+The statements that use the tables are in `_statements`.
 """
 
 from __future__ import annotations
@@ -12,7 +21,7 @@ from graphrt.errors import StoreError
 from graphrt.stores.postgres._driver import Connection
 
 Migration: TypeAlias = Callable[[Connection, Callable[[str], bytes]], None]
-"""Takes a connection inside the transaction, and what names the schema in a statement."""
+"""Called with a connection inside a transaction, and with `Link.named`."""
 
 _TABLES: Final = """
 CREATE TABLE {s}.thread (
@@ -54,10 +63,11 @@ CREATE TABLE {s}.snapshot (no bigint NOT NULL, seq bigint NOT NULL, body bytea N
 CREATE TABLE {s}.blob (no bigint NOT NULL, name bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (no, name));
 CREATE TABLE {s}.meta (no bigint PRIMARY KEY, body bytea NOT NULL);
 """
-# A thread's row is written again by every commit: half of each page is left free, so that the new row finds its place
-# beside the old one and no index is touched (a HOT update: none of the columns that commits change is indexed).
-# There are no foreign keys: rows of the other tables are only written by a statement that holds the thread's row, and
-# a check for each record would cost more than the record.
+# Every commit updates its thread's row. Half of each page is left free (fillfactor), so that the new version of the row
+# fits into the same page and no index has to change. This is a HOT update; it needs that no column changed by commits
+# is indexed.
+# There are no foreign keys: checking the key of a record would cost more than writing the record. They are not needed,
+# because rows of the other tables are written only by statements that hold the lock on the thread's row.
 
 
 def _first(connection: Connection, named: Callable[[str], bytes]) -> None:
@@ -65,7 +75,7 @@ def _first(connection: Connection, named: Callable[[str], bytes]) -> None:
 
 
 MIGRATIONS: Final[Sequence[Migration]] = (_first,)
-"""The n-th brings version n to n + 1; 0 is an empty schema."""
+"""The n-th migration, counted from 0, makes version n + 1 of version n. Version 0 is an empty schema."""
 
 
 def prepare(
@@ -75,17 +85,23 @@ def prepare(
     *,
     migrations: Sequence[Migration] = MIGRATIONS,
 ) -> None:
-    """Make the tables, or bring them up to date, in one transaction; two processes may do so at once.
+    """Create the tables or migrate them, in one transaction. Several processes may call this at once.
 
-    A role that may not create anything can use a schema that is up to date already.
+    A role without the right to create tables can use a schema that is up to date.
+
+    Args:
+        connection: A connection in autocommit mode.
+        schema: Name of the schema.
+        named: `Link.named`.
+        migrations: All migrations, in order.
 
     Raises:
-        StoreError: The tables are a newer version's (`store-newer`), or not ours (`store-damaged`).
+        StoreError: A newer graphrt created the tables (`store-newer`), or they are not a store's (`store-damaged`).
     """
     if _version(connection, schema, named, len(migrations)) == len(migrations):
         return
     with connection.transaction():
-        # freed with the transaction, whatever happens: a session's lock would outlive its owner behind a pooler
+        # A lock of the transaction, not of the session: behind a pooler, a session outlives the process that uses it.
         connection.execute(b"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"graphrt {schema}"])
         version = _version(connection, schema, named, len(migrations))
         if version is None:
@@ -102,7 +118,11 @@ def prepare(
 
 
 def _version(connection: Connection, schema: str, named: Callable[[str], bytes], newest: int) -> int | None:
-    """Version of the tables, None if there are none."""
+    """Return the version of the tables, or None if there are none.
+
+    Raises:
+        StoreError: The version is newer than *newest*, or the table `schema_version` is not graphrt's.
+    """
     found = connection.execute(
         b"SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         b" WHERE n.nspname = %s AND c.relname = 'schema_version')",
@@ -137,6 +157,11 @@ def _version(connection: Connection, schema: str, named: Callable[[str], bytes],
 
 
 def _refuse_foreign(connection: Connection, schema: str) -> None:
+    """Check that the schema has no tables of another application with the names of ours.
+
+    Raises:
+        StoreError: It has one.
+    """
     taken = connection.execute(
         b"SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
         b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta') ORDER BY 1",

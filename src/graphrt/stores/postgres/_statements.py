@@ -1,8 +1,10 @@
-"""The statements of a PostgreSQL store: constant texts, in which only the schema's checked and quoted name is filled in.
+"""The SQL of a PostgreSQL store: constant texts, in which `Link.named` replaces `{s}` by the quoted name of the schema.
 
-Texts and the order of their parameters; nothing is run here. Where a statement changes a thread, the first thing it
-does is to take that thread's row: the row's lock puts the writers of a thread in a line, and under READ COMMITTED the
-conditions on it are looked at again once the lock is there, so that no stronger isolation is needed.
+This module has the texts and the order of their parameters, and makes values of rows. It runs nothing.
+
+A statement that changes a thread locks the thread's row first, so that the writers of a thread wait for each other.
+Under READ COMMITTED, the conditions on the row are evaluated again once the lock is granted. No stronger isolation
+level is therefore needed.
 """
 
 # ruff: noqa: S608 - what is put into these texts is other constant text
@@ -19,7 +21,10 @@ _LIVES: Final = (
     "SELECT FROM pg_stat_get_activity(backend_pid) a"
     " WHERE coalesce((extract(epoch FROM a.backend_start) * 1000000)::bigint = thread.backend_start, true))))"
 )
-"""Whether a thread is owned. A role that may not see when a backend was started takes it for the owner's."""
+"""Condition: the thread has a living owner. Its lease runs, and the backend of its owner exists, if one is stored.
+
+The start time distinguishes the owner's backend from a later one with the same pid. For a role that may not see start
+times, any backend with that pid counts as the owner's."""
 
 _HEAD: Final = f"id, seq, epoch, status, graph, created_at, updated_at, {_LIVES}, first"
 HEAD: Final = f"SELECT {_HEAD}, no FROM {{s}}.thread WHERE id = %s"
@@ -31,6 +36,8 @@ IDENTITY: Final = (
 
 # ------------------------------------------------------------------------------------------------------- ownership
 
+# `clock_timestamp()` and not `now()`: the latter stands still from the start of a transaction. A claim that is released
+# gets the lease end 'epoch' (1970), so that `lease_until` alone shows a released claim, too.
 _HOLD: Final = (
     " token = %(token)s, fence = 0, holder = %(holder)s, backend_pid = %(pid)s, backend_start = %(start)s,"
     " held_since = clock_timestamp(), lease_until = clock_timestamp() + %(lease_s)s * interval '1 second'"
@@ -46,6 +53,7 @@ CLAIM_NEW: Final = (
     " %(at)s, %(at)s, 'new', '', %(holder)s, %(pid)s, %(start)s, clock_timestamp(),"
     f" clock_timestamp() + %(lease_s)s * interval '1 second') ON CONFLICT (id) DO NOTHING{_CLAIMED}"
 )
+# CLAIM takes a thread that is free, CLAIM_NEW creates one, CLAIM_LOCKED takes one whose row was locked and checked.
 CLAIM_LOCKED: Final = f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD} WHERE no = %(no)s{_CLAIMED}"
 LOCK: Final = "SELECT no FROM {s}.thread WHERE id = %s FOR UPDATE"
 LOCK_MANY: Final = "SELECT id FROM {s}.thread WHERE id = ANY(%s) ORDER BY no FOR UPDATE"
@@ -69,6 +77,7 @@ STRAYS: Final = " UNION ALL ".join(
     )
 )
 BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"
+# The list of backends is cached for the duration of a transaction, and so for one that waited for a lock.
 LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
 CLAIMED: Final = "SELECT no, seq, epoch, status, graph, created_at, updated_at, first FROM {s}.thread WHERE no = %s"
 LOCK_CLAIM: Final = (
@@ -86,6 +95,7 @@ REHOUSE: Final = (
 )
 RELEASE: Final = "UPDATE {s}.thread SET lease_until = 'epoch' WHERE no = %s AND epoch = %s AND seq > 0"
 LOCK_EMPTY: Final = "SELECT no FROM {s}.thread WHERE no = %s AND epoch = %s AND seq = 0 FOR UPDATE"
+# FORGET deletes a thread with all its rows, FENCE shuts out a statement of a lost connection (see `_commit`).
 FORGET: Final = (
     "WITH a AS (DELETE FROM {s}.record WHERE no = %(no)s), b AS (DELETE FROM {s}.staged WHERE no = %(no)s),"
     " c AS (DELETE FROM {s}.snapshot WHERE no = %(no)s), d AS (DELETE FROM {s}.blob WHERE no = %(no)s),"
@@ -118,7 +128,8 @@ _PARTS: Final = {
         "INSERT INTO {s}.record SELECT no, r.* FROM it,"
         " unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::bytea[]) AS r (seq, count, body, seal)"
     ),
-    # What a concurrent commit staged before may still be invisible here; its generation is over all the same.
+    # The statement cannot see rows that a concurrent commit staged after its start, so it cannot delete all of them.
+    # Raising the thread's generation makes those invalid too.
     "unstage": "DELETE FROM {s}.staged s USING it WHERE s.no = it.no AND s.generation < it.generation",
     "stage": (
         "INSERT INTO {s}.staged (no, generation, key, body) SELECT no, generation, p.key, p.body FROM it,"
@@ -137,39 +148,45 @@ _PARTS: Final = {
 
 
 class Part(NamedTuple):
-    """Something that a commit writes."""
+    """Something that a commit writes besides the thread's row."""
 
     name: str
+    """Key of `_PARTS`."""
     values: list[Any]
+    """Parameters, in the order of the text."""
     size: int
-    """Bytes."""
+    """Bytes of the bodies."""
 
 
 LARGE: Final = 32 * 2**20
-"""Bytes of one statement's values. What is more goes in several statements of one transaction: the server takes 1 GB at
-most, and holds each statement in memory several times."""
+"""Bytes of values in one statement. A larger commit uses several statements in one transaction: the server accepts at
+most 1 GB, and holds several copies of a statement in memory."""
 
 
 def commit_text(parts: Iterable[str]) -> str:
-    """The one statement that takes the thread's row and writes *parts*; its row is missing if the claim is void."""
+    """Return the statement that updates the thread's row and writes *parts*.
+
+    It returns one row, or none if the thread's row does not meet the conditions. Nothing is written then.
+    """
     parts = list(parts)
     changes = ", ".join(_CHANGES[part] for part in parts if part in _CHANGES)
     return _text(_TAKE.replace("CHANGES", changes), parts)
 
 
 def next_text(part: str) -> str:
-    """One more statement of a transaction in which the thread's row is taken already."""
+    """Return a further statement of a transaction in which the thread's row is locked already."""
     return _text(_TAKEN, [part])
 
 
 def _text(take: str, parts: Iterable[str]) -> str:
+    # All parts read `it`, the thread's row. If it is empty, they write nothing: the commit is whole or nothing.
     steps = [f"it AS ({take})"]
     steps += [f"p{n} AS ({_PARTS[part]})" for n, part in enumerate(parts) if part in _PARTS]
     return f"WITH {', '.join(steps)} SELECT 1 FROM it"
 
 
 def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[list[str], list[Any]]:
-    """What *commit* changes in the thread's row beside numbers and time, and the values for it."""
+    """Return the keys of `_CHANGES` that *commit* needs, and their parameters in the same order."""
     changes: list[str] = []
     values: list[Any] = []
     if commit.status is not None:
@@ -189,7 +206,7 @@ def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[li
 
 
 def commit_parts(commit: Commit) -> list[Part]:
-    """What *commit* writes beside the thread's row."""
+    """Return what *commit* writes besides the thread's row, each part small enough for a statement if possible."""
     parts: list[Part] = []
     records = commit.records
     if len(records) == 1:
@@ -201,7 +218,7 @@ def commit_parts(commit: Commit) -> list[Part]:
             parts.append(Part("records", columns, sum(len(record.body) for record in some)))
     parts += _pages(
         "stage", dict(commit.stage)
-    )  # a key that is given twice: the first one's place, the last one's body
+    )  # a dict, because ON CONFLICT cannot touch a row twice: a key that is staged twice keeps its first place
     if commit.snapshot is not None:
         parts.append(Part("snapshot", [*commit.snapshot], len(commit.snapshot.body)))
     parts += _pages("blobs", commit.blobs)
@@ -211,7 +228,7 @@ def commit_parts(commit: Commit) -> list[Part]:
 
 
 def _bundles(records: Iterable[Record]) -> list[list[Record]]:
-    """*records* in order, in groups that a statement can carry."""
+    """Return *records* in order, in groups of at most `LARGE` bytes, or of one record."""
     groups: list[list[Record]] = [[]]
     size = 0
     for record in records:
@@ -224,7 +241,7 @@ def _bundles(records: Iterable[Record]) -> list[list[Record]]:
 
 
 def _pages(name: str, bodies: Mapping[str, bytes]) -> list[Part]:
-    """*bodies* in order, in parts that a statement can carry."""
+    """Return *bodies* in order, in parts of at most `LARGE` bytes, or of one body."""
     parts: list[Part] = []
     for key, body in bodies.items():
         if not parts or parts[-1].size + len(body) > LARGE:
@@ -245,10 +262,14 @@ _UPTO: Final = (
 
 
 def load_text(*, upto: bool) -> str:
-    """One statement, hence one moment. Its rows are of the kinds h(ead), m(eta), n(ewest snapshot), r(ecord), s(taged).
+    """Return the statement that loads a thread. It is a single one, so that all rows are of one moment.
 
-    All have the head's columns; the last one is the place among those of their kind. Sorting is left to the reader: the
-    server would write large bodies to disk for it.
+    The first column is the kind of the row: h(ead), m(eta), n(ewest snapshot), r(ecord) or s(taged body). All rows have
+    the columns of the head. The last column is the position among the rows of the kind. `to_loaded` sorts by it: the
+    server would write large bodies to its disk for a sort.
+
+    Args:
+        upto: Whether the statement has a parameter `upto`, the last entry of the state to load.
     """
     before = " AND seq <= %(upto)s" if upto else ""
     return (
@@ -266,6 +287,7 @@ def load_text(*, upto: bool) -> str:
     )
 
 
+# A page ends after 1,000 records or about 4 MiB of bodies; its first record is always included.
 PAGE: Final = (
     "SELECT seq, count, body, seal FROM (SELECT r.*, sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body)"
     " AS before FROM {s}.record r WHERE no = %s AND seq > %s ORDER BY seq LIMIT 1000) p WHERE before < 4194304"
@@ -302,22 +324,23 @@ SNAPSHOTS: Final = "SELECT seq FROM {s}.snapshot WHERE no = %s ORDER BY seq"
 
 
 def to_bytes(text: str) -> bytes:
-    """A caller's text as it is stored: any str at all, also what the database's text type does not hold."""
+    """Encode a caller's text for storage. Any str is accepted, also with NUL, which PostgreSQL's type text refuses."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def to_text(stored: bytes) -> str:
+    """Decode what `to_bytes` returned."""
     return stored.decode("utf-8", "surrogatepass")
 
 
 def to_head(thread: str, row: tuple[Any, ...]) -> Head:
-    """The head from `seq, epoch, status, graph, created_at, updated_at, owned, first`."""
+    """Return the head made of *row*: seq, epoch, status, graph, created_at, updated_at, owned and first."""
     seq, epoch, status, graph, created_at, updated_at, owned, first = row
     return Head(thread, seq, epoch, status, to_text(graph), created_at, updated_at, owned, first)
 
 
 def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
-    """The thread from the rows of `load_text`, None if there is none."""
+    """Return the thread made of *rows*, the result of `load_text`; None if there is no such thread. Sorts *rows*."""
     head: Head | None = None
     meta: bytes | None = None
     snapshot: Saved | None = None

@@ -1,8 +1,7 @@
-"""PostgresStore: threads kept in a PostgreSQL server, for several machines at once.
+"""The methods of `PostgresStore`, each written so that it can be repeated after its connection was lost.
 
-The protocol's methods live here, each written so that it may be repeated when the connection was lost under it. The
-statements are in `_statements`, the tables in `_schema`, connections in `_connection`, ownership in
-`_claims`, the meaning of errors in `_errors`. psycopg is imported when a store is made.
+Statements are in `_statements`, tables in `_schema`, connections in `_connection`, retries in `_calls`, claims in
+`_claims`, commits in `_commit`, and error codes in `_errors`. psycopg is imported when a store is created.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ __all__ = ["PostgresStore"]
 
 @final
 class PostgresStore(StoreVerbs):
-    """Keeps threads in a PostgreSQL server (13 or newer). Needs the extra `graphrt[postgres]`.
+    """A store in a PostgreSQL server (13 or newer), for several machines. Needs the extra `graphrt[postgres]`.
 
-    The first call connects, and makes or migrates the tables. A commit is one round trip and one transaction, durable
-    when it returns; a server whose settings would let it forget what it confirmed is refused (`store-unsafe`). When the
-    connection is lost in the middle of a commit, the store asks what became of it, and writes it again if nothing did.
+    The first call connects, and creates or migrates the tables. A commit is one round trip and one transaction, and is
+    durable when it returns. A server whose settings may lose confirmed commits is refused (`store-unsafe`). If the
+    connection is lost during a commit, the store checks whether the commit was stored, and repeats it if it was not.
 
     Args:
-        url: `postgresql://user:password@host/database`, with libpq's options; of our own `?schema=` (default
-            `graphrt`), the three numbers below, and `unsafe=true`, for tests only: it lets a server without `fsync`,
-            `full_page_writes` or `synchronous_commit` pass.
-        pool_size: Connections at most, beside one that stands for the owner once the store has claimed a thread.
+        url: `postgresql://user:password@host/database`, with libpq's options and these: `schema` (default `graphrt`),
+            the three numbers below, and `unsafe=true`. The last one is for tests only: it accepts a server without
+            `fsync`, `full_page_writes` or `synchronous_commit`.
+        pool_size: Maximum number of connections, besides one that represents the owner once a thread was claimed.
         connect_timeout_s: Seconds until a server counts as unreachable.
         busy_timeout_s: Seconds to wait for a free connection, and on the server for a lock.
 
     Raises:
-        InputError: The URL or a number is wrong.
+        InputError: The URL (`unknown-store`), the name of the schema (`bad-schema`) or a number is not valid.
         MissingExtraError: psycopg is not installed.
     """
 
@@ -81,7 +80,7 @@ class PostgresStore(StoreVerbs):
     # ----------------------------------------------------------------------------------------------------- owning
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-        """Take the thread for writing, at once or not at all. See `Store.claim`."""
+        """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         check_id(thread)
         token = self._calls.token()
         taking = _claims.Taking(self._link, self._owner, thread, token, create=create, lease_s=lease_s, at=at)
@@ -89,7 +88,7 @@ class PostgresStore(StoreVerbs):
             claim = self._calls.call(lambda connection, _: taking.run(connection), f"claim thread {thread!r}")
         except ConflictError:
             raise
-        except StoreError:
+        except StoreError:  # the claim may be stored: the next call for this thread takes it over
             self._owner.doubtful.setdefault(thread, set()).update(taking.ours)
             raise
         if claim is None:
@@ -97,10 +96,10 @@ class PostgresStore(StoreVerbs):
         return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
-        """Let the leases of *claims* begin anew. See `Store.renew`."""
+        """Restart the leases of *claims*. See `Store.renew`."""
         given = [claim for claim in claims if isinstance(claim, PostgresClaim) and claim.is_of(self._owner)]
         if self._link.closed:
-            return  # then they are void
+            return  # the claims are void
         self._stay_alive()
         ours = _claims.columns(given)
         if ours[0]:
@@ -109,7 +108,7 @@ class PostgresStore(StoreVerbs):
             )
 
     def release(self, claim: Claim) -> None:
-        """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
+        """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
         if not isinstance(claim, PostgresClaim) or not claim.is_of(self._owner) or self._link.closed:
             return
         self._calls.call(
@@ -123,7 +122,7 @@ class PostgresStore(StoreVerbs):
             del self._owner.claims[claim.no]
 
     def _stay_alive(self) -> None:
-        """If the backend that stands for us was lost: let our claims name the new one."""
+        """After a reconnect, store the new backend's pid with our claims: by it, other processes see that we live."""
         if not self._owner.claims:
             return
         identity = self._owner.moved()
@@ -131,7 +130,7 @@ class PostgresStore(StoreVerbs):
             return
         numbers, epochs, _ = _claims.columns(list(self._owner.claims.values()))
         values = [*identity, numbers, epochs]
-        with suppress(StoreError):  # what is called for will say it, and the next call tries again
+        with suppress(StoreError):  # the caller's own statement will report the error; the next call tries this again
             self._calls.call(
                 lambda connection, _: self._calls.run(connection, _statements.REHOUSE, values), "keep the claims"
             )
@@ -140,7 +139,7 @@ class PostgresStore(StoreVerbs):
     # -------------------------------------------------------------------------------------------------- committing
 
     def commit(self, claim: Claim, commit: Commit) -> None:
-        """Write all of *commit* or nothing. See `Store.commit`."""
+        """Write all of *commit* or nothing; it is durable when this returns. See `Store.commit`."""
         thread = claim.thread
         writing = Writing(self._link, commit, self._own(claim), self._calls.token())
         self._stay_alive()
@@ -163,11 +162,11 @@ class PostgresStore(StoreVerbs):
     # ----------------------------------------------------------------------------------------------------- reading
 
     def head(self, thread: str) -> Head:
-        """How *thread* stands. See `Store.head`."""
+        """Return the head of *thread*. See `Store.head`."""
         return self._head(thread)[0]
 
     def _head(self, thread: str) -> tuple[Head, int]:
-        """The head, and the thread's number."""
+        """Return the head and the thread's number."""
         check_id(thread)
         row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
         head = None if row is None else _statements.to_head(thread, row[1:9])
@@ -185,10 +184,11 @@ class PostgresStore(StoreVerbs):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
+        """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
         most = _refusals.page_size(limit)
         text = _statements.HEADS
         values: list[Any] = []
+        # starts_with and not LIKE: wildcards in a prefix are ordinary characters.
         for condition, value in (
             (" AND status = %s", status),
             (" AND graph = %s", None if graph is None else _statements.to_bytes(graph)),
@@ -200,14 +200,14 @@ class PostgresStore(StoreVerbs):
                 text += condition
                 values.append(value)
         if prefix and (not prefix.isascii() or "\0" in prefix):
-            return []  # no id has such a character, and the database would not take it
+            return []  # no id has such a character, and the server would refuse the parameter
         text += " ORDER BY no LIMIT %s"
         values.append(None if most < 0 else most)
         rows = self._calls.ask("list the threads", text, values).fetchall()
         return [_statements.to_head(row[0], row[1:]) for row in rows]
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
-        """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
+        """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
         text = _statements.load_text(upto=upto is not None)
         rows = self._calls.ask(f"load thread {thread!r}", text, {"id": thread, "upto": upto}).fetchall()
@@ -217,7 +217,7 @@ class PostgresStore(StoreVerbs):
         return loaded
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        """Records of *thread* in order, read page by page. See `Store.records`."""
+        """Return an iterator over the records of *thread*, in order, read page by page. See `Store.records`."""
         return self._records(thread, self._head(thread)[1], after, upto)
 
     def _records(self, thread: str, no: int, after: int, upto: int | None) -> Iterator[Record]:
@@ -232,7 +232,7 @@ class PostgresStore(StoreVerbs):
                 return
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
-        """Those of the named large values that are there."""
+        """Return those of the named blobs that exist. See `Store.blobs`."""
         check_id(thread)
         wanted = [_statements.to_bytes(name) for name in names]
         rows = self._calls.ask(f"read blobs of thread {thread!r}", _statements.BLOBS, [thread, wanted]).fetchall()
@@ -241,14 +241,14 @@ class PostgresStore(StoreVerbs):
     # ------------------------------------------------------------------------------------------------ whole threads
 
     def delete(self, thread: str) -> None:
-        """Forget the thread and everything of it. See `Store.delete`."""
+        """Delete the thread with everything stored of it. See `Store.delete`."""
         check_id(thread)
 
         def work(connection: Connection, again: bool) -> bool:  # noqa: FBT001
             with connection.transaction():
                 row = self._calls.run(connection, _statements.LOCK, [thread]).fetchone()
                 if row is None:
-                    return again  # then it was deleted before the connection was lost
+                    return again  # in a repetition: deleted before the connection was lost
                 connection.execute(_statements.LOOK_AGAIN.encode())
                 seen = self._calls.run(connection, _statements.SEE, [row[0]]).fetchone()
                 if seen is not None and seen[3]:
@@ -260,7 +260,7 @@ class PostgresStore(StoreVerbs):
             raise _refusals.unknown_thread(thread)
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
-        """Forget threads that nobody holds, in one transaction. See `StoreVerbs.delete_many`."""
+        """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`."""
         wanted = [check_id(thread) for thread in threads]
         values = {"ids": wanted, "before": updated_before}
         gone: list[str] = []
@@ -268,7 +268,7 @@ class PostgresStore(StoreVerbs):
         def work(connection: Connection, again: bool) -> None:  # noqa: FBT001
             with connection.transaction():
                 there = {id_ for (id_,) in self._calls.run(connection, _statements.LOCK_MANY, [wanted])}
-                # What is not there any more when it is done again went the first time.
+                # In a repetition, the threads of the first attempt that no longer exist were deleted by it.
                 went = [one for one in gone if one not in there] if again else []
                 connection.execute(_statements.LOOK_AGAIN.encode())
                 free = self._calls.run(connection, _statements.FREE_OF, values).fetchall()
@@ -280,14 +280,14 @@ class PostgresStore(StoreVerbs):
         return gone
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
+        """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
         check_id(to)
         self._head(thread)
         token = self._calls.token()
         values = {"thread": thread, "to": to, "at": at, "token": token}
 
         def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001
-            for _try in range(2):
+            for _try in range(2):  # the second time after an id was freed whose owner died before its first entry
                 if self._calls.run(connection, _statements.COPY, values).rowcount:
                     return True
                 with connection.transaction():
@@ -295,7 +295,7 @@ class PostgresStore(StoreVerbs):
                     seen = self._calls.run(connection, _statements.SEE, [row[0]]).fetchone() if row else None
                     if row is None or seen is None:
                         return False
-                    if seen[2] == token:
+                    if seen[2] == token:  # our own copy, made before the connection was lost
                         return True
                     if seen[0] or seen[3]:
                         raise _refusals.thread_exists(to)
@@ -306,7 +306,7 @@ class PostgresStore(StoreVerbs):
             raise _refusals.unknown_thread(thread)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Forget the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the records up to the entry *upto*. See `Store.prune`."""
         claim = self._own(claim)
         thread = claim.thread
         keep = None if keep_blobs is None else [_statements.to_bytes(name) for name in keep_blobs]
@@ -325,7 +325,7 @@ class PostgresStore(StoreVerbs):
                 if upto not in there:
                     raise _refusals.no_snapshot(thread, upto, there)
                 pruned = self._calls.run(connection, _statements.PRUNE, values).fetchall()
-                return int(pruned[0][0]) - before[0]  # if it is done again: from where it stood the first time
+                return int(pruned[0][0]) - before[0]  # counted from `first` as the first attempt found it
 
         return self._calls.call(work, f"prune thread {thread!r}")
 
@@ -341,10 +341,10 @@ class PostgresStore(StoreVerbs):
         rows = self._calls.ask(f"list blobs of thread {thread!r}", _statements.BLOB_NAMES, [thread]).fetchall()
         return [_statements.to_text(name) for (name,) in rows]
 
-    # ------------------------------------------------------------------------------------------------- open and shut
+    # ----------------------------------------------------------------------------------------------------- closing
 
     def close(self) -> None:
-        """Give back what was claimed and close the connections; may be called again."""
+        """Release all claims and close the connections. May be called again."""
         if self._link.closed:
             return
         ours = list(self._owner.claims.values())
@@ -352,7 +352,7 @@ class PostgresStore(StoreVerbs):
             if ours:
                 self._calls.call(lambda connection, _: self._free_all(connection, ours), "give the claims back")
         except StoreError:
-            pass  # the server is gone, or will see our backend go: the claims are void either way
+            pass  # our backend ends now, or the server is gone: the claims become void either way
         finally:
             self._owner.close()
             self._link.close()

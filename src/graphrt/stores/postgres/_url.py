@@ -1,6 +1,6 @@
-"""The URL of a PostgreSQL store: what of it is ours, and what is libpq's.
+"""Parsing of a PostgreSQL store's URL into our own options and those of libpq.
 
-Reading and refusing only; nothing is connected here. The password is kept apart, so that no text shows it.
+Nothing is connected here. The password is kept separately, so that it can be removed from error texts.
 """
 
 from __future__ import annotations
@@ -19,39 +19,42 @@ _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
 _EXAMPLE: Final = "postgresql://user:password@host:5432/database?schema=graphrt"
 
 
+# Hosts with optional ports, separated by commas as libpq accepts them; an IPv6 address is in brackets.
 _HOSTS: Final = re.compile(r"(?:(?:\[[^\[\]@/]*\]|[^:@/\[\],]*)(?::[0-9]*)?(?:,|$))*").fullmatch
 
 
 class Address(NamedTuple):
-    """Where a store is."""
+    """The parts of a PostgreSQL store's URL."""
 
     libpq: str
     """The URL without our own options."""
     given: frozenset[str]
-    """Names of libpq's options that the URL gives."""
+    """Names of libpq's options that the URL sets."""
     schema: str
     unsafe: bool
-    """Whether a server that may lose what it confirmed is good enough: for tests."""
+    """Whether a server that may lose confirmed commits is accepted; for tests only."""
     secret: str
-    """The password, empty if the URL has none."""
+    """The password; empty if the URL has none."""
     place: str
-    """Server, database and schema, for people."""
+    """Server, database and schema, for error messages. Has no password."""
     numbers: dict[str, float]
-    """Those of our own options that the URL gives."""
+    """The numeric options of our own that the URL sets, by name."""
 
 
 def read(url: str) -> Address:
-    """Take *url* apart.
+    """Parse *url*.
 
     Raises:
-        InputError: It is not one of ours (`unknown-store`), or its schema's name will not do (`bad-schema`).
+        InputError: *url* or one of its options is not valid (`unknown-store`), or the name of the schema is not
+            (`bad-schema`).
     """
     scheme, slashes, rest = url.partition("://")
     rest, _, query = rest.partition("?")
     server, slash, database = rest.partition("/")
     login, at, hosts = server.rpartition("@")
     user, _, password = login.partition(":")
-    # What is not encoded moves the borders, and a part of a password would be shown as a host or a database.
+    # A special character that is not percent-encoded would shift the borders, and a part of the password would be shown
+    # as a host or database.
     if scheme not in {"postgresql", "postgres"} or not slashes or "@" in login + database or not _HOSTS(hosts):
         raise InputError(
             "This is not the URL of a PostgreSQL store.",
@@ -82,11 +85,17 @@ def read(url: str) -> Address:
         unsafe=_switch(own.get("unsafe", "false")),
         secret=unquote(libpq.get("password", "") or password),
         place=f"database {name!r} on {host}, schema {schema!r}",
+        # All of `_OWN` but the first two, `schema` and `unsafe`, are numbers.
         numbers={name: _number(name, own[name]) for name in _OWN[2:] if name in own},
     )
 
 
 def _refuse_unknown(given: Iterable[str]) -> None:
+    """Check that all options are known to the installed libpq.
+
+    Raises:
+        InputError: One of them is not (`unknown-store`).
+    """
     known: set[str] = {option.keyword.decode() for option in driver().pq.Conninfo.get_defaults()}
     for name in given:
         if name not in known:
@@ -113,10 +122,10 @@ def _number(name: str, text: str) -> float:
 
 
 def positive(name: str, value: Any) -> float:
-    """*value* as a number above 0.
+    """Return *value*, the option *name*, if it is a number above 0 and below a million.
 
     Raises:
-        InputError: It is none.
+        InputError: It is not.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
         raise InputError(f"{name} must be more than 0 and less than a million, not {value!r}.", value=value)

@@ -1,4 +1,4 @@
-"""A store in one SQLite file. `_store` says what a store's methods mean here; the other modules are private to it."""
+"""SqliteStore: threads in one SQLite file, for all processes of one machine."""
 
 from graphrt.stores.sqlite._store import SqliteStore
 

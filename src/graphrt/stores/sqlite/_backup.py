@@ -1,6 +1,6 @@
-"""A copy of a SQLite file of the store while it is in use: of one moment, and owned by nobody.
+"""Backup of a SQLite store's file while it is in use.
 
-Only the copy itself; where a new file may appear, and how, is told elsewhere.
+The copy is of one moment and has no owners. Where the new file may appear, and how, is decided in `_archive`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def backup(file: Database, path: str | PathLike[str]) -> str:
-    """Copy *file* to the new file *path*; returns its absolute path.
+    """Copy *file* to the new file *path*, and return the absolute path of the copy.
 
     Raises:
-        InputError: There is something at *path*, or it can be no file.
+        InputError: There is something at *path* already, or it cannot be the path of a file.
         StoreError: The file cannot be read, or the copy cannot be written.
     """
     return write_new(path, lambda made: _copy(file, made))
@@ -32,8 +32,8 @@ def _copy(file: Database, made: str) -> None:
         target = files.connect(made, 0.0)
         try:
             with file.aside() as source:
-                source.backup(target)  # in one step: it is of one moment, and no writer makes it begin again
-            # One file is all of it, and what is taken up from it is free.
+                source.backup(target)  # in one step, not by pages: a write between two steps would restart it
+            # Without a write-ahead log the copy is a single file. Owners are removed, so that all threads are free.
             target.execute("PRAGMA journal_mode = DELETE")
             target.execute("BEGIN IMMEDIATE")
             target.execute("UPDATE thread SET lease = NULL, owner = NULL")

@@ -1,7 +1,7 @@
-"""One connection to a SQLite file and its transactions: all or nothing, whatever fails and wherever.
+"""One connection to a SQLite file and its transactions, which are all or nothing wherever they fail.
 
-Locks, transactions, reconnection and forks; what is read and written in a transaction is the store's. Threads that
-write at the same time share a transaction, and so a sync of the disk.
+Locks, transactions, reconnection and forks belong here. What a transaction reads or writes is passed in by the store.
+Worker threads that write at the same time share a transaction, and with it one sync of the disk (`_group_commit`).
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ T = TypeVar("T")
 
 
 _READY, _BEGIN, _WORK, _END = range(4)
-"""The phases of a transaction: an error is handled by the phase in which it occurred."""
+"""Phases of a transaction. How an error is handled depends on the phase in which it occurred."""
 _SIZE = attrgetter("size")
 
 
 class Database:
     """A file and at most one connection to it, used by one worker thread at a time.
 
-    A fork would carry the connection's state into the child, where it does harm: the connection is closed right before
-    a fork, and opened again by whichever of the two processes needs it next.
+    SQLite connections must not be carried across a fork. The connection is closed right before a fork, and each of the
+    two processes opens its own when it needs one.
     """
 
     def __init__(self, path: str, *, busy_timeout_s: float, pragmas: Pragmas | None, log_limit_bytes: int) -> None:
         self.path = path
         self.owner: Owner = this_owner()
-        """Whom claims belong to; another one in the child of a fork."""
+        """The owner of this store object's claims; the child of a fork gets a new one."""
         self.closed = False
         self.closing = False
-        """Set when `close` begins: only writes marked as *last* are accepted from then on. Guarded by the lock."""
+        """Set when `close` begins; from then on, only writes marked as *last* are accepted. Guarded by the lock."""
         self.giving: dict[int, int] = {}
         """Claims made in the current transaction, by thread number: their epoch. Later writes of the same transaction
         must respect them although they are not committed yet."""
@@ -61,20 +61,21 @@ class Database:
         """Held while the connection is used. Do not call `write` while holding it: another thread may be writing on the
         caller's behalf, and needs it."""
         self._aside = RLock()
-        """Held while a second connection is open. Whoever waits for it does not have the other lock."""
+        """Held while a second connection is open. Take it before `lock`, never while holding `lock`."""
         self._busy_timeout_s = busy_timeout_s
         self._pragmas = pragmas
         self._db: Connection | None = None
         self._kept: list[Connection] = []
-        """The same connection, for the end of a store that nobody closes."""
+        """The connection in `_db`, where the finalizer of a store that was never closed finds it."""
         self._file: tuple[int, int] | None = None
+        """Device and inode of the file, once it was opened."""
         self._folder = Folder(path)
         self._logged = False
         """Whether the file is in WAL mode."""
         self._read_only: str | None = None
-        """What keeps this user from writing, as it was when the connection was opened."""
+        """What this user could not write when the connection was opened, the file or its folder; None if neither."""
         self._looked: files.Looked | None = None
-        """How the file stood, if it is read without locks."""
+        """State of the file when it was opened without locks; None if it is read with locks."""
         self._group: Group[Write] = Group()
         self._log = Log(path, log_limit_bytes)
         watch_forks(self)
@@ -82,7 +83,11 @@ class Database:
         self.connection()
 
     def connection(self) -> Connection:
-        """The connection, opened if need be. The caller has the lock."""
+        """Return the connection, and open it if necessary. The caller holds the lock.
+
+        Raises:
+            StoreError: The store is closed, or the file cannot be opened, or was removed or replaced.
+        """
         if self._db is None:
             if self.closed:
                 raise _refusals.closed(f"The store of {self.path!r}")
@@ -100,14 +105,14 @@ class Database:
 
     @contextmanager
     def aside(self) -> Generator[Connection]:
-        """A second connection, in a transaction that reads the file as it is now. One at a time.
+        """Lend a second connection, in a transaction that reads the file as it is now. One at a time.
 
-        It begins while nobody of this process writes: with a rollback journal, threads that write all the time would
-        let no other connection in.
+        The transaction begins while no thread of this process writes. With a rollback journal, threads that write
+        continuously would otherwise keep the connection out (decision 0045).
         """
         with self._aside:
             with self.lock:
-                db = self.connection()  # the file is what it was, and the store is open
+                db = self.connection()  # checks that the store is open and the file is still the same
                 if self._read_only is not None:
                     yield db
                     return
@@ -124,16 +129,20 @@ class Database:
                 db.close()
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """What *work* reads, all of it at one moment. It is called again if somebody is in its way at first."""
+        """Return the result of *work*, which reads in one transaction. It may be called several times.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
         with self.lock:
             while True:
                 try:
                     found = patiently(lambda: self._read_once(work), self._busy_timeout_s)
                 except BaseException as error:
                     moved = self._moved() and isinstance(error, Exception)
-                    if moved:
+                    if moved:  # read without locks while another process wrote: the error may come from torn pages
                         self._drop()
-                        continue  # it was read while somebody wrote it
+                        continue
                     if not of_sqlite(error):
                         raise
                     raise explain(error, self.path, "nothing was changed") from error
@@ -156,24 +165,28 @@ class Database:
         self,
         work: Callable[[Connection], T],
         *,
-        landed: Callable[[Connection, T], bool],
+        landed: Callable[[Connection, T], bool | None],
         kept: Callable[[], str],
         thread: str,
         then: Callable[[T], None] | None = None,
         size: int = 0,
         last: bool = False,
     ) -> T:
-        """What *work* returns, once all that it wrote is durable. The caller does not hold the lock.
+        """Return the result of *work* once everything that it wrote is durable. The caller does not hold the lock.
 
         Args:
-            work: Called in a transaction, in any worker thread. It may be called again, if the transaction came to
-                nothing.
-            landed: Whether what was written is there, asked on a new connection if the end of the transaction failed
-                so that nobody knows.
-            kept: What to tell of the stored state when nothing was written.
-            then: Called with what *work* returned once it is durable, before anybody else reads or writes.
-            size: Bytes that it writes, about, where they may be many.
-            last: It ends the store.
+            work: Called in a transaction, in any worker thread. It may be called again if the transaction was rolled
+                back.
+            landed: Returns whether the writes of *work* are stored, or None if nothing can tell. Called in a transaction
+                on a new connection if the COMMIT failed and its outcome is unknown.
+            kept: Returns, for an error, what is stored if nothing was written.
+            thread: Id of the thread that is written, for an error.
+            then: Called with the result of *work* when it is durable, before the next read or write.
+            size: Approximate bytes that *work* writes.
+            last: The write belongs to `close`.
+
+        Raises:
+            StoreError: Nothing was written, or it is not known whether it was.
         """
         write = Write(work, landed, kept, thread, then, size, last=last)
         self._group.do(write, self._write_all)
@@ -181,24 +194,28 @@ class Database:
             try:
                 raise write.error
             finally:
-                del write  # breaks a reference cycle between the error and this frame
+                del write  # breaks the reference cycle: write -> error -> traceback -> this frame -> write
         found: T = write.found
         return found
 
     def _write_all(self, writes: list[Write]) -> None:
-        """Write what several callers want: in one transaction, or each by itself if one of them fails."""
+        """Do the writes of several callers: in one transaction, or each in its own if one of them fails."""
         with self.lock:
             if len(writes) == 1 or not self._write(writes):
                 for one in writes:
                     self._write([one])
 
     def _write(self, writes: list[Write]) -> bool:
-        """Write *writes* in one transaction and end them; False if there are several, and one of them failed."""
-        again = self._logged
+        """Do *writes* in one transaction, and end them.
+
+        Returns:
+            False if there are several and one of them failed: nothing was written, and none of them has ended.
+        """
+        again = self._logged  # a checkpoint may make room for a second attempt, but only once
         while True:
             step, db = _READY, None
             self.giving.clear()
-            try:  # covers every phase, so that an interruption never leaves a transaction open
+            try:  # covers all phases, so that not even Ctrl-C can leave a transaction open
                 db = self._ready(writes)
                 step = _BEGIN
                 patiently(partial(db.execute, "BEGIN IMMEDIATE"), self._busy_timeout_s)
@@ -206,20 +223,22 @@ class Database:
                 for one in writes:
                     one.found = one.work(db)
                 step = _END
-                # With a rollback journal, COMMIT has to wait for readers.
+                # With a rollback journal, COMMIT waits for readers. With a log it waits for nothing.
                 patiently(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
                 for one in writes:
                     one.end()
             except BaseException as error:
+                # SQLITE_BUSY from COMMIT means that the transaction is still open, so its outcome is not in doubt.
                 doubtful = step == _END and primary(error) != BUSY
                 if db is not None:
                     self._undo(db, error, drop=doubtful)
                 if primary(error) == FULL and self._logged and not self._is_there(writes[0], doubtful=doubtful):
+                    # A complete checkpoint lets the log restart, which frees all its room on the disk.
                     if again and self._log.full():
                         again = False
                         continue
                     if len(writes) > 1:
-                        return False  # some of them may fit
+                        return False  # some of them may fit one by one
                 if step in (_BEGIN, _END) or self._cannot_open(step, error):
                     self._settle(writes, error, doubtful=doubtful)
                     return True
@@ -234,24 +253,29 @@ class Database:
 
     @staticmethod
     def _cannot_open(step: int, error: BaseException) -> bool:
-        """Whether the file could not be opened because it was locked: the other writes of the group need not wait again."""
+        """Return whether the file was locked while it was opened. All writes of the group then fail without waiting."""
         return step == _READY and isinstance(error, StoreError) and error.code == "store-busy" and not error.thread
 
     def _is_there(self, one: Write, *, doubtful: bool) -> bool:
-        """Whether the transaction of *one* is stored, or nobody knows."""
+        """Return whether the transaction that contained *one* is stored; True also if that is not known."""
         return doubtful and self._ask(one.landed, one.found) is not False
 
     def _ready(self, writes: list[Write]) -> Connection:
-        """The connection, after checking that what is written through it will last."""
+        """Return the connection, after checking that writes through it will last.
+
+        Raises:
+            StoreError: The store is closed, the file or its log was removed or replaced, or may not be written.
+        """
         first = writes[0]
         if self.closing and not all(one.last for one in writes):
             raise _refusals.closed(f"The store of {self.path!r}")
         db = self._db or self.connection()
         if self._read_only is not None:
             db = self._writable(first.thread, first.kept)
+        # With a log, one `stat` of the folder usually shows that its files are the same (decision 0063).
         if not (self._logged and self._folder.unchanged()):
             if identity(self.path) != self._file:
-                self._drop()  # what is written to a file that was removed is lost when it is closed
+                self._drop()  # writes to a removed file would be lost when it is closed
                 raise files.gone(self.path)
             if self._logged:
                 self._log.check_files(first.kept, first.thread)
@@ -261,7 +285,7 @@ class Database:
         return db
 
     def _failed(self, writes: list[Write], error: Exception) -> bool:
-        """End a single write as failed; False if there are several, each of which is then written by itself."""
+        """End a single write as failed. Returns False if there are several: each is then written by itself."""
         if len(writes) > 1:
             return False
         one = writes[0]
@@ -272,7 +296,9 @@ class Database:
         """End *writes* after their transaction failed with *error* in BEGIN or COMMIT, or while the file was opened.
 
         Args:
-            doubtful: SQLite does not know whether they are stored, so the file is asked.
+            writes: The writes of the transaction.
+            error: The error.
+            doubtful: Whether they are stored is unknown, and is read from the file.
 
         Raises:
             BaseException: *error*, if it is an interruption.
@@ -288,20 +314,20 @@ class Database:
                 if there is None:
                     told = f"whether this write on thread {one.thread!r} was stored is not known"
                 one.fail(explain(error, self.path, told, thread=one.thread), error)
-            elif isinstance(error, StoreError):  # the file could not be opened
+            elif isinstance(error, StoreError):  # the file could not be opened; each caller raises an error of its own
                 one.fail(copy(error), error)
         if not (of_sqlite(error) or isinstance(error, StoreError)):
             raise error
 
     def _moved(self) -> bool:
-        """Whether the file was written since it was opened without locks; then it is to be opened anew."""
+        """Return whether the file changed since it was opened without locks. It must then be opened anew."""
         return self._looked is not None and files.look(self.path) != self._looked
 
     def _writable(self, thread: str, kept: Callable[[], str]) -> Connection:
-        """A connection that may write, where it may meanwhile.
+        """Return a connection that may write, if this user has got the right since the file was opened.
 
         Raises:
-            StoreError: It still may not (`store-read-only`).
+            StoreError: The file still may not be written (`store-read-only`).
         """
         if files.why_read_only(self.path) is None:
             self._drop()
@@ -314,22 +340,23 @@ class Database:
         """Close the file. The caller must not hold the lock."""
         with self.lock:
             self.closed = True
-        self._log.close()
+        self._log.close()  # not under the lock, which the checkpoint that it waits for needs
         with self.lock:
             self._drop()
 
-    def _ask(self, landed: Callable[[Connection, T], bool], found: T) -> bool | None:
+    def _ask(self, landed: Callable[[Connection, T], bool | None], found: T) -> bool | None:
+        """Return whether a write is stored; None if the file cannot be read."""
         try:
             return self.read(lambda db: landed(db, found))
         except StoreError:
             return None
 
     def _undo(self, db: Connection, error: BaseException, *, drop: bool = False) -> None:
-        """Leave nothing behind: no transaction, and no connection that is not to be trusted."""
+        """End the transaction, and drop the connection if it can no longer be trusted."""
         try:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-        except Exception:  # noqa: BLE001  # the first error is the one to tell; without a connection there is no transaction
+        except Exception:  # noqa: BLE001  # *error* is the one to report; closing the connection ends the transaction
             drop = True
         if drop or breaks(error):
             self._drop()
@@ -338,7 +365,7 @@ class Database:
         self._db = self._looked = None
         _close_all(self._kept)
 
-    # Around a fork.
+    # Around a fork. The order of the locks is that of `aside`, and of a checkpoint, which needs `lock` at its end.
 
     def before_fork(self) -> None:
         self._aside.acquire()
@@ -362,6 +389,6 @@ def _close_all(connections: list[Connection]) -> None:
     while connections:
         try:
             connections.pop().close()
-        except Exception as error:  # a connection that cannot be closed is left alone
+        except Exception as error:  # there is nothing to do about a connection that cannot be closed
             if not of_sqlite(error):
                 raise

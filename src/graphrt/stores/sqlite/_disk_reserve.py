@@ -1,10 +1,11 @@
-"""Room on a full disk: a reserve beside the file, which is given up where threads are forgotten, and forgetting in parts.
+"""Deletion on a full disk: a reserve file that can be given up, and removal of rows in small parts.
 
-Whatever SQLite removes, it first writes into its journal: on a full disk nothing can be removed. So a little room is
-kept in a file beside the database, `<name>-reserve`. It holds nothing and may be deleted. What frees room and finds the
-disk full deletes it, and works in parts, so that its journal is never larger. Pages that are freed inside the database
-are used by the next commits. The reserve is made again, where there is plenty of room, by a sweep and by whoever opens
-the file.
+SQLite writes the pages that it changes into its journal first, so on a full disk nothing can be deleted. A file
+`<name>-reserve` next to the database therefore keeps some space occupied. It has no content and may be deleted.
+
+A deletion that finds the disk full removes the reserve. It then deletes rows in parts, so that the journal stays
+smaller than the reserve. The freed pages stay in the database and are used by later commits. The reserve is created
+again, if there is enough free space, by a sweep and whenever the file is opened.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from graphrt.stores.sqlite._database import Database
 
 RESERVE_BYTES: Final = 256 * 1024
+"""Bytes of a reserve, where there is enough free space."""
 _LEAST_BYTES: Final = 32 * 1024
+"""Bytes of the smallest reserve that is created."""
 _PLENTY: Final = 8
-"""A reserve takes no more than this part of what is free."""
+"""A reserve takes at most one part in this many of the free space."""
 _AT_ONCE: Final = 256
-"""Rows that one part of a removal takes, where that fits."""
+"""Rows that one transaction removes; fewer where the journal of so many does not fit."""
 
 _RECORDS: Final = (
     "DELETE FROM record WHERE key IN (SELECT key FROM record WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?)"
@@ -40,11 +43,12 @@ _THREAD: Final = "SELECT 1 FROM thread WHERE no = ?"
 
 
 def reserve(path: str) -> None:
-    """Keep some room for the file *path*, unless it has some, or there is not plenty."""
+    """Create the reserve of the file *path*, unless it exists or free space is short."""
     name = _name(path)
-    if os.path.exists(name):  # noqa: PTH110 - asked whenever a file is opened
+    if os.path.exists(name):  # noqa: PTH110 - called whenever a file is opened
         return
-    with suppress(OSError, AttributeError):  # it cannot be kept, or nobody can tell how much there is
+    # A store works without a reserve: creating the file may fail, and Windows has no statvfs.
+    with suppress(OSError, AttributeError):
         size = min(RESERVE_BYTES, _free_bytes(path) // _PLENTY)
         if size < _LEAST_BYTES:
             return
@@ -58,12 +62,13 @@ def reserve(path: str) -> None:
 
 
 def _free_bytes(path: str) -> int:
-    """What is free for us where the file *path* lies."""
+    """Return the bytes that this user may still write to the file system of *path*."""
     found = os.statvfs(Path(path).parent)
     return found.f_bavail * found.f_frsize
 
 
 def _fill(handle: int, size: int) -> None:
+    # Blocks must really be allocated: a sparse file would reserve nothing.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(handle, 0, size)
     else:
@@ -71,7 +76,7 @@ def _fill(handle: int, size: int) -> None:
 
 
 def give_up(path: str) -> bool:
-    """Give up what is kept for the file *path*; False if nothing is."""
+    """Remove the reserve of the file *path*. Returns False if there is none."""
     try:
         os.unlink(_name(path))  # noqa: PTH108 - as in `reserve`
     except OSError:
@@ -84,43 +89,45 @@ def _name(path: str) -> str:
 
 
 def remove_rows(file: Database, no: int) -> None:
-    """Remove all records and parts of the thread numbered *no*, of which there is no row any more, in parts.
+    """Remove, in several transactions, all records and parts of the thread numbered *no*, whose own row is gone.
 
     Raises:
-        StoreError: The disk is too full even for a row at a time. What is left harms nothing, and goes another time.
+        StoreError: The disk is too full even for one row at a time. Rows that are left are harmless; a later sweep
+            removes them.
     """
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, (no + 1) * SPAN, most)).rowcount)
     _in_parts(file, lambda db, most: db.execute(_PARTS, (no, no, most)).rowcount)
 
 
 def remove_records(file: Database, no: int, first: int) -> None:
-    """Remove the records of entries before *first*, which the thread numbered *no* has given up, in parts."""
+    """Remove, in several transactions, the records before entry *first* of the thread numbered *no*."""
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, no * SPAN + first, most)).rowcount)
 
 
 def _in_parts(file: Database, remove: Callable[[Connection, int], int]) -> None:
     most = _AT_ONCE
     while True:
-        size = most  # as it is now
+        size = most
         try:
             removed = file.write(
                 lambda db: remove(db, size),  # noqa: B023 - called before it changes
-                landed=lambda _db, _removed: False,  # if it is, the next part finds less
+                landed=lambda _db, _removed: False,  # idempotent: if it was stored after all, a repetition finds less
                 kept=lambda: "what is removed in parts is not there for anybody any more",
                 thread="",
             )
         except StoreError as error:
             if error.code != "store-full" or most == 1:
                 raise
-            most //= 4
+            most //= 4  # 256, 64, 16, 4, 1
             continue
         if not removed:
             return
 
 
 def strays(db: Connection) -> list[int]:
-    """Numbers of threads that are not there, of which there are records or parts: 20 at most."""
+    """Return the numbers of up to 20 deleted threads that have left records or parts, in order."""
     found: set[int] = set()
+    # One indexed lookup for each thread, instead of a scan of all rows.
     for statement, span in ((_NEXT_RECORD, SPAN), (_NEXT_PART, 1)):
         at = 0
         while len(found) < 20:

@@ -1,6 +1,6 @@
-"""What an error of SQLite means to whoever uses the store.
+"""Translation of SQLite's result codes into the errors of a store.
 
-The table from SQLite's result codes to ours; nothing is opened or retried here.
+Only the table and its texts. When to try again is decided in `_database` and `_lock_polling`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 from graphrt.errors import GraphrtError, InputError, StoreError
 
 BUSY: Final = 5
-"""SQLITE_BUSY: another connection holds the lock for longer than we wait."""
+"""SQLITE_BUSY: another connection holds the lock that is needed."""
 FULL: Final = 13
 """SQLITE_FULL: the disk or a quota is full."""
 
@@ -22,6 +22,7 @@ _REACH = "See that the file's folder is there, mounted and healthy, and that thi
 _RIGHTS = "Give this user the right to write the file and its folder."
 _RESTORE = "Restore the file from a backup, or give the path of another one."
 
+# By primary result code (https://sqlite.org/rescode.html): our code, what happened, and what to do.
 _MEANING: Final[dict[int, tuple[str, str, str]]] = {
     3: ("store-read-only", "may not be written by this user", _RIGHTS),
     5: ("store-busy", "was locked by another process for too long", _FREE),
@@ -37,29 +38,32 @@ _MEANING: Final[dict[int, tuple[str, str, str]]] = {
     26: ("store-damaged", "is not a SQLite database", "Give the path of another file; this one was not changed."),
 }
 _BROKEN: Final = frozenset({7, 10, 11, 14, 26})
-"""After these a connection is not trusted again."""
+"""Primary codes after which a connection is closed and opened anew: NOMEM, IOERR, CORRUPT, CANTOPEN, NOTADB."""
 
 _TOO_BIG: Final = 18
+"""SQLITE_TOOBIG: a value is longer than SQLite's limit."""
 _WRITE: Final = 10 | 3 << 8
-"""SQLITE_IOERR_WRITE: whatever a write fails with that is not a full disk."""
+"""SQLITE_IOERR_WRITE: a write failed for another reason than a full disk."""
 
 
 def of_sqlite(error: BaseException) -> TypeGuard[Exception]:
-    """Whether *error* comes from SQLite or its driver, which raises UnicodeDecodeError if a message is not valid UTF-8."""
+    """Return whether *error* comes from SQLite or from Python's driver for it."""
+    # The driver raises OverflowError for values that are too large, and UnicodeDecodeError if one of SQLite's messages
+    # is not valid UTF-8, as with a damaged schema.
     import sqlite3
 
     return isinstance(error, (sqlite3.Error, OverflowError, UnicodeDecodeError))
 
 
 def primary(error: BaseException) -> int:
-    """SQLite's primary result code of *error*, 0 if it has none."""
+    """Return SQLite's primary result code of *error*; 0 if it has none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _limited() -> bool:
-    """Whether there is a limit to the size of a file that this process may write (`ulimit -f`).
+    """Return whether this process has a limit on the size of the files that it writes (`ulimit -f`).
 
-    How large the file was when the write failed cannot be seen any more: it was rolled back.
+    Whether the limit was reached cannot be checked: the write was rolled back, and the file has its old size.
     """
     try:
         import resource
@@ -69,12 +73,19 @@ def _limited() -> bool:
 
 
 def breaks(error: BaseException) -> bool:
-    """Whether the connection that raised *error* should be opened anew."""
+    """Return whether the connection that raised *error* must be opened anew."""
     return primary(error) in _BROKEN
 
 
 def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError:
-    """What *error* of SQLite on the database *path* comes to; *kept* says what is stored now."""
+    """Return the graphrt error for *error*, which SQLite raised on the database *path*.
+
+    Args:
+        error: One for which `of_sqlite` is true.
+        path: The database.
+        kept: What is stored now, as the end of a sentence.
+        data: Attributes of the error, such as `thread`.
+    """
     code = primary(error)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if code == _TOO_BIG or isinstance(error, OverflowError):
@@ -85,9 +96,12 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
             fix="Store values of less than 1,000,000,000 bytes.",
             **data,
         )
+    # Other codes (a missing table, a datatype mismatch) mean that the schema is not the one that we created.
     slug, what, fix = _MEANING.get(code, ("store-damaged", "is not as this version of graphrt made it", _RESTORE))
+    # EFBIG, from a limit on the size of files, arrives as a plain I/O error.
     if getattr(error, "sqlite_errorcode", 0) == _WRITE and _limited():
         slug, what, fix = _MEANING[22]
+    # CANTOPEN for a file that exists: its journal cannot be created, because the folder is read-only.
     if code == 14 and Path(path).exists() and not os.access(Path(path).parent, os.W_OK):
         slug, what, fix = _MEANING[8]
     return StoreError(

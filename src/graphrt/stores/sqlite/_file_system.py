@@ -1,4 +1,4 @@
-"""What the operating system knows of a SQLite file: its identity, its file system, and whether it is open elsewhere.
+"""Facts about a SQLite file from the operating system: its identity, its file system, and who has it open.
 
 Nothing is changed here, and no SQLite connection is used.
 """
@@ -34,19 +34,20 @@ _NETWORKS: Final = frozenset(
     | {"fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.rclone", "fuse.s3fs"}
     | {"fuse.grpcfuse", "fuse.mount-s3", "fuse.sshfs"}
 )
-"""File systems that other machines can mount too; their processes share no memory with ours."""
+"""File systems that other machines can mount too. Processes there do not share the memory of a write-ahead log."""
 _SETTLED_NS: Final = 50_000_000
-"""More than a kernel's tick, by which file systems with fine timestamps tell the time: 10 ms at most."""
+"""Nanoseconds after which a second change surely gets another timestamp. Timestamps follow the kernel's tick, which is
+10 ms at most."""
 _SETTLED_COARSE_NS: Final = 3_000_000_000
-"""The same where timestamps are whole seconds, of which FAT counts only the even ones."""
+"""The same for file systems with timestamps in whole seconds. FAT's have a resolution of 2 s."""
 _SECOND_NS: Final = 1_000_000_000
 _ESCAPES: Final = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """What tells the file from another one that takes its place, None if there is none."""
+    """Return device and inode, by which a replaced file is recognised; None if there is no file."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - asked before every commit, and a Path costs more than the question
+        found = os.stat(path)  # noqa: PTH116 - called before every commit, and creating a Path costs more than the call
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -54,41 +55,42 @@ def identity(path: str) -> tuple[int, int] | None:
 
 @final
 class Folder:
-    """The folder of a file, watched for files that are made, removed or renamed in it."""
+    """The folder of a file, watched for files that are created, removed or renamed in it."""
 
     def __init__(self, path: str) -> None:
         self._path = os.path.dirname(path)  # noqa: PTH120 - `os.stat` takes it as it is
         self._found: tuple[int, int, int, int] | None = None
-        """How the folder stood when it was last asked; None if a change soon after might not be noticed."""
+        """Device, inode, mtime and ctime in ns at the last call of `unchanged`; None if they cannot be trusted yet."""
         self._checked: tuple[int, int, int, int] | None = None
-        """How it stood before the files in it were last checked."""
+        """The same, as it was before the files were last checked."""
 
     def unchanged(self) -> bool:
-        """Whether no name in it has changed since `checked`; False also where nobody can tell.
+        """Return whether no name in the folder has changed since `checked`; False also if that cannot be determined.
 
-        One `stat` before every commit takes the place of one for each file: three of them are a tenth of a commit.
-        A folder that changed just now is not trusted, since a second change would leave the same time behind. Both times are compared: programs that restore a backup set the time of modification back, but not the
-        other, which is the time of creation on Windows.
+        One `stat` before every commit replaces one for each of three files, which took a tenth of a commit's time
+        (decision 0063).
         """
         try:
             found = os.stat(self._path)  # noqa: PTH116 - as in `identity`
         except OSError:
             self._found = None
             return False
+        # Both times: programs that restore a backup set mtime back, but not ctime (on Windows, the creation time).
         now = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
         if now == self._checked:
             return True
+        # A folder that changed just now is not trusted: a second change could leave the same timestamps behind.
         settled_ns = _SETTLED_NS if found.st_mtime_ns % _SECOND_NS else _SETTLED_COARSE_NS
         self._found = now if time_ns() - max(now[2:]) > settled_ns else None
         return False
 
     def checked(self) -> None:
-        """Note that the files were found in order after the last call of `unchanged`."""
+        """Record that the files were checked, and found in order, after the last call of `unchanged`."""
         self._checked = self._found
 
 
 def network(path: str) -> str | None:
-    """The kind of the network file system that *path* lies on; None if it lies on none, or nobody can tell."""
+    """Return the type of the network file system that holds *path*; None if it is local or cannot be determined."""
     try:
         mounts = Path(_MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:  # not Linux
@@ -100,19 +102,20 @@ def network(path: str) -> str | None:
         if len(fields) < 5 or not after:
             continue
         point = fields[4]
-        for escape, meant in _ESCAPES:
+        for escape, meant in _ESCAPES:  # white space and backslashes are octal escapes in mountinfo (proc(5))
             point = point.replace(escape, meant)
-        if len(point) >= best and Path(path).is_relative_to(point):  # of two at one place the later one is seen
+        # The longest mount point counts; of two mounts at one point, the later one hides the earlier one.
+        if len(point) >= best and Path(path).is_relative_to(point):
             found, best = after.split(" ", 1)[0], len(point)
     return found if found in _NETWORKS else None
 
 
 def nobody_has(path: str) -> bool:
-    """Whether no process has the file open; False where nobody can tell.
+    """Return whether no process has the file open; False also if that cannot be determined.
 
-    Linux gives a lease for writing only to whoever is alone (`fcntl(2)`, F_SETLEASE). The file is opened and closed for
-    that, which ends the locks that SQLite holds on it in this process: not to be asked of a file that this process has
-    or had open.
+    Linux grants a write lease only on a file that is not open elsewhere (fcntl(2), F_SETLEASE). Do not call this for a
+    file that this process has or had open. The file is opened and closed here, and closing any descriptor of a file
+    drops all POSIX locks that the process holds on it, SQLite's included.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -124,11 +127,12 @@ def nobody_has(path: str) -> bool:
     except OSError:
         return False
     try:
-        # Whoever opens the file in between makes the kernel send a signal; the usual one would end this process.
+        # If another process opens the file meanwhile, the kernel sends a signal. The default one, SIGIO, would end this
+        # process; SIGURG is ignored by default.
         fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:  # somebody has it; or it belongs to another user, or the file system gives no leases
+    except OSError:  # another process has it open, another user owns it, or the file system has no leases
         return False
     finally:
         os.close(handle)

@@ -1,10 +1,11 @@
-"""Opening the file of a SQLite store, or saying why it cannot be opened.
+"""Opening the file of a SQLite store: paths, permissions and connections, and errors that say why it cannot be opened.
 
-Paths, rights and connections; how a file is written is `_journal_modes`'s, tables and what is in them are elsewhere.
+Journal modes are in `_journal_modes`, tables in `_schema`.
 
-A file that this user may not write is opened for looking, and nothing is made beside it: a log of the looker's would be
-in the way of whoever may write. One with a write-ahead log that nobody has open is read as a file that does not change,
-without locks; so whoever reads it has to see afterwards that it did not (`Looked`).
+A file that this user may not write is opened read-only, and no file is created next to it: the reader would own a
+`-wal` or `-shm` file there, which users who may write could not use. If such a file is in WAL mode and no process has
+it open, it is opened as immutable, that is without locks. Readers must then check after each read that the file did not
+change (`Looked`).
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 OLDEST: Final = (3, 24, 0)
-"""First version with the statements that we use."""
+"""First version of SQLite with all statements that are used (upserts)."""
 
 _SMALLEST: Final = 512
-"""Bytes of the smallest database that is not empty."""
+"""Bytes of the smallest SQLite database that is not empty: one page of the smallest page size."""
 
 
 def resolve(path: Any) -> str:
-    """The absolute path of a file, with symbolic links followed.
+    """Return the absolute path of a file, with symbolic links resolved.
 
     Raises:
-        InputError: It is no path of a file (`bad-path`).
+        InputError: *path* is not the path of a file (`bad-path`).
     """
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
     if not isinstance(text, str) or not text or "\0" in text:
@@ -56,10 +57,12 @@ def resolve(path: Any) -> str:
 
 
 def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
-    """A bare connection: transactions begin and end where we say so.
+    """Return a connection without implicit transactions, which any worker thread may use.
 
     Args:
-        how: Options of a SQLite URI, if the file is not simply opened.
+        path: The file.
+        timeout_s: Seconds that SQLite itself waits for a lock.
+        how: Query parameters of a SQLite URI, such as `mode=ro`; None: open by path.
     """
     import sqlite3
 
@@ -68,35 +71,38 @@ def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
 
 
 class Opened(NamedTuple):
-    """A connection to a store's file."""
+    """A connection to a store's file, and how the file was opened."""
 
     db: Connection
     logged: bool
     """Whether the file is in WAL mode."""
     read_only: str | None = None
-    """What keeps this user from writing: the file or its folder; None if nothing does."""
+    """What this user may not write, the file or its folder, for an error text; None if neither."""
     looked: Looked | None = None
-    """If it is read without locks: how the file stood, which it must still after each reading."""
+    """State of the file when it was opened without locks; None if it is read with locks."""
 
 
 class Looked(NamedTuple):
-    """How a file stood that is read without locks."""
+    """State of a file that is read without locks. If it is another one after a read, the read does not count."""
 
     file: tuple[int, int]
+    """Device and inode."""
     size: int
+    """Bytes."""
     changed_ns: int
+    """Time of the last modification, in nanoseconds since the epoch."""
     logged: bool
-    """Whether somebody has opened its write-ahead log."""
+    """Whether a process has its write-ahead log open (there is a `-shm` file)."""
 
 
 def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> Opened:
-    """Connect to the store's file, which is made if it is missing and brought to the newest version if it is ours.
+    """Open the store's file. It is created if it is missing, and migrated if an older graphrt made it.
 
-    One that may not be written is opened for looking.
+    A file that may not be written is opened read-only.
 
     Raises:
-        StoreError: It cannot be opened, is not ours, or cannot be made safe; it was not changed then. Or it would have
-            to be made or changed first, and may not be written.
+        StoreError: The file cannot be opened, is not a store's, or cannot be written safely; it was not changed. Or it
+            would have to be created or migrated, and may not be written.
     """
     import sqlite3
 
@@ -105,8 +111,11 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
     _make(path)
     read_only = why_read_only(path)
     looked = look(path) if read_only is not None and _is_left(path) else None
+    # `immutable` reads without locks; `readonly_shm` uses an existing -shm file without writing to it.
     how = "mode=ro&immutable=1" if looked is not None else "mode=ro&readonly_shm=1"
     try:
+        # `_is_alone` opens and closes the file. That would drop the locks of a connection which another worker thread
+        # opens meanwhile.
         with _opening:
             alone = read_only is None and _is_alone(path)
             db = connect(path, 0.0) if read_only is None else connect(path, 0.0, how)
@@ -130,7 +139,7 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
 
 
 def why_read_only(path: str) -> str | None:
-    """What keeps this user from writing the file; None if nothing does."""
+    """Return what this user may not write, the file or its folder, as the subject of a sentence; None if neither."""
     if not os.access(path, os.W_OK):
         return "the file"
     if not os.access(Path(path).parent, os.W_OK):
@@ -139,7 +148,7 @@ def why_read_only(path: str) -> str | None:
 
 
 def look(path: str) -> Looked | None:
-    """How the file stands; None if there is none."""
+    """Return the state of the file; None if there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - as in `identity`
     except OSError:
@@ -148,35 +157,36 @@ def look(path: str) -> Looked | None:
 
 
 def _is_left(path: str) -> bool:
-    """Whether the file has a write-ahead log, and nobody has it open or left something in it."""
+    """Return whether the file is in WAL mode, but no process has it open and its log is empty."""
     log = Path(f"{path}-wal")
     return _logs(path) and not Path(f"{path}-shm").exists() and (not log.exists() or log.stat().st_size == 0)
 
 
 _logging: Final[dict[tuple[int, int], bool]] = {}
-"""Files that this process has opened, by identity, and whether they are in WAL mode."""
+"""Whether a file is in WAL mode, by device and inode. Has all files that this process has opened or examined."""
 
 
 def _logs(path: str) -> bool:
-    """Whether the file has a write-ahead log.
+    """Return whether the file is in WAL mode, according to its header.
 
-    Its header tells. It is read only if this process never had the file open: to close it again ends the locks that
-    SQLite holds on it in this process.
+    The header is read only if this process never had the file open: closing it drops the locks that SQLite holds on the
+    file in this process.
     """
     file = place.identity(path)
     if file is None:
         return False
     if file not in _logging:
         with Path(path).open("rb") as opened:
+            # Bytes 18 and 19, the write and read version, are 2 for WAL (https://sqlite.org/fileformat.html).
             _logging[file] = opened.read(20)[18:] == b"\2\2"
     return _logging[file]
 
 
 def _is_alone(path: str) -> bool:
-    """Whether the file has a rollback journal and no process has it open; the caller opens it next, under `_opening`.
+    """Return whether the file has a rollback journal and no process has it open. The caller holds `_opening`.
 
-    To find out, the file is opened and closed, which drops the locks that SQLite holds on it in this process. So it is
-    noted in `_logging` first, and answered with False for a file that this process has opened before.
+    To find out, the file is opened and closed, which drops the locks that SQLite holds on it in this process. The file
+    is therefore entered in `_logging` first, and the answer for a file that is already there is False.
     """
     file = place.identity(path)
     if file is None or file in _logging:
@@ -188,13 +198,14 @@ _opening: Final = FreshLock()
 
 
 def gone(path: str) -> StoreError:
+    """Return the error for a file that was removed or replaced while it was open."""
     return _unavailable(path, "was removed or replaced while it was open", "Put it back, or open the store again.")
 
 
 def _make(path: str) -> None:
-    """Make the file, readable by its owner only, unless there is one.
+    """Create the file with mode 0600, unless it exists.
 
-    One that exists is not opened here: to close it again would end the locks that SQLite holds on it in this process.
+    A file that exists is not opened here: closing it would drop the locks that SQLite holds on it in this process.
     """
     try:
         found = Path(path).stat()
@@ -219,12 +230,12 @@ def _make(path: str) -> None:
 
 
 def _check(path: str, found: os.stat_result) -> None:
-    """See that what lies there can be a database of this user's."""
+    """Check that what is at *path* can be a database, and that this user may read it."""
     if stat.S_ISDIR(found.st_mode):
         raise _unavailable(path, "is a directory", "Give the path of a file in it.")
     if not stat.S_ISREG(found.st_mode):
         raise _unavailable(path, "is not a regular file", "Give the path of a file.")
-    if 0 < found.st_size < _SMALLEST:  # SQLite takes a file of one byte for an empty one
+    if 0 < found.st_size < _SMALLEST:  # SQLite would treat a file of one byte as empty, and overwrite it
         raise StoreError(
             f"The database {path!r} is not a SQLite database, but {found.st_size} bytes of something else.",
             code="store-damaged",
@@ -238,7 +249,7 @@ def _check(path: str, found: os.stat_result) -> None:
 def _set_up_looking(db: Connection, path: str, what: str) -> None:
     modes.distrust(db)
     db.execute("PRAGMA query_only = ON")
-    if not schema.check(schema.state(db), path):  # blank, or older: it would have to be written first
+    if not schema.check(schema.state(db), path):  # blank or of an older version: it would have to be written first
         raise read_only(path, what)
 
 
@@ -252,6 +263,7 @@ def _unavailable(path: str, why: str, fix: str) -> StoreError:
 
 
 def read_only(path: str, what: str, kept: str = "", **data: Any) -> StoreError:
+    """Return the error for a write to a file that this user may not write; *what* is from `why_read_only`."""
     return StoreError(
         f"The database {path!r} cannot be written: {what} is read-only for this user{kept and f'; {kept}'}.",
         code="store-read-only",

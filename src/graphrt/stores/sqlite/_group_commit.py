@@ -1,6 +1,12 @@
-"""Group commit: callers that arrive while one is at work are served together by one of them.
+"""Group commit: jobs that arrive while another one is being done are then done together, by one of their callers.
 
-Nobody is delayed on purpose: a caller that is alone does its own job at once. Nothing here knows what a job is.
+A caller that is alone does its own job at once; no caller is ever delayed to collect more jobs. A job goes through
+three states, and its caller either leads or waits:
+
+    WAITING ── a leader takes all that wait ──> TAKEN ── done, or failed ──> DONE
+
+The leader does the jobs that it took, wakes their callers, and makes the longest waiting caller the next leader. This
+module knows nothing of SQLite or of what a job is.
 """
 
 from __future__ import annotations
@@ -11,15 +17,16 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, final
 
 WAITING, TAKEN, DONE = range(3)
-"""States of a job: waiting for a leader; taken by a leader; ended, in success or failure."""
+"""States of a job: waiting for a leader, taken by a leader, ended in success or failure."""
 
 
 class Waits(Protocol):
-    """What the group needs of a job."""
+    """The attributes that the group needs of a job."""
 
     state: int
+    """`WAITING`, `TAKEN` or `DONE`."""
     wake: Any
-    """A lock that wakes its caller; None until the caller has to wait."""
+    """A lock that is released to wake the job's caller; None until the caller has to wait."""
 
 
 J = TypeVar("J", bound=Waits)
@@ -27,10 +34,10 @@ J = TypeVar("J", bound=Waits)
 
 @final
 class Group(Generic[J]):
-    """The callers of one resource. One of them leads at a time, and does the jobs of all that waited when it began.
+    """The callers of one resource. One of them leads at a time, and does all jobs that waited when its turn began.
 
-    Ctrl-C may interrupt a caller between any two statements. The end of a turn is therefore idempotent up to its last
-    assignment, which makes the next caller the leader.
+    Ctrl-C may interrupt a caller between any two bytecodes. The end of a turn can therefore be repeated: all of it is
+    idempotent up to the last assignment, which makes the next caller the leader. A test interrupts at every line.
     """
 
     __slots__ = ("_leader", "_mutex", "_taken", "_waiting")
@@ -39,19 +46,20 @@ class Group(Generic[J]):
         self._mutex = allocate_lock()
         self._waiting: list[J] = []
         self._leader: J | None = None
-        """The job whose caller leads."""
+        """The job whose caller leads, or None if the resource is idle."""
         self._taken: list[J] = []
-        """The jobs that the leader has taken."""
+        """The jobs that the leader does in this turn."""
 
     def do(self, job: J, work: Callable[[list[J]], None]) -> None:
-        """Have *job* done, here or by another caller.
+        """Do *job*, or wait until another caller has done it.
 
         Args:
-            work: Does several jobs and sets the state of each to DONE; the same for all callers. If it raises, the jobs
-                that are not DONE go to the next leader.
+            job: A job in the state `WAITING`.
+            work: Does several jobs and sets the state of each to `DONE`; the same for all callers. If it raises, the
+                next leader gets the jobs that are not `DONE`.
 
         Raises:
-            BaseException: This caller was interrupted: *job* was not begun, or it is done.
+            BaseException: This caller was interrupted. *job* was not begun, or it is done.
         """
         try:
             with self._mutex:
@@ -60,13 +68,13 @@ class Group(Generic[J]):
                     self._leader = job
                 else:
                     job.wake = allocate_lock()
-                    job.wake.acquire()
+                    job.wake.acquire()  # the next `acquire` waits until another caller releases the lock
                     self._waiting.append(job)
             if job.wake is not None:
                 leads = False
                 while not leads:
                     job.wake.acquire()
-                    with self._mutex:  # the waker sets the leader after waking it, under this lock
+                    with self._mutex:  # `_hand_on` sets the leader only after waking it, but under this lock
                         leads = self._leader is job
                     if job.state == DONE:
                         return
@@ -78,7 +86,7 @@ class Group(Generic[J]):
                 work(self._taken)
             finally:
                 with self._mutex:
-                    if len(self._taken) == 1 and not self._waiting:  # alone: there is nobody to wake
+                    if len(self._taken) == 1 and not self._waiting:  # no other caller to wake: the common case
                         job.state, self._taken, self._leader = DONE, [], None
                 if self._leader is job:
                     self._hand_on(job)
@@ -90,7 +98,7 @@ class Group(Generic[J]):
         """End the turn of *job*: wake the callers whose jobs are done, and make the longest waiting one the leader."""
         with self._mutex:
             left: list[J] = []
-            job.state = DONE  # if it is not, its caller was interrupted and is about to raise
+            job.state = DONE  # also if the job was not done: then its caller was interrupted and is about to raise
             for one in self._taken:
                 if one is job:
                     continue
@@ -107,7 +115,7 @@ class Group(Generic[J]):
             self._leader = heir  # the turn ends here
 
     def _leave(self, job: J) -> None:
-        """Withdraw *job*, whose caller was interrupted at any point, or wait for its end if a leader has taken it."""
+        """Withdraw *job* after its caller was interrupted, or wait until the leader that took it has done it."""
         while True:
             if self._leader is job:
                 self._hand_on(job)
@@ -120,10 +128,10 @@ class Group(Generic[J]):
                     if self._leader is not job:
                         return
                     continue
-            with suppress(BaseException):  # a leader has it: a second Ctrl-C cannot take it back either
+            with suppress(BaseException):  # the leader is doing it: another Ctrl-C cannot take it back either
                 job.wake.acquire()
 
 
 def _wake(one: Waits) -> None:
-    with suppress(RuntimeError):  # already woken, by an attempt that was interrupted
+    with suppress(RuntimeError):  # released already, by a `_hand_on` that was interrupted
         one.wake.release()

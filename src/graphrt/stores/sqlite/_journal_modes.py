@@ -4,7 +4,7 @@ A write-ahead log with `synchronous=FULL`, on every version of SQLite. Versions 
 log is restarted during a checkpoint (https://sqlite.org/wal.html#walresetbug); automatic checkpoints are therefore off,
 and `_log` runs its own in a way that avoids the bug (decision 0063). Where a log cannot be used, on a network
 file system or without shared memory, the file gets a rollback journal with `synchronous=EXTRA`: as safe and slower. A
-warning says so once.
+warning is logged once for each file.
 
 The mode belongs to the file. A file with a rollback journal is converted only if no other process has it open, because
 that process may run graphrt 0.1, whose checkpoints are not guarded.
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 _LEVELS: Final = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
 KEPT_LOG_BYTES: Final = 16 * 2**20
-"""A log file that a long reader made larger is truncated to this when the log restarts."""
+"""Size to which a log file that a long reader made larger is truncated when the log restarts."""
 _NO_LOG: Final = frozenset({10, 14, 15})
-"""Primary codes of SQLite where a log or its shared memory cannot be used: IOERR, CANTOPEN, PROTOCOL."""
+"""Primary codes of SQLite if a log or its shared memory cannot be used: IOERR, CANTOPEN, PROTOCOL."""
 _logger: Final = logging.getLogger("graphrt.stores")
 _told: Final[set[str]] = set()
+"""Paths of which a warning was logged in this process."""
 
 
 class Pragmas(NamedTuple):
-    """How a file is written, for experiments: durability then is the experimenter's business."""
+    """Settings of a file for experiments. They are used as given, and may make commits less durable."""
 
     journal: Literal["wal", "delete"]
     synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"]
@@ -41,7 +42,11 @@ class Pragmas(NamedTuple):
 
 
 def distrust(db: Connection) -> None:
-    """Let the connection trust nothing in the file's schema, check its cells, and not map it into memory."""
+    """Set up the connection for a file that may be damaged or hostile.
+
+    SQLite then refuses unsafe functions and virtual tables in the file's schema, checks the cells of each page that it
+    reads, and does not map the file into memory.
+    """
     for pragma in ("mmap_size = 0", "trusted_schema = OFF", "cell_size_check = ON"):
         db.execute(f"PRAGMA {pragma}")
 
@@ -53,9 +58,10 @@ def careful(db: Connection, path: str) -> None:
         StoreError: SQLite does not grant it (`store-unsafe`).
     """
     distrust(db)
-    # macOS: a plain fsync does not reach the disk there. Elsewhere these do nothing.
+    # On macOS, a plain fsync does not reach the disk. Elsewhere, these two pragmas do nothing.
     db.execute("PRAGMA fullfsync = ON")
     db.execute("PRAGMA checkpoint_fullfsync = ON")
+    # Read back: a build of SQLite may ignore a pragma, and an unguarded checkpoint can lose commits.
     db.execute("PRAGMA wal_autocheckpoint = 0")
     if asked(db, "wal_autocheckpoint") != 0:
         raise unsafe(path, "SQLite does not switch automatic checkpoints off")
@@ -63,28 +69,31 @@ def careful(db: Connection, path: str) -> None:
 
 
 def asked(db: Connection, pragma: str) -> int | str:
-    """The value of *pragma*."""
+    """Return the value of *pragma*."""
     value: int | str = db.execute(f"PRAGMA {pragma}").fetchall()[0][0]
     return value
 
 
 def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -> bool:
-    """Set the journal mode of the file and the durability of the connection, and bring the schema up to date.
+    """Set the journal mode of the file and the durability of the connection, and migrate the schema.
 
     Args:
+        db: A new connection to the file.
+        path: The file.
+        pragmas: Settings for an experiment; None: the safe ones.
         alone: No other process has the file open.
 
     Returns:
         Whether the file is in WAL mode.
 
     Raises:
-        StoreError: It is not ours, or cannot be written safely.
-        sqlite3.Error: It cannot be read or written.
+        StoreError: The file is not a store's, or cannot be written safely.
+        sqlite3.Error: The file cannot be read or written.
     """
     careful(db, path)
     found = schema.state(db)
     current = schema.check(found, path)
-    if schema.is_blank(found):
+    if schema.is_blank(found):  # the page size cannot be changed once the file has content or is in WAL mode
         db.execute(f"PRAGMA page_size = {(pragmas.page_bytes if pragmas else schema.PAGE_BYTES):d}")
     logged = _journal(db, path, pragmas, blank=schema.is_blank(found), alone=alone)
     level = pragmas.synchronous if pragmas else "FULL" if logged else "EXTRA"
@@ -100,7 +109,7 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
 
 
 def _journal(db: Connection, path: str, pragmas: Pragmas | None, *, blank: bool, alone: bool) -> bool:
-    """Choose the journal mode and change to it; returns whether it is WAL."""
+    """Choose the journal mode and change to it. Returns whether it is WAL."""
     logged = _is_logged(db)
     network = place.network(path)
     if pragmas is not None:
@@ -125,7 +134,7 @@ def _journal(db: Connection, path: str, pragmas: Pragmas | None, *, blank: bool,
 
 
 def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
-    """Change the file to WAL mode; False if that is not possible here, and it has a rollback journal."""
+    """Change the file to WAL mode. Returns False if that is not possible, and the file has a rollback journal."""
     import sqlite3
 
     try:
@@ -133,10 +142,10 @@ def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
         if not _is_logged(db):
             _tell(path, "SQLite cannot use a log where it lies")
             return False
-        schema.state(db)  # the first read needs the shared memory
+        schema.state(db)  # changing the mode needs no shared memory, the first read does: it may fail here
     except sqlite3.OperationalError as error:
         if primary(error) == BUSY:
-            if blank:  # another process is creating it, too
+            if blank:  # another process is creating the file too: the caller tries again
                 raise
             _tell(path, "another process is using it; it is converted once none has it open")
             return False
@@ -149,7 +158,7 @@ def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
 
 
 def _change_back(db: Connection) -> None:
-    """Change the file back to a rollback journal. Exclusive mode works without shared memory."""
+    """Change the file back to a rollback journal, in exclusive mode, which works without shared memory."""
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
     db.execute("PRAGMA journal_mode = delete").fetchall()
     db.execute("PRAGMA locking_mode = NORMAL")
@@ -157,6 +166,11 @@ def _change_back(db: Connection) -> None:
 
 
 def _change(db: Connection, path: str, wanted: str) -> None:
+    """Change the journal mode to *wanted*.
+
+    Raises:
+        StoreError: SQLite does not grant it (`store-unsafe`).
+    """
     import sqlite3
 
     try:
@@ -178,8 +192,8 @@ def _is_logged(db: Connection) -> bool:
 
 
 def _try_to_write(db: Connection) -> None:
-    """Find out now, not at the first commit, whether the file and its folder can be written."""
-    db.execute("BEGIN IMMEDIATE")
+    """Find out now, and not at the first commit, whether the file and its folder can be written."""
+    db.execute("BEGIN IMMEDIATE")  # takes the lock only; the write below opens the journal
     try:
         db.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
     finally:
@@ -188,7 +202,7 @@ def _try_to_write(db: Connection) -> None:
 
 
 def _tell(path: str, why: str) -> None:
-    """Warn once for each file that its commits are slow, and say why."""
+    """Log once for each file that its commits are slow, and why."""
     if path not in _told:
         _told.add(path)
         _logger.warning(
@@ -199,7 +213,7 @@ def _tell(path: str, why: str) -> None:
 
 
 def unsafe(path: str, why: str) -> StoreError:
-    """The error for a file whose commits could be lost."""
+    """Return the error for a file whose commits could be lost."""
     import sqlite3
 
     return StoreError(

@@ -1,7 +1,7 @@
-"""Waiting for a lock of SQLite's by short, jittered polls.
+"""Waiting for one of SQLite's locks by short polls with jitter.
 
 SQLite's busy handler sleeps up to 100 ms between two attempts. When several processes write continuously, the one that
-has just committed gets the lock again, and others wait for seconds (`benchmarks.crowd`).
+has just committed gets the lock again, and others wait for seconds (decision 0063; measured by `benchmarks.crowd`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from graphrt.stores.sqlite._errors import BUSY, primary
 T = TypeVar("T")
 
 _FIRST_S: Final = 0.0002
+"""Seconds of the first pause, before jitter."""
 _MOST_S: Final = 0.002
+"""Seconds of the longest pause, before jitter."""
 
 
 def patiently(step: Callable[[], T], timeout_s: float) -> T:
     """Call *step* until it no longer raises SQLITE_BUSY, and return its result.
 
     Args:
-        timeout_s: Seconds after which it is not called again.
+        step: The call.
+        timeout_s: Seconds after the first SQLITE_BUSY after which *step* is not called again.
 
     Raises:
-        sqlite3.Error: What the last call raised.
+        sqlite3.Error: The error of the last call.
     """
     until = pause_s = 0.0
     while True:
@@ -40,5 +43,5 @@ def patiently(step: Callable[[], T], timeout_s: float) -> T:
                 until, pause_s = now + timeout_s, _FIRST_S
             if now >= until:
                 raise
-        sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - so that two processes do not poll in step
+        sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - jitter, so that two processes do not poll in step
         pause_s = min(_MOST_S, pause_s * 1.5)

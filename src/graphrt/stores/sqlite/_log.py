@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _LOOKS: Final = 16
-"""The size of the log is asked for after so many transactions."""
+"""Transactions after which the size of the log file is read."""
 PAGES: int = 1_000
-"""A checkpoint runs after about so many pages were written to the log; it takes a few milliseconds."""
+"""Pages written to the log after which a checkpoint runs. Such a checkpoint takes a few milliseconds."""
 _WRITTEN: Final = 4
 """Estimated pages of a small commit: those of the thread's row and of the record, and their parents."""
 _PATIENCE_S: Final = 1.0
@@ -51,6 +51,7 @@ class Log:
     """The write-ahead log of one file that this process has open.
 
     Args:
+        path: The database file.
         limit_bytes: Commits are refused while the log is longer. Only a reader that never ends, or checkpoints that
             fail, can make it so long.
     """
@@ -62,32 +63,39 @@ class Log:
         self._copying = Lock()
         """Held during a checkpoint."""
         self._main: tuple[int, int] | None = None
-        """Identity of the database file; below those of the log and of the shared memory."""
+        """Device and inode of the database file when it was opened."""
         self._file: tuple[int, int] | None = None
+        """The same for the log; None until there is one."""
         self._memory: tuple[int, int] | None = None
+        """The same for the shared memory (`-shm`)."""
         self._size = 0
-        """Size of the log file in bytes. A log that restarts overwrites the file, so this says little of its length."""
+        """Size of the log file in bytes. A log that restarts overwrites the file, so the log itself may be shorter."""
         self._before = 0
-        """That size at the last checkpoint."""
+        """`_size` at the last checkpoint."""
         self._pages = 0
         """Estimated pages written since the last checkpoint."""
         self._written = 0
-        """Transactions since the size was asked for."""
+        """Transactions since `_size` was read."""
         self._left = 0
         """Length of the log in bytes if the last checkpoint was incomplete or failed; else 0."""
         self._failing = False
         """Whether the last checkpoint failed."""
         self._torn: Copied | None = None
-        """An impossible result of a checkpoint. It means that a process was killed between two stores to shared memory
-        while it restarted the log; commits since then may be invisible to others (decision 0063)."""
+        """A checkpoint's result with more pages copied than there are. It means that a process was killed between two
+        stores to shared memory while it restarted the log. Commits since then may be invisible to others (decision
+        0063)."""
 
     def opened(self) -> None:
-        """Note which files were opened. Called whenever the store opens its connection."""
+        """Record which files were opened. Called whenever the store opens its connection."""
         self._main, self._file, self._memory = place.identity(self._path), None, place.identity(f"{self._path}-shm")
         self._look()
 
     def check(self, kept: Callable[[], str], thread: str) -> None:
-        """Check that a commit that is written now will last, if the files are those that were opened.
+        """Check that a commit that is written now will last, provided that the files are still those that were opened.
+
+        Args:
+            kept: Returns what is stored now, for an error.
+            thread: Id of the thread that is written.
 
         Raises:
             StoreError: The log does not match the database, or has reached its limit.
@@ -151,8 +159,9 @@ class Log:
         """Count what a transaction wrote, and start a checkpoint in the background when it is time for one.
 
         Args:
-            size: Estimated bytes of these writes together.
-            hold: Keeps the writers of this process out while it is entered.
+            writes: Number of commits in the transaction.
+            size: Estimated bytes of all of them together.
+            hold: A context manager that keeps the writers of this process out.
         """
         self._pages += writes * _WRITTEN + size // PAGE_BYTES
         self._written += 1
@@ -160,12 +169,13 @@ class Log:
             self._look()
         if self._pages < PAGES or self._copying.locked():
             return
+        # The lock is taken here and released by the new thread, so that no second checkpoint is started.
         thread = Thread(target=self._copy_soon, args=(hold,), name="graphrt-checkpoint", daemon=True)
         if not self._copying.acquire(blocking=False):
             return  # a checkpoint has begun meanwhile
         try:
             thread.start()
-        except RuntimeError:  # the system gives no thread, or the interpreter ends
+        except RuntimeError:  # no further thread can be started, or the interpreter is shutting down
             self._copy_soon(hold)
         except BaseException:
             if thread.ident is None:
@@ -173,7 +183,7 @@ class Log:
             raise
 
     def full(self) -> bool:
-        """Make room in the log on a full disk, by a checkpoint; whether it succeeded, so that the log restarts."""
+        """Run a checkpoint because the disk is full. Returns whether it was complete, so that the log restarts."""
         try:
             return self._emptied(0.0) is True
         except Exception as error:
@@ -200,10 +210,13 @@ class Log:
     # Checkpoints.
 
     def _look(self) -> bool:
-        """Whether the log is the file that was opened. Notes its growth, where `wrote` estimated too little."""
+        """Read the size of the log, and return whether the log is the file that was opened.
+
+        If the file grew by more than `wrote` estimated, the estimate is raised.
+        """
         self._written = 0
         try:
-            found = os.stat(self._name)  # noqa: PTH116 - asked around every commit
+            found = os.stat(self._name)  # noqa: PTH116 - called for commits, where a Path would cost more than the call
         except OSError:
             return self._file is None
         file = found.st_dev, found.st_ino
@@ -218,7 +231,7 @@ class Log:
         try:
             self._pages, self._before = 0, self._size
             self._note(copy(self._path, self._main, hold))
-        except Exception as error:  # the commits stay in the log, for a later checkpoint
+        except Exception as error:  # the commits are safe in the log, and a later checkpoint copies them
             if not (of_sqlite(error) or isinstance(error, StoreError)):
                 raise
             if primary(error) != BUSY:
@@ -237,6 +250,9 @@ class Log:
     def _emptied(self, patience_s: float) -> bool | None:
         """Run a checkpoint now. The caller holds the database's lock.
 
+        Args:
+            patience_s: Seconds to wait for other processes that write.
+
         Returns:
             Whether the whole log was copied; None if other processes were writing it, or running a checkpoint.
 
@@ -254,6 +270,7 @@ class Log:
         return None if copied is None else copied.done >= copied.frames
 
     def _note(self, copied: Copied | None) -> None:
+        """Record the result of a checkpoint; None if another process was running one."""
         if copied is None:
             return
         self._failing = False
@@ -265,10 +282,14 @@ class Log:
 def copy(
     path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None, patience_s: float = _PATIENCE_S
 ) -> Copied | None:
-    """Run a checkpoint of *path*: most of it while others commit, the remainder while nobody does.
+    """Run a checkpoint of *path*: most of it while commits go on, and the remainder while commits wait.
+
+    A read guard is a second connection with an open read transaction, a write guard one that holds the write lock.
+    While either is held, no writer can restart the log (decision 0063).
 
     Args:
-        file: Identity that *path* must still have.
+        path: The database file.
+        file: Device and inode that *path* must still have.
         hold: Keeps the writers of this process out; None if the caller does so already.
         patience_s: Seconds to wait for other processes that write.
 
@@ -276,14 +297,16 @@ def copy(
         None if another process is running a checkpoint.
 
     Raises:
-        sqlite3.Error: It failed, or other processes did not stop writing for so long.
+        sqlite3.Error: The checkpoint failed, or other processes did not stop writing within *patience_s*.
         StoreError: *path* is another file now.
     """
     guard = _connect(path, file)
     try:
         other = _connect(path, file)
         try:
-            for _ in range(0 if hold is None else 2):  # the second copies what was written during the first
+            # Under a read guard, commits go on. The second round copies what was written during the first one, so that
+            # little is left for the write guard, under which commits wait.
+            for _ in range(0 if hold is None else 2):
                 guard.execute("BEGIN")
                 try:
                     _read(guard)
@@ -303,9 +326,14 @@ def copy(
 
 
 def _connect(path: str, file: tuple[int, int] | None) -> Connection:
-    """A connection to *path* that has opened its log."""
+    """Return a connection to *path* that has opened its log.
+
+    Raises:
+        StoreError: *path* is not the file with the identity *file*.
+    """
     db = files.connect(path, 0.0, "mode=rw")  # never creates a file
     try:
+        # Checked before and after: SQLite opens the file by name, and it may be replaced in between.
         if place.identity(path) != file:
             raise files.gone(path)
         modes.careful(db, path)
@@ -319,11 +347,14 @@ def _connect(path: str, file: tuple[int, int] | None) -> Connection:
 
 
 def _read(db: Connection) -> None:
-    """Read something: BEGIN alone takes no lock."""
+    """Read something, because BEGIN alone takes no lock."""
     db.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
 
 def _copy(other: Connection) -> Copied | None:
-    """Run a PASSIVE checkpoint. *Another* connection of this process has to hold a transaction meanwhile."""
+    """Run a PASSIVE checkpoint. *Another* connection of this process must hold a transaction meanwhile.
+
+    The other modes become an unguarded PASSIVE checkpoint if they wait for too long (decision 0063).
+    """
     _, frames, done = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
     return None if frames < 0 else Copied(frames, done)

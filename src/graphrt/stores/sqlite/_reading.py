@@ -1,6 +1,7 @@
-"""Rows of the SQLite store and what they come to: heads, records, parts; and whole threads copied or removed.
+"""SQL of the SQLite store for reading threads, and for copying, pruning and removing them as a whole.
 
-Statements on an open connection, inside a transaction of the caller; who may do what is decided elsewhere.
+All functions run on an open connection, inside a transaction of the caller. They do not check who owns a thread. The
+tables are explained in `_schema`; rows are checked by `_rows` before they are returned.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _COLUMNS: Final = "no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner"
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM thread WHERE id = ?"  # noqa: S608  # names of our own
 _BY_NO: Final = f"SELECT {_COLUMNS} FROM thread WHERE no = ?"  # noqa: S608
+# substr and not LIKE: wildcards in a prefix are ordinary characters, and case matters.
 _ROWS: Final = (
     f"SELECT {_COLUMNS} FROM thread WHERE no > :after AND seq > 0 AND (:status IS NULL OR status = :status)"  # noqa: S608
     " AND (:graph IS NULL OR graph = :graph) AND (:prefix IS NULL OR substr(id, 1, length(:prefix)) = :prefix)"
@@ -37,13 +39,24 @@ _NAMES: Final = "SELECT name FROM part WHERE no = ? AND kind = ? ORDER BY name"
 
 _TUPLE: Final[Any] = tuple
 _new_record: Final[Callable[[Iterable[Any]], Record]] = partial(_TUPLE.__new__, Record)
-"""Makes a record of a row: done for each row of a thread, so without the detour of `_make`."""
+"""Makes a record of a row. It is called for each row of a thread, and is faster than `Record._make`."""
 _PAGE_RECORDS: Final = 256
+"""Records after which a page ends."""
 _PAGE_BYTES: Final = 4 * 2**20
+"""Bytes of bodies after which a page ends."""
 
 
 def row_by_id(db: Connection, thread: str, *, damaged: bool = False) -> Row | None:
-    """The thread's row; a *damaged* one only for who wants to remove it."""
+    """Return the thread's row, or None if there is none.
+
+    Args:
+        db: The connection.
+        thread: The thread's id.
+        damaged: Return the row unchecked, for a caller that only wants to remove the thread.
+
+    Raises:
+        StoreError: The row is damaged.
+    """
     found = db.execute(_BY_ID, (thread,)).fetchall()
     if not found:
         return None
@@ -51,11 +64,17 @@ def row_by_id(db: Connection, thread: str, *, damaged: bool = False) -> Row | No
 
 
 def row_by_no(db: Connection, no: int) -> Row | None:
+    """Return the row of the thread numbered *no*, or None if there is none."""
     found = db.execute(_BY_NO, (no,)).fetchall()
     return checked(Row(*found[0])) if found else None
 
 
 def existing(row: Row | None) -> Row:
+    """Return *row*, which was written in this transaction.
+
+    Raises:
+        StoreError: It is None.
+    """
     if row is None:
         raise StoreError("A row that was just written is not there.", code="store-damaged")
     return row
@@ -70,7 +89,18 @@ def rows(
     updated_before: float | None,
     most: int,
 ) -> list[Row]:
-    """Rows numbered above *after* that match what is not None; *most* of -1 is all."""
+    """Return the rows of threads with entries that are numbered above *after*, in order.
+
+    Args:
+        db: The connection.
+        after: Number of a thread, or 0.
+        status: If not None, only threads with this status; likewise the following three.
+        graph: Name of the graph.
+        prefix: Beginning of the id.
+        updated_before: Seconds since the epoch.
+        most: Maximum number of rows; -1 for all.
+    """
+    # SQLite would raise for a text that is not valid UTF-8; no row can match it.
     if not all(text is None or encodes(text) for text in (status, graph, prefix)):
         return []
     wanted = {"status": status, "graph": graph, "prefix": prefix, "before": updated_before}
@@ -79,6 +109,7 @@ def rows(
 
 
 def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # noqa: FBT001
+    """Return the thread of *row* as it is now, or as it was after the entry *upto*."""
     at = row.seq if upto is None else max(0, min(upto, row.seq))
     found = db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall()
     snapshot = saved(row.id, *found[0]) if found else None
@@ -87,14 +118,15 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # 
     found = db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall()
     entries = records(row.id, list(map(_new_record, found)))
     meta = db.execute(_PART, (row.no, META, 0)).fetchall()
-    bodies: list[tuple[str, bytes]] = []
+    bodies: list[tuple[str, bytes]] = []  # staged bodies belong to the newest state only
     if upto is None or upto >= row.seq:
         bodies = staged(row.id, db.execute(_PARTS, (row.no, STAGED)).fetchall())
     return Loaded(head(row, owned), part(row.id, "its meta", meta[0][0]) if meta else None, snapshot, entries, bodies)
 
 
 def pages(file: Database, row: Row, after: int, upto: int | None) -> Iterator[Record]:
-    """Records of the thread of *row*, a page at a time: each page is of one moment."""
+    """Yield the records of the thread of *row*. Each page is read in a transaction of its own."""
+    # No transaction is open between two pages: a caller that stops reading must not hold up writers or the log.
     while True:
         page = file.read(partial(_page, no=row.no, after=after, upto=upto))
         yield from records(row.id, page)
@@ -104,6 +136,7 @@ def pages(file: Database, row: Row, after: int, upto: int | None) -> Iterator[Re
 
 
 def _page(db: Connection, no: int, after: int, upto: int | None) -> list[Record]:
+    """Return unchecked records from entry *after* + 1 on, up to `_PAGE_RECORDS` or about `_PAGE_BYTES`."""
     found: list[Record] = []
     size = 0
     cursor = db.execute(_RECORDS, (no * SPAN, *_range(db, no, after, SPAN - 1 if upto is None else upto)))
@@ -117,25 +150,31 @@ def _page(db: Connection, no: int, after: int, upto: int | None) -> list[Record]
 
 
 def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
-    """The keys above the first and up to the second are those of the records that were asked for."""
+    """Return the keys between which the records with entries after *after* and up to *upto* lie.
+
+    The first key is exclusive, the second one inclusive. A key has the number of its record's *last* entry. The record
+    that contains *upto* may have a larger key, so it is looked up.
+    """
     base = no * SPAN
     low = base + max(0, min(after, SPAN - 1))
     if upto <= 0:
         return low, low
     upto = min(upto, SPAN - 1)
     last = db.execute(_LAST, (base + upto, base + SPAN)).fetchall()
-    # It begins before the entry that was asked for, or with it. One whose count is no number is read, and refused.
+    # It begins at *upto* or before. A record whose count is not a number is included, so that `records` refuses it.
     if last and (last[0][1].__class__ is not int or last[0][0] - last[0][1] < base + upto):
         return low, last[0][0]
     return low, base + upto
 
 
 def record_at(db: Connection, no: int, seq: int) -> tuple[bytes, bytes] | None:
+    """Return body and seal of the record whose last entry is *seq*, or None if there is none."""
     found = db.execute("SELECT body, seal FROM record WHERE key = ?", (no * SPAN + seq,)).fetchall()
     return tuple(found[0]) if found else None
 
 
 def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]:
+    """Return those of the named blobs that exist, by name."""
     row = row_by_id(db, thread)
     there: dict[str, bytes] = {}
     if row is not None:
@@ -147,30 +186,30 @@ def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]
 
 
 def snapshots(db: Connection, no: int) -> list[int]:
-    """Numbers of the entries that have a snapshot, in order."""
+    """Return the numbers of the entries that have a snapshot, in order."""
     return [row[0] for row in db.execute(_NAMES, (no, SNAPSHOT)).fetchall()]
 
 
 def next_place(db: Connection, row: Row) -> int:
-    """The place of the next body to stage: 0 if none is staged."""
+    """Return the place of the next body to stage: 0 if none is staged."""
     found = db.execute("SELECT max(place) FROM part WHERE no = ? AND kind = ?", (row.no, STAGED)).fetchall()
     return 0 if found[0][0] is None else place(row.id, found[0][0]) + 1
 
 
 def forget_row(db: Connection, no: int) -> None:
-    """Remove the thread for everybody; what is left of it is not found any more."""
+    """Remove the thread's own row. Its records and parts stay behind, but can no longer be found by the thread's id."""
     db.execute("DELETE FROM thread WHERE no = ?", (no,))
 
 
 def forget(db: Connection, no: int) -> None:
-    """Remove the thread and everything of it."""
+    """Remove the thread with its records and parts."""
     db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
     db.execute("DELETE FROM part WHERE no = ?", (no,))
     forget_row(db, no)
 
 
 def duplicate(db: Connection, no: int, to: int) -> None:
-    """Give the thread numbered *to* all records and parts of *no*."""
+    """Copy all records and parts of the thread numbered *no* to the thread numbered *to*."""
     db.execute(
         "INSERT INTO record(key, count, body, seal) SELECT key + ?, count, body, seal FROM record"
         " WHERE key > ? AND key < ? ORDER BY key",
@@ -183,10 +222,18 @@ def duplicate(db: Connection, no: int, to: int) -> None:
 
 
 def prune(db: Connection, row: Row, upto: int, keep: set[str] | None, *, whole: bool = True) -> int:
-    """Remove what lies before *upto*; returns the number of the oldest entry that is left.
+    """Remove the snapshots before *upto* and the records up to *upto*.
 
     Args:
-        whole: Remove the records, too; else they are given up, and not found any more.
+        db: The connection.
+        row: The thread's row.
+        upto: Number of an entry that has a snapshot.
+        keep: Names of the blobs to keep; None: all.
+        whole: If False, the records stay in the table for now (`remove_records` in `_disk_reserve`). They are no longer
+            read, because `thread.first` is set past them.
+
+    Returns:
+        The number of the oldest entry that is left.
     """
     base = row.no * SPAN
     last = db.execute("SELECT max(key) FROM record WHERE key > ? AND key <= ?", (base, base + upto)).fetchall()[0][0]

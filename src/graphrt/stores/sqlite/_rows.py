@@ -1,7 +1,10 @@
-"""Rows of the SQLite store, checked as they are read: SQLite holds any type in any column, and files outlive programs.
+"""Checks of rows that are read from a SQLite file, and the values made of them.
 
-Values only; the statements that read them stand in `_reading`. Each check costs a look at the types, once for all
-rows of a thread where they can be many.
+SQLite accepts any type in any column, and a file may have been damaged or edited since it was written. A wrong type
+must end in a `StoreError` that names the thread, and not in a TypeError far away. The checks compare types only; the
+records of a thread, which may be many, are checked in one pass.
+
+The statements that read the rows are in `_reading`.
 """
 
 from __future__ import annotations
@@ -19,24 +22,31 @@ _RECORD: Final = {(True, bytes, bytes)}
 
 
 class Row(NamedTuple):
-    """A row of `thread`; `lease` and `owner` are None if nobody holds it."""
+    """A row of the table `thread`."""
 
     no: int
+    """Number of the thread, never used again."""
     id: str
     seq: int
+    """Number of the last entry."""
     first: int
+    """Number of the oldest entry that is left."""
     epoch: int
+    """Number of claims so far."""
     turn: int
+    """Number of commits under the newest claim."""
     status: str
     graph: str
     created_at: float
     updated_at: float
     lease: float | None
+    """End of the lease, by the clock of `_owners`, in seconds; None if the thread is free."""
     owner: str | None
+    """What `Holder.dump` returned; None if the thread is free."""
 
 
 def checked(row: Row) -> Row:
-    """*row*, if it can be what was written.
+    """Return *row* if it can be what was written.
 
     Raises:
         StoreError: A column holds another type, or a number that no thread has (`store-damaged`).
@@ -70,17 +80,18 @@ def _fits(name: str, value: Any) -> bool:
 
 
 def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of a pair
-    """The head that a checked *row* tells of."""
+    """Return the head of the thread of *row*, which was checked."""
     status = cast("Status", row.status)
     return Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
 
 
 def records(thread: str, found: Sequence[Record]) -> Sequence[Record]:
-    """*found*, if all of them can be what was written.
+    """Return the records *found* if all of them can be what was written.
 
     Raises:
-        StoreError: One of them is not.
+        StoreError: One of them has a wrong type or count.
     """
+    # One set for all rows: a thread with thousands of records must not cost thousands of calls.
     kinds = {(c.__class__ is int and c > 0, body.__class__, seal.__class__) for _, c, body, seal in found}
     if kinds <= _RECORD:
         return found
@@ -93,10 +104,10 @@ def records(thread: str, found: Sequence[Record]) -> Sequence[Record]:
 
 
 def saved(thread: str, name: Any, body: Any) -> Saved:
-    """A snapshot.
+    """Return a snapshot of the entry *name*.
 
     Raises:
-        StoreError: It is none.
+        StoreError: *name* or *body* has a wrong type.
     """
     if name.__class__ is not int or body.__class__ is not bytes:
         raise _damaged(thread, f"the snapshot of entry {_short(name)} is not what was written", _short(body), _RESTORE)
@@ -104,10 +115,10 @@ def saved(thread: str, name: Any, body: Any) -> Saved:
 
 
 def staged(thread: str, rows: Iterable[tuple[Any, Any, Any]]) -> list[tuple[str, bytes]]:
-    """Staged bodies by key, from keys, bodies and places in order.
+    """Return pairs (key, body) from rows of key, body and place, in the same order.
 
     Raises:
-        StoreError: One of them is none.
+        StoreError: One of the values has a wrong type.
     """
     found: list[tuple[str, bytes]] = []
     for key, body, place in rows:
@@ -119,10 +130,10 @@ def staged(thread: str, rows: Iterable[tuple[Any, Any, Any]]) -> list[tuple[str,
 
 
 def part(thread: str, what: str, body: Any) -> bytes:
-    """The body of the meta or of a large value; *what* says which.
+    """Return the body of the meta or of a blob; *what* says which, for an error.
 
     Raises:
-        StoreError: It is none.
+        StoreError: *body* is not `bytes`.
     """
     if body.__class__ is not bytes:
         raise _damaged(thread, f"{what} is not what was written", _short(body), _RESTORE)
@@ -131,10 +142,10 @@ def part(thread: str, what: str, body: Any) -> bytes:
 
 
 def place(thread: str, value: Any) -> int:
-    """The place of a staged body.
+    """Return the place of a staged body.
 
     Raises:
-        StoreError: It is none.
+        StoreError: *value* is not an int.
     """
     if value.__class__ is not int:
         raise _damaged(thread, "a body that was staged is not what was written", f"place {_short(value)}", _RESTORE)

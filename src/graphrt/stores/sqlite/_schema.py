@@ -1,10 +1,13 @@
-"""The tables of the SQLite store, their versions, and how a file is taken for one of ours.
+"""The tables of a SQLite store, their versions and migrations, and the check that a file is a store's.
 
-Definitions of data and their migration only; the statements that use them stand with their callers.
+    thread   one row for each thread: its head, lease and owner
+    record   one row for each commit with entries; key = number of the thread * SPAN + number of the last entry
+    part     meta, snapshots, staged bodies and blobs, by thread, kind and name
 
-A record's key is its thread's number times `SPAN` plus the number of its last entry, so the records of a thread lie
-side by side in order and need no second index. What is looked up by name shares one table. A thread's number is never given twice: a claim on a thread
-that was deleted can do nothing to one that has its id now.
+Because of their keys, the records of a thread lie next to each other, in order, without a second index. A thread's
+number is never used again, so a claim on a deleted thread cannot affect a new thread with the same id.
+
+The statements that use the tables are in `_reading`, `_writing` and `_disk_reserve`.
 """
 
 from __future__ import annotations
@@ -18,22 +21,30 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 SPAN: Final = 2**36
-"""More entries than a thread can have."""
+"""Upper bound for the entries of a thread, exclusive."""
 THREADS: Final = 2**27 - 1
-"""The largest number of a thread: its records' keys still fit into 63 bits."""
+"""Largest number of a thread: the keys of its records still fit into 63 bits."""
 
 APPLICATION: Final = 0x67727431
-"""`PRAGMA application_id` of our files: "grt1"."""
+"""`PRAGMA application_id` of a store's file: "grt1"."""
 
 PAGE_BYTES: Final = 4096
-"""That of most disks' sectors: where a loss of power tears one, no neighbour is lost that the journal does not have. Of the
-sizes from 512 to 8,192 only this one keeps both promises on bytes: bodies of 550 (a message of 420) take 1.14 times the bare
-table, which 1,024 doubles because two do not fit a page, and messages of 1 KB with their seals 1.34 times themselves, where
-512 takes 1.51 and 2,048 2.02. Over messages of 100 to 4,000 bytes it is as good as any but 512, which is slow for large bodies.
-Commits take the same time."""
+"""Page size of new files: that of most disks' sectors, so that a torn sector touches no page that the journal lacks.
+
+Of the sizes from 512 to 8,192, it is also the only one that keeps files small for small and for large bodies. File
+sizes as multiples, measured for decision 0025:
+
+    page size                                                512     1,024   2,048   4,096   8,192
+    of the bare table, bodies of 546 bytes                           2.01            1.14
+    of the messages, 1,024 bytes each with their seals       1.51    1.34    2.02    1.35    1.34
+    of the bare table, mean over messages of 100 to 4,000    1.19    1.32    1.27    1.27    1.32
+
+Only one body of 546 bytes fits a page of 1,024. Pages of 512 bytes are slow for large bodies. Commits take the same
+time with all sizes."""
 
 META, SNAPSHOT, STAGED, BLOB = range(4)
-"""Kinds of parts. Named by: nothing (0), the number of their entry, their key, the name of their content."""
+"""Kinds of parts. Their names are: 0 for meta, the number of the entry for a snapshot, the key of a staged body, the
+name of a blob."""
 
 _FIRST: Final = (
     (
@@ -55,11 +66,11 @@ def _create(db: Connection) -> None:
 
 
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create,)
-"""The n-th one makes version n out of version n - 1, within the one transaction that opens the file."""
+"""The n-th migration, counted from 1, makes version n of version n - 1. All run in the transaction of `migrate`."""
 
 
 def state(db: Connection) -> tuple[int, int, int]:
-    """The file's application id, its schema version, and how many tables and indices it has."""
+    """Return the file's application id, its schema version, and the number of its tables and indices."""
     with_id = db.execute("PRAGMA application_id").fetchall()[0][0]
     version = db.execute("PRAGMA user_version").fetchall()[0][0]
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]
@@ -67,14 +78,20 @@ def state(db: Connection) -> tuple[int, int, int]:
 
 
 def is_blank(found: tuple[int, int, int]) -> bool:
+    """Return whether the file with the state *found* is empty."""
     return found == (0, 0, 0)
 
 
 def check(found: tuple[int, int, int], path: str) -> bool:
-    """Whether the file is ours and up to date; False if it is blank or of an older version.
+    """Return whether the file has the newest schema version; False if it is blank or of an older version.
+
+    Args:
+        found: What `state` returned.
+        path: The file, for an error.
 
     Raises:
-        StoreError: It is another application's (`store-damaged`), or a newer graphrt made it (`store-newer`).
+        StoreError: The file belongs to another application (`store-damaged`), or a newer graphrt wrote it
+            (`store-newer`).
     """
     application, version, tables = found
     if is_blank(found):
@@ -99,14 +116,15 @@ def check(found: tuple[int, int, int], path: str) -> bool:
 
 
 def migrate(db: Connection, path: str) -> None:
-    """Bring the file to the newest version in one transaction; another process may have done so meanwhile."""
+    """Bring the file to the newest version, in one transaction."""
     db.execute("BEGIN IMMEDIATE")
     try:
+        # Read again under the lock: another process may have migrated the file meanwhile.
         found = state(db)
         if not check(found, path):
             for step in MIGRATIONS[found[1] :]:
                 step(db)
-            # A pragma takes no parameters; both are numbers of this file.
+            # Pragmas take no bound parameters. Both values are constants of this module.
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         db.execute("COMMIT")

@@ -1,7 +1,7 @@
-"""A store in one SQLite file: durable, for any number of processes of one machine.
+"""The methods of `SqliteStore` for single threads: claims, commits and reads, expressed in the tables of `_schema`.
 
-What each method of a store means in this file's tables; connections and transactions are `_database`'s, what
-is read is `_reading`'s. No string of a caller ever becomes part of a statement.
+Connections and transactions are in `_database`, SQL in `_reading` and `_writing`, operations on whole threads in
+`_whole_threads`. No string from a caller ever becomes part of a statement.
 """
 
 from __future__ import annotations
@@ -34,31 +34,34 @@ if TYPE_CHECKING:
 __all__ = ["SqliteStore"]
 
 _LEAST_LOG_BYTES: Final = 16 * 2**20
-"""Without a reader that never ends, a log stays well below this."""
+"""Smallest limit that may be set. Unless a reader never ends, a log stays well below this."""
 
 
 @final
 class SqliteStore(WholeThreads):
-    """Keeps threads in a SQLite file, made if it is missing, that only the user who makes it may read.
+    """A store in one SQLite file, for any number of processes of one machine.
 
-    A commit is on the disk when it returns. A claim is void at once when its process has died or the machine was
-    restarted, else when its lease has run out: measured by a clock that all processes of the machine share. The file
-    must lie on a disk of this machine; SQLite's locks do not hold on network file systems. On another host, as in a
-    second container with a pid namespace of its own, leases alone decide.
+    The file is created if it is missing, and then only the user who created it may read it. A commit is on the disk
+    when it returns.
 
-    A file that this user may not write can be looked at: every reading works, and what would write is refused
+    A claim becomes void at once when its process dies or the machine is restarted, and otherwise when its lease runs
+    out. Leases are measured by a clock that all processes of the machine share. Between hosts, or containers with pid
+    namespaces of their own, leases alone decide. The file must be on a local disk, because SQLite's locks do not work
+    on network file systems.
+
+    A file that this user may not write can be opened for reading: all reads work, and writes are refused
     (`store-read-only`).
 
     Args:
-        path: Of the file; its folder must exist.
+        path: Path of the file, in a folder that exists.
         busy_timeout_s: Seconds that a call waits while another process has the database locked.
-        log_limit_bytes: Maximum length of the write-ahead log. It usually stays at a few megabytes, and grows only while
-            a reader keeps a transaction open, such as a forgotten `sqlite3` shell; at this length commits are refused
-            (`store-busy`).
+        log_limit_bytes: Maximum length of the write-ahead log, 16 MiB or more. The log usually stays at a few
+            megabytes. It grows while a reader keeps a transaction open, such as a forgotten `sqlite3` shell. Beyond
+            this length, commits are refused (`store-busy`).
 
     Raises:
-        InputError: *path* is no path of a file (`bad-path`).
-        StoreError: The file cannot be opened, is not ours, or cannot be written safely (`store-unsafe`).
+        InputError: *path* is not the path of a file (`bad-path`), or a number is out of range.
+        StoreError: The file cannot be opened, is not a store's, or cannot be written safely (`store-unsafe`).
     """
 
     durable: bool = True
@@ -79,23 +82,23 @@ class SqliteStore(WholeThreads):
                 f"log_limit_bytes must be a number of bytes, {_LEAST_LOG_BYTES:,} or more, not {log_limit_bytes!r}."
             )
         self._held: dict[int, SqliteClaim] = {}
-        """Claims that were given and not given back, by the thread's number. Guarded by the file's lock."""
+        """Claims that callers got and have not released, by the number of their thread. Guarded by the file's lock."""
         self._file = Database(
             resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas, log_limit_bytes=log_limit_bytes
         )
 
     @property
     def path(self) -> str:
-        """Of the file, absolute."""
+        """Absolute path of the file."""
         return self._file.path
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self._file.path!r}{', closed' if self._file.closed else ''}>"
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-        """Take the thread for writing, at once or not at all. See `Store.claim`."""
+        """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         check_id(thread)
-        # Most conflicts are seen without waiting for the right to write.
+        # A read finds most conflicts, and does not wait for the write lock.
         with self._file.lock:
             self._unheld(self._file.read(lambda db: reading.row_by_id(db, thread)), thread)
 
@@ -105,7 +108,7 @@ class SqliteStore(WholeThreads):
             until_s = now_s() + lease_s
             owner = Holder(self._file.owner, lease_s, at).dump()
             if row is not None and not row.seq:
-                reading.forget(db, row.no)  # its owner died before the first entry
+                reading.forget(db, row.no)  # its owner died before the first entry: the thread never existed
                 row = None
             if row is not None:
                 writing.take(db, row.no, until_s, owner)
@@ -116,7 +119,7 @@ class SqliteStore(WholeThreads):
                 no, staged = writing.make(db, thread, 0, 1, 1, "new", "", at, at, until_s, owner), 0
             now = head(reading.existing(reading.row_by_no(db, no)), owned=True)
             claim = SqliteClaim(now, lease_s, no, self._file.owner.token, staged)
-            self._file.giving[no] = claim.epoch
+            self._file.giving[no] = claim.epoch  # another write of this transaction must see the thread as held
             return claim
 
         def landed(db: Connection, claim: SqliteClaim) -> bool:
@@ -139,7 +142,7 @@ class SqliteStore(WholeThreads):
             raise
 
     def renew(self, claims: Iterable[Claim]) -> None:
-        """Let the leases of *claims* begin anew; those that are void stay void."""
+        """Restart the leases of *claims*. Void claims stay void. See `Store.renew`."""
         own = [claim for claim in claims if self._gave(claim)]
         if not own or self._file.closing:
             return
@@ -153,8 +156,8 @@ class SqliteStore(WholeThreads):
         self._file.write(work, landed=lambda _db, _: False, kept=lambda: told, thread=own[0].thread)
 
     def release(self, claim: Claim) -> None:
-        """Give the thread back; one without any entry is forgotten. Nothing happens if the claim is void."""
-        if self._file.closing or not self._gave(claim):
+        """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
+        if self._file.closing or not self._gave(claim):  # `close` releases all claims by itself
             return
 
         def work(db: Connection) -> None:
@@ -170,7 +173,7 @@ class SqliteStore(WholeThreads):
         )
 
     def commit(self, claim: Claim, commit: Commit) -> None:
-        """Write all of *commit* or nothing; durable when this returns. See `Store.commit`."""
+        """Write all of *commit* or nothing; it is durable when this returns. See `Store.commit`."""
         thread = claim.thread
         seq = _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
@@ -181,6 +184,7 @@ class SqliteStore(WholeThreads):
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
 
         def work(db: Connection) -> int:
+            # One UPDATE checks epoch, lease and position (R12). Only if it changes no row is the reason looked up.
             if not writing.advance(db, claim, commit, seq, now_s()):
                 raise _refusals.moved(thread, commit.expected, self._owned(db, claim).seq)
             return writing.put(db, claim, commit)
@@ -188,7 +192,7 @@ class SqliteStore(WholeThreads):
         def kept() -> str:
             return f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
 
-        size = 0
+        size = 0  # for the estimate of the log's length
         for record in commit.records:
             size += len(record.body)
         for _, body in (*commit.stage, *commit.blobs.items()):
@@ -206,7 +210,7 @@ class SqliteStore(WholeThreads):
         claim.turn += 1
 
     def head(self, thread: str) -> Head:
-        """How *thread* stands. See `Store.head`."""
+        """Return the head of *thread*. See `Store.head`."""
         check_id(thread)
         return self._file.read(lambda db: head(*self._there(db, thread)))
 
@@ -220,7 +224,7 @@ class SqliteStore(WholeThreads):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Threads with at least one entry, in the order in which they were made. See `Store.heads`."""
+        """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
         most = _refusals.page_size(limit)
 
         def work(db: Connection) -> list[Head]:
@@ -231,28 +235,29 @@ class SqliteStore(WholeThreads):
         return self._file.read(work)
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
-        """The thread as it stands, or as it stood after the entry *upto*. See `Store.load`."""
+        """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
         return self._file.read(lambda db: reading.load(db, *self._there(db, thread), upto))
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        """Records of *thread* in order, read page by page. See `Store.records`."""
+        """Return an iterator over the records of *thread*, in order, read page by page. See `Store.records`."""
         check_id(thread)
         row = self._file.read(lambda db: self._there(db, thread)[0])
+        # Records before `first` may still be in the table, if they were pruned on a full disk.
         return reading.pages(self._file, row, max(after, row.first - 1), upto)
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
-        """Those of the named large values that are there."""
+        """Return those of the named blobs that exist. See `Store.blobs`."""
         check_id(thread)
         wanted = list(names)
         return self._file.read(lambda db: reading.blobs(db, thread, wanted))
 
     def close(self) -> None:
-        """Free the file; may be called again. Claims that it gave are void."""
+        """Release all claims and close the file. May be called again."""
         with self._file.lock:
             if self._file.closing:
                 return
-            self._file.closing = True  # no claims are given from now on
+            self._file.closing = True  # from now on, no other write is accepted
             own = [claim for claim in self._held.values() if self._gave(claim)]
             self._held.clear()
 
@@ -264,7 +269,7 @@ class SqliteStore(WholeThreads):
             if own:
                 self._file.write(work, landed=lambda _db, _: True, kept=str, thread=own[0].thread, last=True)
         except StoreError:
-            pass  # the file cannot be written now: the leases run out, and nothing commits under them any more
+            pass  # the file cannot be written: the leases run out by themselves, and this object commits nothing more
         finally:
             self._file.close()
 
@@ -282,4 +287,4 @@ class SqliteStore(WholeThreads):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        await self._aside(self.close)  # it waits for a checkpoint that is running

@@ -1,6 +1,6 @@
-"""Looking over a whole SQLite file: the ids of its threads, what belongs to none of them, and the file's own structure.
+"""Survey of a whole SQLite file for `verify`: the ids of its threads, stray rows, and the file's own structure.
 
-Reading only; each question is a transaction of its own, and none holds more than a page of rows.
+Only reads. Each query is a transaction of its own, and returns at most a page of rows.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from graphrt.stores.sqlite._database import Database
 
 _PAGE: Final = 500
+# A thread with a damaged `seq` is listed too, so that its damage is reported.
 _IDS: Final = "SELECT no, id FROM thread WHERE no > ? AND (seq > 0 OR typeof(seq) <> 'integer') ORDER BY no LIMIT ?"
 _MOST: Final = 20
 
 
 def survey(file: Database) -> Iterator[str | Finding]:
-    """What is wrong with the file, the ids of its threads in the order in which they were made, and what is stray."""
+    """Yield findings about the file, the ids of its threads in order of creation, and findings about stray rows."""
     broken = file.read(lambda db: [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_MOST})").fetchall()])
     if broken != ["ok"]:
         yield from (Finding(None, "damage", "file", f"SQLite finds the file damaged: {one}") for one in broken)
@@ -49,6 +50,6 @@ def _rows(db: Connection, statement: str, values: tuple[Any, ...]) -> list[tuple
 
 
 def blob_names(db: Connection, no: int) -> list[str]:
-    """The names of the thread's large values."""
+    """Return the names of the blobs of the thread numbered *no*."""
     found = db.execute("SELECT name FROM part WHERE no = ? AND kind = ?", (no, BLOB)).fetchall()
     return [name for (name,) in found if name.__class__ is str]

@@ -1,4 +1,9 @@
-"""Whole threads of a SQLite file: forgotten, copied, pruned; and the whole file, backed up and looked over."""
+"""The methods of `SqliteStore` that delete, copy or prune whole threads, back up the file, or survey it.
+
+On a full disk, a deletion fails because SQLite journals what it deletes. It then gives up the reserve, makes the thread
+invisible in one small transaction, and removes the rows in parts (`_disk_reserve`). A crash in between leaves stray
+rows, which are harmless and are removed by the next sweep or prune.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ from graphrt.stores.sqlite import _disk_reserve as room
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._backup import backup
+from graphrt.stores.sqlite._ownership import Holding
 from graphrt.stores.sqlite._rows import Row
-from graphrt.stores.sqlite._snapshot_reads import Holding
 from graphrt.stores.sqlite._survey import blob_names, survey
 from graphrt.stores.verbs import Finding, StoreVerbs, one_by_one
 
@@ -26,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class WholeThreads(Holding, StoreVerbs):
-    """What a SQLite store does with more than an entry."""
+    """The base class of `SqliteStore` with its operations on whole threads and on the whole file."""
 
     def delete(self, thread: str) -> None:
-        """Forget the thread and everything of it. See `Store.delete`."""
+        """Delete the thread with everything stored of it. See `Store.delete`."""
         check_id(thread)
 
         def deleted(forget: Callable[[Connection, int], None]) -> int:
@@ -54,11 +59,11 @@ class WholeThreads(Holding, StoreVerbs):
                 raise
             room.give_up(self._file.path)
             no = deleted(reading.forget_row)
-            with suppress(StoreError):  # what is left is not there for anybody, and goes another time
+            with suppress(StoreError):  # the thread is gone; a later sweep removes rows that are left
                 room.remove_rows(self._file, no)
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
-        """Forget threads that nobody holds, in one transaction. See `StoreVerbs.delete_many`."""
+        """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`."""
         wanted = [check_id(thread) for thread in threads]
 
         def work(db: Connection) -> list[Row]:
@@ -79,11 +84,12 @@ class WholeThreads(Holding, StoreVerbs):
         except StoreError as error:
             if error.code != "store-full":
                 raise
+            # `delete` can work on a full disk.
             return one_by_one(self._as_store(), wanted, updated_before)
         return [row.id for row in gone]
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything of it under the id *to*. See `Store.copy`."""
+        """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
         check_id(thread)
         check_id(to)
 
@@ -95,7 +101,7 @@ class WholeThreads(Holding, StoreVerbs):
             if other is not None:
                 if other.seq or self._lives(other):
                     raise _refusals.thread_exists(to)
-                reading.forget(db, other.no)
+                reading.forget(db, other.no)  # its owner died before the first entry
             no = writing.make(db, to, row.seq, row.first, 0, row.status, row.graph, at, at, None, None)
             reading.duplicate(db, row.no, no)
             return no
@@ -108,7 +114,7 @@ class WholeThreads(Holding, StoreVerbs):
         )
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Forget the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the records up to the entry *upto*. See `Store.prune`."""
         keep = None if keep_blobs is None else set(keep_blobs)
         thread = claim.thread
 
@@ -136,32 +142,36 @@ class WholeThreads(Holding, StoreVerbs):
                 raise
             room.give_up(self._file.path)
             went, first, no = pruned(whole=False)
-            with suppress(StoreError):  # what is left is not found any more, and goes with the next pruning
+            with suppress(StoreError):  # records that are left are no longer read; the next prune removes them
                 room.remove_records(self._file, no, first)
             return went
 
     def backup(self, path: str | PathLike[str]) -> str:
-        """Copy the whole file to the new file *path*, which appears when it is whole; returns its absolute path.
+        """Copy the whole file to the new file *path*, which appears there when it is complete.
 
-        The copy is of one moment, however many runs are under way, here or in other processes, and nobody owns a thread
-        in it. It can be opened like any other file of a store.
+        The copy is of one moment, however many runs are active in this and other processes. No thread in it has an
+        owner. It can be opened like any other file of a store.
+
+        Returns:
+            The absolute path of the copy.
 
         Raises:
-            InputError: There is a file of that name (`path-exists`), or it can be none (`bad-path`).
-            StoreError: The file cannot be read, or there is no room for the copy.
+            InputError: There is something at *path* already (`path-exists`), or it cannot be the path of a file
+                (`bad-path`).
+            StoreError: The file cannot be read, or there is no space for the copy.
         """
         return backup(self._file, path)
 
     async def abackup(self, path: str | PathLike[str]) -> str:
-        """Copy the whole file; see `backup`."""
+        """Copy the whole file. See `backup`."""
         return await self._aside(lambda: self.backup(path))
 
     def _make_room(self) -> bool:
-        """Give up the room that is kept for the file; False if none is."""
+        """Remove the reserve of the file. Returns False if there is none."""
         return room.give_up(self._file.path)
 
     def _tidy(self) -> None:
-        """Remove what is left of threads that were deleted when the disk was full, and keep room for the next time."""
+        """Remove stray rows of threads that were deleted on a full disk, and create the reserve again."""
         for no in self._file.read(room.strays):
             room.remove_rows(self._file, no)
         room.reserve(self._file.path)

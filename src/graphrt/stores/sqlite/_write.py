@@ -1,6 +1,6 @@
-"""One write to a SQLite file: its statements, and its outcome.
+"""`Write`: one write to a SQLite file, with the function that does it, its state and its outcome.
 
-A plain value. Transactions are made in `_database`, and shared through `_group_commit`.
+It is the job of `_group_commit`. Transactions are in `_database`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @final
 class Write:
-    """A write of one caller; its transaction may contain the writes of others."""
+    """A write of one caller; its transaction may contain others' writes. For the arguments see `Database.write`."""
 
     __slots__ = ("error", "found", "kept", "landed", "last", "size", "state", "then", "thread", "wake", "work")
 
     def __init__(
         self,
         work: Callable[[Connection], Any],
-        landed: Callable[[Connection, Any], bool],
+        landed: Callable[[Connection, Any], bool | None],
         kept: Callable[[], str],
         thread: str,
         then: Callable[[Any], None] | None,
@@ -39,18 +39,20 @@ class Write:
         self.size = size
         self.last = last
         self.found: Any = None
+        """The result of `work`."""
         self.error: Exception | None = None
+        """The error that the caller raises, or None."""
         self.state = WAITING
         self.wake: Any = None
 
     def end(self) -> None:
-        """It is stored."""
+        """End the write: it is stored."""
         if self.then is not None:
             self.then(self.found)
         self.state = DONE
 
     def fail(self, error: Exception, cause: Exception) -> None:
-        """It is not stored, or nobody knows."""
+        """End the write with *error*: it is not stored, or that is not known. *cause* is the original error."""
         if error is not cause:
             error.__cause__ = cause
         self.error = error

@@ -1,6 +1,7 @@
-"""What the SQLite store writes for a claim: the thread's row, its records and parts, and whether they are there.
+"""SQL of the SQLite store for claims and commits: writing a thread's row, records and parts, and looking for them.
 
-Statements on an open connection, inside a transaction of the caller; who may do what is decided elsewhere.
+All functions run on an open connection, inside a transaction of the caller. `advance` checks the claim; the others rely
+on their callers for that.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ _MAKE: Final = (
     " VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)"
 )
 _TAKE: Final = "UPDATE thread SET epoch = epoch + 1, turn = 0, lease = ?, owner = ? WHERE no = ?"
+# A commit's conditions are in the WHERE clause: a void claim or another position changes no row. Most commits change
+# neither status nor graph, and use the shorter statement.
 _STEP: Final = (
     "UPDATE thread SET seq = ?, turn = turn + 1, updated_at = ?, lease = ?"
     " WHERE no = ? AND seq = ? AND epoch = ? AND lease > ?"
@@ -36,29 +39,39 @@ _PUT: Final = (
     "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT(no, kind, name) DO UPDATE SET body = excluded.body"
 )
+# A blob that exists stays: its name is derived from its content.
 _KEEP: Final = (
     "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, 0, ?) ON CONFLICT(no, kind, name) DO NOTHING"
 )
 
 
 class SqliteClaim(Claim):
-    """A claim that knows where its thread lies, and what only its holder can change."""
+    """A claim on a thread of a SQLite file, with a cache of what only its holder can change."""
 
     __slots__ = ("no", "staged", "token", "turn")
 
     def __init__(self, head: Head, lease_s: float, no: int, token: str, staged: int) -> None:
         super().__init__(head, lease_s)
         self.no = no
+        """The thread's number."""
         self.token = token
-        """Of the store object that gave it."""
+        """Token of the owner, that is of the store object that the claim comes from."""
         self.turn = 0
-        """Commits made under it."""
+        """Number of commits under this claim. Compared with the row's, it shows whether a commit was stored."""
         self.staged = staged
         """The place of the next body to stage; 0 if none is staged."""
 
 
 def make(db: Connection, *values: object) -> int:
-    """Make a thread of id, seq, first, epoch, status, graph, times, lease and owner; returns its number."""
+    """Create a thread and return its number.
+
+    Args:
+        db: The connection.
+        values: Id, seq, first, epoch, status, graph, creation time, update time, lease and owner.
+
+    Raises:
+        StoreError: The file has had as many threads as it can number.
+    """
     no = db.execute(_MAKE, values).lastrowid
     if no is None or no > THREADS:
         raise StoreError(
@@ -70,11 +83,16 @@ def make(db: Connection, *values: object) -> int:
 
 
 def take(db: Connection, no: int, until_s: float, owner: str) -> None:
+    """Give the thread numbered *no* to *owner*, under the next epoch."""
     db.execute(_TAKE, (until_s, owner, no))
 
 
 def advance(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, now_s: float) -> bool:
-    """Move the thread on to *seq*; False if the claim is void or the thread is not where *commit* expects it."""
+    """Set the thread's last entry to *seq*, and renew the lease.
+
+    Returns:
+        False if the claim is void, or the last entry is not the one that *commit* expects. Nothing was changed then.
+    """
     which = (claim.no, commit.expected, claim.epoch, now_s)
     if commit.status is None and commit.graph is None:
         done = db.execute(_STEP, (seq, commit.at, now_s + claim.lease_s, *which))
@@ -84,11 +102,11 @@ def advance(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, now_s:
 
 
 def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
-    """Write the records and parts of *commit*; returns the place of the next body to stage."""
+    """Write the records and parts of *commit*. Returns the place of the next body to stage."""
     no, place = claim.no, claim.staged
     for record in commit.records:
         db.execute(_APPEND, (no * SPAN + record.seq, record.count, record.body, record.seal))
-    if commit.unstage and place:
+    if commit.unstage and place:  # with place 0 nothing is staged, and the statement is saved
         db.execute(_UNSTAGE, (no, STAGED))
         place = 0
     for key, body in commit.stage:
@@ -107,25 +125,30 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
 
 
 def renew(db: Connection, claim: SqliteClaim, now_s: float) -> None:
+    """Restart the lease of *claim* at *now_s*, unless the claim is void."""
     db.execute(_RENEW, (now_s + claim.lease_s, claim.no, claim.epoch, now_s))
 
 
 def free(db: Connection, claim: SqliteClaim) -> None:
-    """Give the thread back if *claim* is its newest; forget it if it has no entry."""
+    """Release the thread if *claim* is its newest, and delete the thread if it has no entries."""
     if db.execute(_FREE, (claim.no, claim.epoch)).rowcount:
         row = reading.row_by_no(db, claim.no)
         if row is not None and not row.seq:
             reading.forget(db, claim.no)
 
 
-def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool:
-    """Whether *commit* is stored: the next of its claim's turns, or its last record if others came since."""
+def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool | None:
+    """Return whether *commit*, whose outcome is unknown, is stored.
+
+    While the claim is the newest one, the number of commits in the row decides. After another claim, the last record of
+    *commit* decides; without records nothing can tell, and the answer is None.
+    """
     row = reading.row_by_no(db, claim.no)
-    if row is None:
+    if row is None:  # releasing a thread without entries removes it
         return commit.release and not seq
     if row.epoch == claim.epoch:
         return row.turn == claim.turn + 1
     if not commit.records:
-        return False
+        return None
     last = commit.records[-1]
     return reading.record_at(db, claim.no, seq) == (last.body, last.seal)

@@ -1,4 +1,4 @@
-"""Whether a store keeps its word: one function for each clause of the store protocol, for any store.
+"""Conformance suite for stores: one clause for each rule of the store protocol, to be checked on any store.
 
 With pytest:
 
@@ -6,9 +6,10 @@ With pytest:
     def test_my_store(clause, tmp_path):
         clause(lambda: MyStore(tmp_path / "store"))
 
-Without: `conformance.check(make_factory)`, where each call of `make_factory()` gives the factory of a new storage.
+Without pytest: `conformance.check(make_factory)`, where each call of `make_factory()` returns the factory of a new
+storage.
 
-The clauses are collected here; each theme has its own file. pytest is never imported.
+The clauses are collected here; each theme has a module of its own. pytest is never imported.
 """
 
 from __future__ import annotations
@@ -36,22 +37,32 @@ __all__ = ["CLAUSES", "BrokenClauseError", "Clause", "Failure", "Report", "check
 
 
 class Clause:
-    """One rule of the store protocol, called with what opens one storage anew each time.
+    """One rule of the store protocol. Called with a factory that opens the same storage each time.
 
-    Raises `BrokenClauseError`, or whatever the store raised, if the store does not keep the rule.
+    A call raises `BrokenClauseError`, or the error of the store, if the store breaks the rule.
+
+    Args:
+        theme: Name of the module that defines the rule.
+        name: Name of the function that checks it.
+        run: The function. Its docstring is the rule.
+        durable_only: Whether only durable stores have to keep the rule.
     """
 
     def __init__(self, theme: str, name: str, run: Callable[[World], None], *, durable_only: bool) -> None:
         self.theme = theme
         self.name = name
         self.rule: str = (run.__doc__ or "").strip()
-        """What must hold, in a sentence."""
+        """The rule, in 1..2 sentences."""
         self.durable_only = durable_only
-        """Whether it is about several stores on one storage, which only durable stores have."""
+        """Whether the rule needs several stores on one storage, which only durable stores can have."""
         self._run = run
 
     def __call__(self, make: Callable[[], Store]) -> None:
-        """Check the rule on what *make* opens; every store that was opened is closed at the end."""
+        """Check the rule on the storage that *make* opens. Every store that was opened is closed at the end.
+
+        Raises:
+            BrokenClauseError: The store breaks the rule. Errors of the store come out as they are.
+        """
         world = World(make)
         try:
             self._run(world)
@@ -63,17 +74,19 @@ class Clause:
 
 
 class Failure(NamedTuple):
-    """A clause that does not hold, and what it or the store raised."""
+    """A clause that failed, and the error that it or the store raised."""
 
     clause: Clause
     error: Exception
 
 
 class Report(NamedTuple):
-    """What `check` found."""
+    """The result of `check`. As a text, it names each failed clause with its rule and its error."""
 
     checked: tuple[Clause, ...]
+    """All clauses that were checked, in order."""
     failures: tuple[Failure, ...]
+    """Those that failed, in order."""
 
     @property
     def ok(self) -> bool:
@@ -91,7 +104,7 @@ _DURABLE: Final = (leases, reopening)
 
 
 def _of(module: ModuleType, *, durable_only: bool) -> list[Clause]:
-    """The public functions that *module* itself defines, in order."""
+    """Return the clauses of a module: the public functions that it defines itself, in order."""
     theme = module.__name__.rpartition(".")[2]
     found: list[tuple[str, Any]] = [
         (name, value)
@@ -109,15 +122,20 @@ CLAUSES: Final[tuple[Clause, ...]] = (
 
 
 def clauses(*, durable: bool = True) -> tuple[Clause, ...]:
-    """The clauses for durable stores, or those that hold for stores that are not."""
+    """Return the clauses for durable stores (all of them), or those for stores that are not durable."""
     return CLAUSES if durable else tuple(clause for clause in CLAUSES if not clause.durable_only)
 
 
 def check(make_factory: Callable[[], Callable[[], Store]], only: Iterable[Clause] | None = None) -> Report:
-    """Check a store against all clauses that are for its kind, or *only* some.
+    """Check a store against all clauses for its kind, or against the clauses *only*.
 
     Args:
-        make_factory: Gives, at each call, what opens one new and empty storage anew as often as it is called.
+        make_factory: Makes a new and empty storage at each call, and returns a function that opens it. That function
+            is called several times by some clauses.
+        only: The clauses to check; None checks those for durable stores if the store is durable, else the others.
+
+    Returns:
+        The report. Errors of the store are failures in it and are not raised.
     """
     with make_factory()() as store:
         durable = store.durable
@@ -126,6 +144,6 @@ def check(make_factory: Callable[[], Callable[[], Store]], only: Iterable[Clause
     for clause in checked:
         try:
             clause(make_factory())
-        except Exception as error:  # noqa: BLE001  # a store may fail in any way; the report tells
+        except Exception as error:  # noqa: BLE001  # a store may fail in any way; the report names the error
             failures.append(Failure(clause, error))
     return Report(checked, tuple(failures))

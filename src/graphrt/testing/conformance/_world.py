@@ -1,6 +1,6 @@
-"""What a clause stands on: stores opened anew on one storage, short ways to write, and checks that say what broke.
+"""Shared fixtures of the clauses: stores on one storage, shortcuts to write threads, and assertions with messages.
 
-Only what clauses share; no rule about stores is checked here.
+No rule about stores is checked here.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ V = TypeVar("V")
 E = TypeVar("E", bound=BaseException)
 
 AT: Final = 1_700_000_000.25
-"""Seconds since the epoch: what clauses take for the time."""
+"""The time of commits, in seconds since the epoch."""
 LONG_S: Final = 600.0
-"""Seconds of a lease that no clause outlasts."""
+"""Seconds of a lease that does not run out during a clause."""
 
 
 class BrokenClauseError(AssertionError):
-    """A store did not keep its word."""
+    """A store broke a rule of the store protocol."""
 
 
 class World:
-    """The stores of one clause, all of them on the same storage if it is durable; closed when the clause ends."""
+    """The stores of one clause. Durable stores share one storage. All are closed when the clause ends.
+
+    Args:
+        make: Opens the storage, each time it is called.
+    """
 
     def __init__(self, make: Callable[[], Store]) -> None:
         self._make = make
@@ -34,61 +38,66 @@ class World:
         self.store: Store = self.open()
 
     def open(self) -> Store:
-        """The storage, opened anew."""
+        """Open the storage once more, and return the store."""
         store = self._make()
         self._opened.append(store)
         return store
 
     def reopen(self) -> Store:
-        """Close every store and open the storage anew."""
+        """Close every store, open the storage again, and return the store."""
         self.close()
         self.store = self.open()
         return self.store
 
     def close(self) -> None:
+        """Close every store."""
         while self._opened:
             self._opened.pop().close()
 
     def claim(self, thread: str = "t", *, store: Store | None = None, lease_s: float = LONG_S) -> Claim:
+        """Claim a thread, which is created if it does not exist."""
         return (store or self.store).claim(thread, create=True, lease_s=lease_s, at=AT)
 
     def held(self, thread: str = "t", *, entries: int = 1) -> Claim:
-        """A claim on a thread with so many entries, one for each record: `b"1"`, `b"2"`, ..."""
+        """Create a thread with *entries* records of one entry each, `b"1"`, `b"2"` and so on; return its claim."""
         claim = self.claim(thread)
         if entries:
             self.store.commit(claim, Commit(0, AT, [entry(n) for n in range(1, entries + 1)]))
         return claim
 
     def thread(self, thread: str = "t", *, entries: int = 1, **rest: Any) -> None:
-        """A thread with so many entries and what else a commit takes, held by nobody."""
+        """Create a thread with *entries* records of one entry each, and release it; *rest* are fields of the commit."""
         records = [entry(n) for n in range(1, entries + 1)]
         self.store.commit(self.claim(thread), Commit(0, AT, records, release=True, **rest))
 
     def load(self, thread: str = "t", upto: int | None = None) -> Loaded:
+        """Load a thread."""
         return self.store.load(thread, upto=upto)
 
     def bodies(self, thread: str = "t", *, after: int = 0, upto: int | None = None) -> list[Any]:
+        """Return the bodies of records, in order."""
         return [record.body for record in self.store.records(thread, after=after, upto=upto)]
 
 
 def entry(seq: int, body: Any = None) -> Record:
-    """A record of one entry; its body is its number if none is given."""
+    """Return a record of one entry; None for *body* takes the number of the entry."""
     return Record(seq, 1, str(seq).encode() if body is None else body)
 
 
 def same(got: Any, wanted: Any, what: str) -> None:
-    """See that *got* equals *wanted* and is of its type."""
+    """Check that *got* equals *wanted* and has the same type; *what* names the value in the error."""
     if type(got) is not type(wanted) or got != wanted:
         raise BrokenClauseError(f"{what}: got {_short(got)}, not {_short(wanted)}")
 
 
 def holds(truth: object, what: str) -> None:
+    """Check that *truth* is true; *what* is the error message if it is not."""
     if not truth:
         raise BrokenClauseError(what)
 
 
 def refused(kind: type[E], call: Callable[..., Any], what: str, *, code: str | Iterable[str] = ()) -> E:
-    """See that *call* raises *kind*, with one of *code* if it is given; returns the error."""
+    """Check that *call* raises *kind*, with one of the codes *code* if there are any, and return the error."""
     codes = [code] if isinstance(code, str) else list(code)
     try:
         got = call()
@@ -100,16 +109,17 @@ def refused(kind: type[E], call: Callable[..., Any], what: str, *, code: str | I
 
 
 def _short(value: Any) -> str:
+    """Return `repr(value)` for an error, cut if it is long: some clauses compare megabytes."""
     text = repr(value)
     return text if len(text) <= 300 else f"{text[:200]}... of {len(text)} characters"
 
 
 class BreakError(Exception):
-    """Raised by values that break while a store reads them."""
+    """Raised by values that fail while a store reads them."""
 
 
 class Breaking(Mapping[K, V]):
-    """A mapping whose reading breaks before its last item, from the pass numbered *good* on (counted from 0)."""
+    """A mapping that raises before its last item, after *good* complete iterations."""
 
     def __init__(self, items: Mapping[K, V], good: int) -> None:
         self._items = dict(items)
@@ -131,7 +141,7 @@ class Breaking(Mapping[K, V]):
 
 
 class BreakingList(list[V]):
-    """A list whose reading breaks before its last item, from the pass numbered *good* on (counted from 0)."""
+    """A list that raises before its last item, after *good* complete iterations."""
 
     def __init__(self, items: Iterable[V], good: int) -> None:
         super().__init__(items)

@@ -1,4 +1,4 @@
-"""Clauses on claims: who may write, and what a claim that is void can still do."""
+"""Clauses on claims: who may write a thread, and what a void claim can still do."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, 
 
 
 def a_new_thread_has_no_entries(w: World) -> None:
-    """A claim that makes a thread gives a head of status "new", without entries, owned."""
+    """A claim that creates a thread has a head with the status "new", no entries, and an owner."""
     head = w.claim("t").head
     same((head.thread, head.seq, head.status, head.first), ("t", 0, "new", 1), "head of a new thread")
     same((head.created_at, head.graph, head.owned), (AT, "", True), "rest of the head")
 
 
 def the_claim_repeats_its_arguments(w: World) -> None:
-    """A claim carries its thread, its lease and the epoch of its head."""
+    """A claim has its thread, its lease and the epoch of its head."""
     claim = w.store.claim("t", create=True, lease_s=12.5, at=AT)
     same((claim.thread, claim.lease_s), ("t", 12.5), "thread and lease of the claim")
     same(claim.epoch, claim.head.epoch, "epoch of the claim and of its head")
 
 
 def an_unknown_thread_is_not_made_unasked(w: World) -> None:
-    """Without `create`, a claim of an unknown thread is refused and makes nothing."""
+    """Without `create`, a claim of an unknown thread is refused and creates nothing."""
     refused(
         InputError,
         lambda: w.store.claim("t", create=False, lease_s=LONG_S, at=AT),
@@ -33,14 +33,14 @@ def an_unknown_thread_is_not_made_unasked(w: World) -> None:
 
 
 def a_known_thread_is_claimed_without_create(w: World) -> None:
-    """Without `create`, a thread that is there can be claimed."""
+    """Without `create`, an existing thread can be claimed."""
     w.thread(entries=3)
     claim = w.store.claim("t", create=False, lease_s=LONG_S, at=AT + 5)
     same((claim.head.seq, claim.head.created_at), (3, AT), "head of a known thread")
 
 
 def create_keeps_a_known_thread(w: World) -> None:
-    """With `create`, a thread that is there keeps its entries and its creation time."""
+    """With `create`, an existing thread keeps its entries and its creation time."""
     w.thread(entries=2, status="failed", graph="g")
     head = w.store.claim("t", create=True, lease_s=LONG_S, at=AT + 9).head
     same((head.seq, head.status, head.graph, head.created_at), (2, "failed", "g", AT), "head of a known thread")
@@ -62,7 +62,7 @@ def a_held_thread_is_not_claimed_without_create(w: World) -> None:
 
 
 def a_held_thread_without_entries_is_not_claimed(w: World) -> None:
-    """A thread that was just made is held like any other."""
+    """A thread that was just created is held like any other."""
     w.claim()
     refused(ConflictError, w.claim, "second claim of a new thread", code="conflict")
 
@@ -144,7 +144,7 @@ def an_older_epoch_cannot_release(w: World) -> None:
 
 
 def an_older_epoch_cannot_renew(w: World) -> None:
-    """`renew` of a released claim raises nothing and brings nothing back."""
+    """`renew` of a released claim does not raise and does not revive the claim."""
     old = w.held()
     w.store.release(old)
     w.store.renew([old])
@@ -161,14 +161,14 @@ def release_twice_is_nothing(w: World) -> None:
 
 
 def a_thread_without_entries_vanishes(w: World) -> None:
-    """A thread that is released before its first entry is forgotten."""
+    """A thread that is released before its first entry ceases to exist."""
     w.store.release(w.claim())
     refused(InputError, lambda: w.store.head("t"), "head of a forgotten thread", code="unknown-thread")
     same(w.store.heads(), [], "heads")
 
 
 def a_vanished_thread_takes_its_parts_along(w: World) -> None:
-    """What was staged for a thread that never had an entry is not there when the id is used again."""
+    """What was staged for a thread that never had an entry is gone when its id is used again."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, stage=[("k", b"old")], blobs={"b": b"old"}, meta=b"old", status="running"))
     w.store.release(claim)
@@ -181,7 +181,7 @@ def a_vanished_thread_takes_its_parts_along(w: World) -> None:
 
 
 def a_vanished_threads_claim_is_void(w: World) -> None:
-    """The claim of a thread that was forgotten cannot write to a new one of the same id."""
+    """The claim of a thread that ceased to exist cannot write to a new thread with the same id."""
     old = w.claim()
     w.store.release(old)
     w.claim()

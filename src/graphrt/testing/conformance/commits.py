@@ -1,4 +1,4 @@
-"""Clauses on commits: what they expect, that they are whole, and that all of one is written or nothing."""
+"""Clauses on commits: the entry that they expect, their contents, and that each is written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def a_future_expectation_is_refused(w: World) -> None:
 
 
 def a_wrong_expectation_without_records_is_refused(w: World) -> None:
-    """A commit without records needs the right expectation too."""
+    """A commit without records must expect the right entry too."""
     claim = w.held(entries=2)
     refused(ConflictError, lambda: w.store.commit(claim, Commit(1, AT, stage=[("k", b"v")])), "old expectation")
     same(list(w.load().staged), [], "staged")
 
 
 def the_same_commit_twice_is_refused(w: World) -> None:
-    """A commit that is made again is a conflict: nothing is there twice."""
+    """A repeated commit is a conflict: nothing is stored twice."""
     claim = w.claim()
     commit = Commit(0, AT, [entry(1)])
     w.store.commit(claim, commit)
@@ -102,14 +102,14 @@ def a_conflict_leaves_the_claim_good(w: World) -> None:
 
 
 def a_commit_without_records_keeps_the_seq(w: World) -> None:
-    """A commit may stage without appending; the head's time follows."""
+    """A commit may stage without records; it updates the time of the head."""
     claim = w.held(entries=3)
     w.store.commit(claim, Commit(3, AT + 9, stage=[("k", b"v")]))
     same((w.store.head("t").seq, w.store.head("t").updated_at), (3, AT + 9), "head")
 
 
 def an_empty_commit_is_fine(w: World) -> None:
-    """A commit of nothing is accepted."""
+    """An empty commit is accepted."""
     claim = w.held(entries=1)
     w.store.commit(claim, Commit(1, AT + 1))
     same(w.bodies(), [b"1"], "records")
@@ -124,7 +124,7 @@ def a_gap_is_refused(w: World) -> None:
 
 
 def an_overlap_is_refused(w: World) -> None:
-    """Records that repeat an entry, or hold none, are refused."""
+    """Records that repeat an entry, or hold no entry, are refused."""
     claim = w.held(entries=2)
     for record in (Record(3, 2, b"x"), Record(2, 0, b"x"), Record(3, -1, b"x"), Record(2, 1, b"x")):
         refused(InputError, partial(w.store.commit, claim, Commit(2, AT, [record])), f"{record}", code="bad-commit")
@@ -132,7 +132,7 @@ def an_overlap_is_refused(w: World) -> None:
 
 
 def a_snapshot_of_no_entry_is_refused(w: World) -> None:
-    """A snapshot must be of an entry that is there with the commit."""
+    """A snapshot must be of an entry that exists after the commit."""
     claim = w.held(entries=1)
     for seq in (0, -1, 3):
         commit = Commit(1, AT, [entry(2)], snapshot=Saved(seq, b"s"))
@@ -141,7 +141,7 @@ def a_snapshot_of_no_entry_is_refused(w: World) -> None:
 
 
 def a_commit_can_release(w: World) -> None:
-    """A commit with `release` gives the thread back and makes its claim void."""
+    """A commit with `release` releases the thread and makes its claim void."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], release=True))
     same(w.store.head("t").owned, False, "owned")
@@ -150,7 +150,7 @@ def a_commit_can_release(w: World) -> None:
 
 
 def a_refused_commit_does_not_release(w: World) -> None:
-    """A commit that is refused does not release either."""
+    """A refused commit does not release the thread."""
     claim = w.held(entries=1)
     refused(ConflictError, lambda: w.store.commit(claim, Commit(0, AT, [entry(1)], release=True)), "old expectation")
     same(w.store.head("t").owned, True, "owned")
@@ -158,14 +158,14 @@ def a_refused_commit_does_not_release(w: World) -> None:
 
 
 def a_release_without_entries_forgets(w: World) -> None:
-    """A commit that releases a thread without entries forgets it."""
+    """A commit that releases a thread without entries deletes it."""
     w.store.commit(w.claim(), Commit(0, AT, stage=[("k", b"v")], release=True))
     refused(InputError, lambda: w.store.head("t"), "head", code="unknown-thread")
     same(list(w.claim().head[1:4]), [0, w.store.head("t").epoch, "new"], "head of the thread made anew")
 
 
 def a_commit_of_another_threads_claim_stays_there(w: World) -> None:
-    """A commit writes to its claim's thread only."""
+    """A commit writes to the thread of its claim only."""
     first, _ = w.held("a"), w.held("b")
     w.store.commit(first, Commit(1, AT, [entry(2)], status="failed", graph="g", meta=b"m"))
     head = w.store.head("b")
@@ -173,12 +173,12 @@ def a_commit_of_another_threads_claim_stays_there(w: World) -> None:
 
 
 def a_commit_that_breaks_in_its_blobs_leaves_nothing(w: World) -> None:
-    """If reading the blobs fails, whenever that is, nothing of the commit is stored, and the next one works."""
+    """If reading the blobs fails, at whatever point, nothing of the commit is stored, and the next one works."""
     _breaks(w, "blobs", Breaking[str, Any]({"x": b"1", "y": b"2"}, 0))
 
 
 def a_commit_that_breaks_in_its_staging_leaves_nothing(w: World) -> None:
-    """If reading what is to be staged fails, nothing of the commit is stored, and the next one works."""
+    """If reading the staged bodies fails, nothing of the commit is stored, and the next one works."""
     _breaks(w, "stage", BreakingList[Any]([("x", b"1"), ("y", b"2")], 0))
 
 
@@ -197,6 +197,7 @@ def a_staged_body_that_is_no_pair_leaves_nothing(w: World) -> None:
 
 
 def _full(w: World) -> Any:
+    """Create a thread that has everything that a commit can write, and return the claim on it."""
     claim = w.claim()
     snapshot = Saved(2, b"s")
     first = Commit(0, AT, [entry(1), entry(2)], False, [("k", b"v")], snapshot, {"b": b"B"}, b"m", "running", "g")
@@ -205,6 +206,7 @@ def _full(w: World) -> Any:
 
 
 def _other(**changed: Any) -> Commit:
+    """Return a commit that follows `_full` and changes every part; *changed* replaces some of its fields."""
     whole = Commit(
         2,
         AT + 99,
@@ -222,12 +224,18 @@ def _other(**changed: Any) -> Commit:
 
 
 def _everything(w: World) -> tuple[Any, ...]:
+    """Return everything that can be read of the thread."""
     loaded = w.load()
     blobs = w.store.blobs("t", ["b", "c", "x", "y"])
     return loaded.head, loaded.meta, loaded.snapshot, w.bodies(), list(loaded.staged), blobs
 
 
 def _breaks(w: World, name: str, broken: Any) -> None:
+    """Check that a commit stores nothing if iterating over its field *name* fails.
+
+    A store may iterate over the field several times. So the commit is tried with a failure in the first pass, then in
+    the second, and so on, until the store has needed no further pass and the commit succeeds.
+    """
     claim = _full(w)
     before = _everything(w)
     for good in range(9):

@@ -1,4 +1,4 @@
-"""Clauses on two stores that share one storage: leases, owners, and claims that were lost. For durable stores."""
+"""Clauses on two stores that share one storage: leases, owners and lost claims. For durable stores."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, 
 
 
 def what_one_commits_the_other_sees(w: World) -> None:
-    """A commit is seen by another store at once."""
+    """A commit is visible to another store at once."""
     other = w.open()
     w.held(entries=2)
     same([record.body for record in other.records("t")], [b"1", b"2"], "records in the other store")
 
 
 def a_held_thread_is_held_for_others(w: World) -> None:
-    """What one store holds, another cannot claim."""
+    """A thread that one store holds cannot be claimed by another."""
     other = w.open()
     w.held()
     error = refused(ConflictError, lambda: w.claim(store=other), "claim by another store", code="conflict")
@@ -26,14 +26,14 @@ def a_held_thread_is_held_for_others(w: World) -> None:
 
 
 def a_new_thread_is_held_for_others(w: World) -> None:
-    """A thread without entries that one store made is held for the others."""
+    """A thread that one store created is held for other stores, even without entries."""
     other = w.open()
     w.claim()
     refused(ConflictError, lambda: w.claim(store=other), "claim of a new thread by another store", code="conflict")
 
 
 def a_released_thread_is_free_for_others(w: World) -> None:
-    """What one store releases, another can claim and continue."""
+    """A thread that one store released can be claimed and continued by another."""
     other = w.open()
     w.store.release(w.held())
     other.commit(w.claim(store=other), Commit(1, AT, [entry(2)]))
@@ -41,7 +41,7 @@ def a_released_thread_is_free_for_others(w: World) -> None:
 
 
 def close_frees_at_once(w: World) -> None:
-    """Closing a store frees its threads at once, though their leases have not run out."""
+    """Closing a store frees its threads at once, before their leases run out."""
     other = w.open()
     w.held()
     w.store.close()
@@ -49,7 +49,7 @@ def close_frees_at_once(w: World) -> None:
 
 
 def close_forgets_new_threads(w: World) -> None:
-    """Closing a store forgets its threads without an entry."""
+    """Closing a store deletes its threads that have no entry."""
     other = w.open()
     w.claim()
     w.store.close()
@@ -57,7 +57,7 @@ def close_forgets_new_threads(w: World) -> None:
 
 
 def close_frees_only_its_own(w: World) -> None:
-    """Closing a store leaves the claims of others alone."""
+    """Closing a store does not affect the claims of other stores."""
     other = w.open()
     claim = w.held()
     other.close()
@@ -74,13 +74,13 @@ def a_lease_that_ran_out_frees_the_thread(w: World) -> None:
 
 
 def the_same_store_may_claim_again_after_the_lease(w: World) -> None:
-    """Once a lease has run out, its own store can claim the thread anew."""
+    """Once a lease has run out, its own store can claim the thread again."""
     old = _outlived(w)
     same(w.claim().epoch, old.epoch + 1, "epoch of the next claim")
 
 
 def a_lost_lease_cannot_commit(w: World) -> None:
-    """After another store took the thread over, the former owner's commit is refused and writes nothing."""
+    """After a takeover by another store, a commit of the former owner is refused and writes nothing."""
     other = w.open()
     old = _outlived(w)
     new = w.claim(store=other)
@@ -123,7 +123,7 @@ def a_lost_lease_cannot_be_renewed(w: World) -> None:
 
 
 def a_lease_that_ran_out_stays_void(w: World) -> None:
-    """`renew` does not bring back a lease that has run out, though nobody took the thread."""
+    """`renew` does not revive a lease that has run out, even without a takeover."""
     other = w.open()
     old = _outlived(w)
     w.store.renew([old])
@@ -132,7 +132,7 @@ def a_lease_that_ran_out_stays_void(w: World) -> None:
 
 
 def an_expired_claim_survives_no_deletion(w: World) -> None:
-    """A claim whose lease ran out cannot write to a new thread of the same id."""
+    """A claim whose lease ran out cannot write to a new thread with the same id."""
     other = w.open()
     old = _outlived(w)
     other.delete("t")
@@ -147,7 +147,7 @@ def an_expired_claim_survives_no_deletion(w: World) -> None:
 
 
 def a_dead_owners_new_thread_is_not_there(w: World) -> None:
-    """A thread whose owner was lost before its first entry is not listed, read, nor claimed without `create`."""
+    """A thread whose owner was lost before its first entry cannot be listed, read, or claimed without `create`."""
     other = w.open()
     _expire(w.store, w.claim(lease_s=0.0), other)
     same(other.heads(), [], "heads")
@@ -162,7 +162,7 @@ def a_dead_owners_new_thread_is_not_there(w: World) -> None:
 
 
 def a_dead_owners_new_thread_is_made_anew(w: World) -> None:
-    """The id of a thread whose owner was lost before its first entry can be used again, from nothing."""
+    """The id of a thread whose owner was lost before its first entry can be used again for a new thread."""
     other = w.open()
     old = w.claim(lease_s=0.0)
     _expire(w.store, old, other)
@@ -180,7 +180,7 @@ def a_thread_is_deleted_after_the_lease(w: World) -> None:
 
 
 def a_held_thread_is_not_deleted_by_others(w: World) -> None:
-    """What one store holds, another cannot delete."""
+    """A thread that one store holds cannot be deleted by another."""
     other = w.open()
     w.held()
     refused(ConflictError, lambda: other.delete("t"), "delete by another store")
@@ -188,7 +188,7 @@ def a_held_thread_is_not_deleted_by_others(w: World) -> None:
 
 
 def a_claim_is_good_in_its_own_store_only(w: World) -> None:
-    """A claim that one store gave is void in another."""
+    """A claim of one store is void in another."""
     other = w.open()
     claim = w.held()
     refused(ConflictError, lambda: other.commit(claim, Commit(1, AT, [entry(2)])), "commit through another store")
@@ -196,7 +196,7 @@ def a_claim_is_good_in_its_own_store_only(w: World) -> None:
 
 
 def a_read_takes_nothing(w: World) -> None:
-    """Reading by another store disturbs no claim."""
+    """Reading through another store affects no claim."""
     other = w.open()
     claim = w.held()
     other.load("t")
@@ -207,7 +207,7 @@ def a_read_takes_nothing(w: World) -> None:
 
 
 def renew_lengthens_the_lease(w: World) -> None:
-    """A claim that is renewed or used is still held when its first lease would have run out."""
+    """A claim that is renewed or used stays valid beyond its first lease."""
     other = w.open()
     claim = w.held()
     for seq in (1, 2, 3):
@@ -217,7 +217,7 @@ def renew_lengthens_the_lease(w: World) -> None:
 
 
 def _outlived(w: World) -> Claim:
-    """A claim on a thread with one entry whose lease has run out."""
+    """Return a claim, whose lease has run out, on a thread with one entry."""
     w.thread()
     claim = w.claim(lease_s=0.0)
     _expire(w.store, claim, w.store)
@@ -225,7 +225,8 @@ def _outlived(w: World) -> Claim:
 
 
 def _expire(store: Store, claim: Claim, watcher: Store) -> None:
-    # A lease of no length is over with the next tick of the clock: within some thousand looks at most.
+    """Wait until *watcher* sees that a claim with a lease of 0 seconds has run out."""
+    # Such a lease ends with the next tick of the store's clock, so some thousand reads are enough.
     for _ in range(5_000):
         try:
             if not watcher.head(claim.thread).owned:

@@ -1,4 +1,4 @@
-"""Clauses on the life of a store: ids, closing, and use from several worker threads at once."""
+"""Clauses on ids of threads, on closing a store, and on its use from several worker threads at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BAD = (
 
 
 def it_is_a_store(w: World) -> None:
-    """The object has every method of a store and says what it is."""
+    """The object has every method of a store, and its `durable` and `blocking` are bools."""
     given: list[object] = [w.store]
     holds(isinstance(given[0], Store), "not a Store")
     missing = [name for name in METHODS if not callable(getattr(w.store, name, None))]
@@ -42,7 +42,7 @@ def it_is_a_store(w: World) -> None:
 
 
 def good_ids_are_kept(w: World) -> None:
-    """Ids of the characters that are allowed come back as they are and are told apart."""
+    """Ids of allowed characters come back unchanged, and different ids are different threads."""
     for thread in _GOOD:
         w.thread(thread)
     same([head.thread for head in w.store.heads()], list(_GOOD), "ids")
@@ -51,7 +51,7 @@ def good_ids_are_kept(w: World) -> None:
 
 
 def bad_ids_are_not_claimed(w: World) -> None:
-    """An id with other characters, empty or too long, is refused by `claim`."""
+    """An id that is empty, too long, or has other characters is refused by `claim`."""
     for thread in _BAD:
         refused(InputError, partial(w.claim, thread), f"id {thread[:9]!a}", code="bad-thread")
     same(w.store.heads(), [], "heads")
@@ -75,7 +75,7 @@ def bad_ids_are_not_read(w: World) -> None:
 
 
 def ids_that_are_no_text_are_refused(w: World) -> None:
-    """An id that is no str is refused, not turned into one."""
+    """An id that is not a str is refused, and not converted."""
     for thread in (None, 7, b"t", 1.5, ["t"], True):
         given: Any = thread
         refused(InputError, partial(w.claim, given), f"id {thread!r}", code="bad-thread")
@@ -118,7 +118,7 @@ def a_closed_store_refuses_work(w: World) -> None:
 
 
 def a_void_claim_of_a_closed_store_is_nothing(w: World) -> None:
-    """`release` and `renew` of void claims raise nothing, even after `close`."""
+    """`release` and `renew` of void claims do not raise, even after `close`."""
     claim = w.held()
     w.store.close()
     w.store.release(claim)
@@ -126,7 +126,7 @@ def a_void_claim_of_a_closed_store_is_nothing(w: World) -> None:
 
 
 def a_store_is_a_context(w: World) -> None:
-    """`with` gives the store itself and closes it."""
+    """`with` returns the store itself, and closes it at the end."""
     store = w.open()
     with store as same_store:
         holds(same_store is store, "with gives another object")
@@ -135,7 +135,7 @@ def a_store_is_a_context(w: World) -> None:
 
 
 def a_store_is_an_async_context(w: World) -> None:
-    """`async with` gives the store itself and closes it."""
+    """`async with` returns the store itself, and closes it at the end."""
     import asyncio
 
     store = w.open()
@@ -150,7 +150,7 @@ def a_store_is_an_async_context(w: World) -> None:
 
 
 def a_context_does_not_swallow(w: World) -> None:
-    """An error leaves the `with` of a store as it is."""
+    """An exception passes unchanged through the `with` block of a store."""
 
     def body() -> None:
         with w.open():
@@ -160,7 +160,7 @@ def a_context_does_not_swallow(w: World) -> None:
 
 
 def worker_threads_commit_side_by_side(w: World) -> None:
-    """Several worker threads, each with a thread of its own, lose and mix nothing."""
+    """Several worker threads, each with a thread of its own, lose nothing and mix nothing up."""
 
     def work(n: int) -> None:
         claim = w.claim(f"t{n}")
@@ -175,7 +175,7 @@ def worker_threads_commit_side_by_side(w: World) -> None:
 
 
 def one_of_many_claims_wins(w: World) -> None:
-    """Of many worker threads that claim one thread at once, one gets it; the rest get a ConflictError."""
+    """If many worker threads claim one thread at once, one gets it; the others get a ConflictError."""
     won: list[int] = []
 
     def work(n: int) -> None:
@@ -208,7 +208,7 @@ def one_claim_used_at_once_stays_whole(w: World) -> None:
 
 
 def a_reader_sees_whole_commits(w: World) -> None:
-    """What is loaded while commits happen is of one moment: records, staged and meta agree."""
+    """A thread that is loaded during commits is consistent: records, staged bodies and meta are of one moment."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], stage=[("k", b"1")], meta=b"1"))
 
@@ -237,7 +237,7 @@ def a_store_moves_between_worker_threads(w: World) -> None:
 
 
 def _at_once(work: Callable[[int], Any], number: int) -> None:
-    """Run *work* on so many worker threads at once; the first error comes out."""
+    """Run *work* on *number* worker threads at once, and raise the first error."""
     from threading import Barrier, Thread
 
     barrier = Barrier(number)

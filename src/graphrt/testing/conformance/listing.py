@@ -11,13 +11,13 @@ from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
 def an_empty_store_lists_nothing(w: World) -> None:
-    """A store without threads has no heads, whatever is asked for."""
+    """A store without threads has no heads, whatever the filters are."""
     same(w.store.heads(), [], "heads")
     same(w.store.heads(status="running", graph="g", prefix="a", updated_before=AT, limit=3), [], "filtered heads")
 
 
 def heads_are_in_order_of_making(w: World) -> None:
-    """Threads are listed in the order in which they were made, not by id or time."""
+    """Threads are listed in order of creation, not by id or time."""
     for n, thread in enumerate(("c", "a", "B", "b", "10", "9")):
         w.store.commit(w.claim(thread), Commit(0, AT - n, [entry(1)], release=True))
     same(_ids(w), ["c", "a", "B", "b", "10", "9"], "ids")
@@ -32,7 +32,7 @@ def work_does_not_change_the_order(w: World) -> None:
 
 
 def threads_without_entries_are_not_listed(w: World) -> None:
-    """A thread is listed from its first entry on, at the place of its making."""
+    """A thread is listed from its first entry on, at the place of its creation."""
     early = w.claim("early")
     w.thread("late")
     same(_ids(w), ["late"], "ids")
@@ -43,7 +43,7 @@ def threads_without_entries_are_not_listed(w: World) -> None:
 
 
 def heads_are_the_same_as_head(w: World) -> None:
-    """`heads`, `head` and `load` tell the same of a thread."""
+    """`heads`, `head` and `load` return the same head of a thread."""
     w.thread("a", entries=3, status="failed", graph="g")
     w.held("b", entries=2)
     for head in w.store.heads():
@@ -61,7 +61,7 @@ def heads_of_a_status(w: World) -> None:
 
 
 def heads_of_a_graph(w: World) -> None:
-    """`graph` lists threads of the graph of exactly that name."""
+    """`graph` lists threads of the graph with exactly that name."""
     _some(w)
     same(_ids(w, graph="g"), ["a", "a:1"], "threads of g")
     same(_ids(w, graph="G"), ["b"], "threads of G")
@@ -69,14 +69,14 @@ def heads_of_a_graph(w: World) -> None:
 
 
 def heads_with_a_prefix(w: World) -> None:
-    """`prefix` lists threads whose ids begin so, character by character."""
+    """`prefix` lists threads whose ids start with exactly that text."""
     _some(w)
     for prefix, wanted in (("a", ["a", "a:1", "a:2"]), ("a:", ["a:1", "a:2"]), ("a:1", ["a:1"]), ("", None), ("x", [])):
         same(_ids(w, prefix=prefix), ["a", "a:1", "a:2", "b"] if wanted is None else wanted, f"prefix {prefix!r}")
 
 
 def a_prefix_is_no_pattern(w: World) -> None:
-    """Wildcards of SQL and of the shell in a prefix stand for themselves."""
+    """Wildcards of SQL and of the shell have no special meaning in a prefix."""
     for thread in ("a_b", "axb", "a.b", "A_b", "a=b", "_", "a"):
         w.thread(thread)
     same(_ids(w, prefix="a_"), ["a_b"], "prefix a_")
@@ -87,7 +87,7 @@ def a_prefix_is_no_pattern(w: World) -> None:
 
 
 def heads_updated_before(w: World) -> None:
-    """`updated_before` lists threads whose last commit was earlier, not at that time."""
+    """`updated_before` lists threads whose last commit was before that time, not at it."""
     for n in range(4):
         w.store.commit(w.claim(f"t{n}"), Commit(0, AT + n, [entry(1)], release=True))
     same(_ids(w, updated_before=AT + 2), ["t0", "t1"], "earlier threads")
@@ -105,7 +105,7 @@ def filters_add_up(w: World) -> None:
 
 
 def heads_are_limited(w: World) -> None:
-    """`limit` lists that many of the first."""
+    """`limit` lists the first threads, at most that many."""
     _some(w)
     same(_ids(w, limit=0), [], "no heads")
     same(_ids(w, limit=2), ["a", "a:1"], "two heads")
@@ -119,14 +119,14 @@ def a_limit_counts_matches(w: World) -> None:
 
 
 def a_bad_limit_is_refused(w: World) -> None:
-    """A negative limit, or one that is no number, is refused."""
+    """A limit that is negative or not an int is refused."""
     bad: tuple[Any, ...] = (-1, "3", 1.5, True)
     for limit in bad:
         refused(InputError, partial(_ids, w, limit=limit), f"limit {limit!r}")
 
 
 def heads_after_a_thread(w: World) -> None:
-    """`after` lists the threads made after that one."""
+    """`after` lists the threads created after that one."""
     _some(w)
     same(_ids(w, after="a:1"), ["a:2", "b"], "threads after a:1")
     same(_ids(w, after="b"), [], "threads after the last")
@@ -139,13 +139,13 @@ def after_need_not_match(w: World) -> None:
 
 
 def after_no_thread_is_refused(w: World) -> None:
-    """`after` names a thread that is there."""
+    """`after` is refused if it names an unknown thread."""
     _some(w)
     refused(InputError, lambda: _ids(w, after="gone"), "after an unknown thread", code="unknown-thread")
 
 
 def pages_give_every_thread_once(w: World) -> None:
-    """Paging with `after` and `limit` gives every thread once and in order."""
+    """Paging with `after` and `limit` returns every thread once and in order."""
     wanted = [f"t{n * 7 % 50}" for n in range(50)]
     for thread in wanted:
         w.thread(thread)
@@ -156,7 +156,7 @@ def pages_give_every_thread_once(w: World) -> None:
 
 
 def a_deleted_thread_is_not_listed(w: World) -> None:
-    """A deleted thread leaves the list; made anew it comes last."""
+    """A deleted thread is not listed; created again, it comes last."""
     _some(w)
     w.store.delete("a:1")
     same(_ids(w), ["a", "a:2", "b"], "ids")
@@ -165,14 +165,14 @@ def a_deleted_thread_is_not_listed(w: World) -> None:
 
 
 def head_of_no_thread(w: World) -> None:
-    """`head` of a thread that is not there is refused, and names it."""
+    """`head` of an unknown thread is refused, and the error names the thread."""
     w.thread("other")
     error = refused(InputError, lambda: w.store.head("t"), "head of no thread", code="unknown-thread")
     same("'t'" in str(error), True, "the error names the thread")
 
 
 def times_are_kept_exactly(w: World) -> None:
-    """Times come back as the same number, to the last bit."""
+    """Times come back as the same float, to the last bit."""
     for n, at in enumerate((0.0, 0.1, 1_700_000_000.123456, 1e-9, 2.0**40 + 2**-10)):
         claim = w.store.claim(f"t{n}", create=True, lease_s=60, at=at)
         w.store.commit(claim, Commit(0, at, [entry(1)]))
@@ -181,18 +181,19 @@ def times_are_kept_exactly(w: World) -> None:
 
 
 def graph_names_may_be_odd(w: World) -> None:
-    """A graph's name is any text."""
+    """The name of a graph may be any text."""
     for n, graph in enumerate(("%", "_", "'", "\u00e9", "e\u0301", " ", "a" * 1_000, "g")):
         w.thread(f"t{n}", graph=graph)
         same([head.graph for head in w.store.heads(graph=graph)], [graph], f"graphs named {graph[:9]!r}")
 
 
 def _ids(w: World, **filters: Any) -> list[str]:
+    """Return the ids of the threads that `heads` lists."""
     return [head.thread for head in w.store.heads(**filters)]
 
 
 def _some(w: World) -> None:
-    """Four threads: the second and fourth completed, the third failed; of the graphs g, g, h and G."""
+    """Create four threads: the second and fourth completed, the third failed; of the graphs g, g, h and G."""
     w.thread("a", status="running", graph="g")
     w.thread("a:1", status="completed", graph="g")
     w.thread("a:2", status="failed", graph="h")

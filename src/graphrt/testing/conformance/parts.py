@@ -1,4 +1,4 @@
-"""Clauses on what is kept beside the journal: staged bodies, snapshots, blobs and meta."""
+"""Clauses on the parts of a thread that are not records: staged bodies, snapshots, blobs and meta."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unstage_forgets_what_was_staged(w: World) -> None:
 
 
 def unstage_comes_before_stage(w: World) -> None:
-    """What a commit stages itself stays when it also unstages."""
+    """A commit that unstages keeps what it stages itself."""
     claim = w.held()
     w.store.commit(claim, Commit(1, AT, stage=[("a", b"1"), ("b", b"2")]))
     w.store.commit(claim, Commit(1, AT, unstage=True, stage=[("b", b"3"), ("z", b"4")]))
@@ -49,7 +49,7 @@ def unstage_comes_before_stage(w: World) -> None:
 
 
 def a_key_that_was_unstaged_is_new(w: World) -> None:
-    """After `unstage` the order begins anew."""
+    """After `unstage` the order of keys begins anew."""
     claim = w.held()
     w.store.commit(claim, Commit(1, AT, stage=[("a", b"1"), ("b", b"2")]))
     w.store.commit(claim, Commit(1, AT, unstage=True))
@@ -67,7 +67,7 @@ def staged_bodies_stay_without_unstage(w: World) -> None:
 
 
 def staged_bodies_outlive_the_claim(w: World) -> None:
-    """What was staged is there for the next claim, which stages behind it."""
+    """Staged bodies outlive their claim, and the next claim stages after them."""
     claim = w.held()
     w.store.commit(claim, Commit(1, AT, stage=[("b", b"1"), ("c", b"2")]))
     w.store.release(claim)
@@ -79,7 +79,7 @@ def staged_bodies_outlive_the_claim(w: World) -> None:
 
 
 def staged_bodies_are_not_of_older_moments(w: World) -> None:
-    """A load of an older moment has nothing staged; one of the last entry has."""
+    """`load` up to an older entry returns no staged bodies; up to the last entry it does."""
     w.thread(entries=3, stage=[("a", b"1")])
     same(list(w.load(upto=2).staged), [], "staged at an older moment")
     same([tuple(item) for item in w.load(upto=3).staged], [("a", b"1")], "staged at the last entry")
@@ -119,7 +119,7 @@ def staged_bodies_may_be_many(w: World) -> None:
 
 
 def staged_bodies_are_exact(w: World) -> None:
-    """Staged bodies come back byte by byte."""
+    """Staged bodies come back unchanged, byte by byte."""
     odd = [b"", b"\x00", b"\xff\xfe", bytes(range(256))]
     claim = w.held()
     w.store.commit(claim, Commit(1, AT, stage=[(str(n), body) for n, body in enumerate(odd)]))
@@ -127,13 +127,13 @@ def staged_bodies_are_exact(w: World) -> None:
 
 
 def the_newest_snapshot_is_loaded(w: World) -> None:
-    """`load` gives the newest snapshot."""
+    """`load` returns the newest snapshot."""
     _snapshots(w)
     same(_snapshot(w, None), (4, b"s4"), "snapshot")
 
 
 def the_snapshot_is_not_after_the_moment(w: World) -> None:
-    """`load` with `upto` gives the newest snapshot that is not after it, and the records between."""
+    """`load` with `upto` returns the newest snapshot that is not after that entry, and the records between the two."""
     _snapshots(w)
     for upto, wanted in ((1, ()), (2, (2, b"s2")), (3, (2, b"s2")), (4, (4, b"s4")), (5, (4, b"s4"))):
         same(_snapshot(w, upto), wanted, f"snapshot of a load up to {upto}")
@@ -149,7 +149,7 @@ def a_thread_without_snapshot_loads_all(w: World) -> None:
 
 
 def a_snapshot_is_replaced(w: World) -> None:
-    """A second snapshot of the same entry takes the place of the first."""
+    """A second snapshot of the same entry replaces the first."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], snapshot=Saved(1, b"old")))
     w.store.commit(claim, Commit(1, AT, snapshot=Saved(1, b"new")))
@@ -157,14 +157,14 @@ def a_snapshot_is_replaced(w: World) -> None:
 
 
 def a_snapshot_may_be_of_an_older_entry(w: World) -> None:
-    """A snapshot of an entry before the last one stands where it belongs, before newer ones."""
+    """A snapshot may be of an entry before the last one; its entry alone decides its place among the others."""
     claim = _snapshots(w)
     w.store.commit(claim, Commit(5, AT, snapshot=Saved(3, b"s3")))
     same([_snapshot(w, upto) for upto in (2, 3, None)], [(2, b"s2"), (3, b"s3"), (4, b"s4")], "snapshots")
 
 
 def a_snapshot_is_exact(w: World) -> None:
-    """A snapshot's body comes back byte by byte, also if it is empty."""
+    """The body of a snapshot comes back unchanged, byte by byte, even if it is empty."""
     claim = w.claim()
     for seq, body in enumerate((b"", bytes(range(256)), b"\x00" * 300_000), 1):
         w.store.commit(claim, Commit(seq - 1, AT, [entry(seq)], snapshot=Saved(seq, body)))
@@ -172,7 +172,7 @@ def a_snapshot_is_exact(w: World) -> None:
 
 
 def blobs_come_back_by_name(w: World) -> None:
-    """Blobs are found by their names; names that are not there are left out."""
+    """Blobs are found by their names; unknown names are left out."""
     w.thread(blobs={"a": b"A", "b": b"", "c": b"\x00\xff"})
     same(w.store.blobs("t", ["c", "b", "x"]), {"b": b"", "c": b"\x00\xff"}, "blobs")
     same(w.store.blobs("t", []), {}, "no blobs")
@@ -180,7 +180,7 @@ def blobs_come_back_by_name(w: World) -> None:
 
 
 def a_blob_that_is_there_stays(w: World) -> None:
-    """A blob of a name that is there does not replace it."""
+    """A blob with the name of an existing one does not replace it."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], blobs={"a": b"first"}))
     w.store.commit(claim, Commit(1, AT, [entry(2)], blobs={"a": b"second", "b": b"B"}))
@@ -196,25 +196,25 @@ def blobs_are_of_their_thread(w: World) -> None:
 
 
 def blobs_of_no_thread(w: World) -> None:
-    """A thread that is not there has no blobs."""
+    """A thread that does not exist has no blobs."""
     same(w.store.blobs("t", ["a"]), {}, "blobs of no thread")
 
 
 def blobs_may_be_many(w: World) -> None:
-    """Hundreds of blobs come back in one call."""
+    """Hundreds of blobs can be read in one call."""
     many = {f"{n:064x}": bytes([n % 256]) * 100 for n in range(800)}
     w.thread(blobs=many)
     same(w.store.blobs("t", many), many, "blobs")
 
 
 def meta_is_none_at_first(w: World) -> None:
-    """A thread that was given no meta has none."""
+    """The meta of a thread is None until a commit sets it."""
     w.thread()
     same(w.load().meta, None, "meta")
 
 
 def meta_is_replaced(w: World) -> None:
-    """A commit's meta takes the place of the one before; one without leaves it."""
+    """The meta of a commit replaces the earlier one; a commit without meta keeps it."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], meta=b"one"))
     same(w.load().meta, b"one", "meta")
@@ -225,7 +225,7 @@ def meta_is_replaced(w: World) -> None:
 
 
 def empty_meta_is_meta(w: World) -> None:
-    """Meta of no bytes is not the same as no meta."""
+    """Empty meta is not the same as no meta."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], meta=b"one"))
     w.store.commit(claim, Commit(1, AT, meta=b""))
@@ -233,13 +233,13 @@ def empty_meta_is_meta(w: World) -> None:
 
 
 def meta_is_there_at_every_moment(w: World) -> None:
-    """A load of an older moment gives the meta of now."""
+    """`load` up to an older entry returns the present meta."""
     w.thread(entries=3, meta=b"m")
     same(w.load(upto=1).meta, b"m", "meta")
 
 
 def kinds_do_not_mix(w: World) -> None:
-    """A staged key, a blob and a snapshot that could share a name are apart."""
+    """A staged key, a blob and a snapshot are independent, even with the same name."""
     w.thread(
         entries=1,
         stage=[("1", b"staged"), ("", b"nameless")],
@@ -253,7 +253,7 @@ def kinds_do_not_mix(w: World) -> None:
 
 
 def only_bytes_are_kept_by_durable_stores(w: World) -> None:
-    """A durable store refuses anything but bytes, and says so; others keep the object itself."""
+    """A durable store refuses payloads other than bytes; a store that is not durable keeps the object itself."""
     claim = w.held()
     thing = {"a": [1]}
     commit = Commit(1, AT, [entry(2, thing)], stage=[("k", thing)], meta=thing)
@@ -271,15 +271,17 @@ def only_bytes_are_kept_by_durable_stores(w: World) -> None:
 
 
 def _staged(w: World) -> list[tuple[str, object]]:
+    """Return the staged (key, body) pairs of the thread."""
     return [(key, body) for key, body in w.load().staged]
 
 
 def _snapshot(w: World, upto: int | None) -> tuple[object, ...]:
+    """Return (seq, body) of the snapshot that is loaded; empty if there is none."""
     return tuple(w.load(upto=upto).snapshot or ())
 
 
 def _snapshots(w: World) -> Claim:
-    """Five entries, with snapshots of the second and fourth; the claim that they were written under."""
+    """Write five entries, with snapshots of the second and fourth, and return the claim."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
     w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=Saved(4, b"s4")))

@@ -1,4 +1,4 @@
-"""Clauses on records: their order, what is read of them, and that bytes come back as they were given."""
+"""Clauses on records: their order, which of them are read, and that their bytes come back unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def records_come_back_whole(w: World) -> None:
 
 
 def records_are_in_order(w: World) -> None:
-    """Records come in the order of their entries, over many commits."""
+    """Records are read in the order of their entries, over many commits."""
     claim = w.claim()
     for n in range(1, 31):
         w.store.commit(claim, Commit(n - 1, AT, [entry(n)]))
@@ -39,7 +39,7 @@ def records_after_a_number(w: World) -> None:
 
 
 def records_upto_a_number(w: World) -> None:
-    """`upto` leaves out records with entries above it only."""
+    """`upto` leaves out records whose entries are all above it."""
     w.thread(entries=5)
     for upto in range(7):
         wanted = [str(n).encode() for n in range(1, min(upto, 5) + 1)]
@@ -47,7 +47,7 @@ def records_upto_a_number(w: World) -> None:
 
 
 def records_between_two_numbers(w: World) -> None:
-    """`after` and `upto` together cut out a part; an empty one if they cross."""
+    """`after` and `upto` together select a range, which is empty if they cross."""
     w.thread(entries=9)
     same(w.bodies(after=3, upto=6), [b"4", b"5", b"6"], "records after 3 up to 6")
     same(w.bodies(after=6, upto=6), [], "records after 6 up to 6")
@@ -55,7 +55,7 @@ def records_between_two_numbers(w: World) -> None:
 
 
 def a_record_is_read_whole_if_it_is_cut(w: World) -> None:
-    """A record with some entries above `after`, or some not above `upto`, is among the records."""
+    """A record that `after` or `upto` would cut in two is returned whole."""
     _threes(w)
     same(w.bodies(after=2), [b"a", b"b", b"c"], "records after 2")
     same(w.bodies(after=3), [b"b", b"c"], "records after 3")
@@ -68,7 +68,7 @@ def a_record_is_read_whole_if_it_is_cut(w: World) -> None:
 
 
 def pages_do_not_cut_short(w: World) -> None:
-    """Every `after` over many records gives all of the rest, whatever the page."""
+    """`after` returns all later records, wherever a page of the store ends."""
     w.thread(entries=1_100)
     for after in (0, 1, 255, 256, 257, 511, 512, 1_000, 1_023, 1_024, 1_099, 1_100):
         wanted = [str(n).encode() for n in range(after + 1, 1_101)]
@@ -77,14 +77,14 @@ def pages_do_not_cut_short(w: World) -> None:
 
 
 def large_records_are_paged(w: World) -> None:
-    """Records that are large together come back whole and in order."""
+    """Records that are large in total come back whole and in order."""
     bodies = [bytes([n]) * 700_000 for n in range(12)]
     w.store.commit(w.claim(), Commit(0, AT, [entry(n, body) for n, body in enumerate(bodies, 1)]))
     same(w.bodies(), bodies, "bodies")
 
 
 def records_may_be_left_unread(w: World) -> None:
-    """Reading some records and leaving the rest holds nothing up."""
+    """An iterator over records that is left midway blocks nothing."""
     claim = w.held(entries=600)
     reader = w.store.records("t")
     same(next(iter(reader)).body, b"1", "first record")
@@ -95,7 +95,7 @@ def records_may_be_left_unread(w: World) -> None:
 
 
 def two_readers_do_not_disturb_each_other(w: World) -> None:
-    """Two iterators over records go on independently, also while a commit happens."""
+    """Two iterators over records are independent of each other, and of a commit meanwhile."""
     claim = w.held(entries=600)
     first, second = iter(w.store.records("t")), iter(w.store.records("t", after=300))
     got = [(next(first).body, next(second).body) for _ in range(5)]
@@ -105,7 +105,7 @@ def two_readers_do_not_disturb_each_other(w: World) -> None:
 
 
 def records_of_no_thread(w: World) -> None:
-    """Records of a thread that is not there are refused."""
+    """`records` of an unknown thread is refused."""
     refused(InputError, lambda: list(w.store.records("t")), "records of no thread", code="unknown-thread")
 
 
@@ -116,7 +116,7 @@ def records_of_a_new_thread(w: World) -> None:
 
 
 def loaded_records_follow_the_snapshot(w: World) -> None:
-    """`load` gives the newest snapshot and the records after it only."""
+    """`load` returns the newest snapshot, and only the records after it."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
     w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)]))
@@ -126,7 +126,7 @@ def loaded_records_follow_the_snapshot(w: World) -> None:
 
 
 def loaded_upto_is_cut(w: World) -> None:
-    """`load` with `upto` gives records up to that entry, the last one whole, and the head of now."""
+    """`load` with `upto` returns the records up to that entry, the last one whole, and the present head."""
     _threes(w)
     for upto, wanted in ((0, []), (1, [b"a"]), (3, [b"a"]), (4, [b"a", b"b"]), (9, [b"a", b"b", b"c"])):
         loaded = w.load(upto=upto)
@@ -135,7 +135,7 @@ def loaded_upto_is_cut(w: World) -> None:
 
 
 def load_beyond_the_end(w: World) -> None:
-    """`load` up to an entry that is not there yet gives what there is."""
+    """`load` up to an entry that does not exist yet returns everything."""
     w.thread(entries=2, stage=[("k", b"v")])
     loaded = w.load(upto=99)
     same([record.body for record in loaded.records], [b"1", b"2"], "records")
@@ -143,14 +143,14 @@ def load_beyond_the_end(w: World) -> None:
 
 
 def load_of_no_thread(w: World) -> None:
-    """`load` of a thread that is not there is refused."""
+    """`load` of an unknown thread is refused, and the error names the thread."""
     w.thread("other")
     error = refused(InputError, w.load, "load of no thread", code="unknown-thread")
     same("'t'" in str(error), True, "the error names the thread")
 
 
 def load_of_a_new_thread(w: World) -> None:
-    """A thread without entries loads as nothing."""
+    """A thread without entries loads with no records, staged bodies, snapshot or meta."""
     w.claim()
     loaded = w.load()
     same((loaded.head.seq, loaded.meta, loaded.snapshot), (0, None, None), "head, meta and snapshot")
@@ -158,7 +158,7 @@ def load_of_a_new_thread(w: World) -> None:
 
 
 def numbers_may_be_large(w: World) -> None:
-    """Entry numbers beyond 32 bits are kept, cut and expected as small ones are."""
+    """Entry numbers beyond 32 bits work like small ones."""
     claim = w.claim()
     big = 2**33
     w.store.commit(claim, Commit(0, AT, [Record(big, big, b"a")]))
@@ -172,7 +172,7 @@ def numbers_may_be_large(w: World) -> None:
 
 
 def bytes_come_back_exactly(w: World) -> None:
-    """Empty bytes, NUL, 0xff, quotes and text of any kind come back as they are."""
+    """Empty bytes, NUL, 0xff, quotes and text of any kind come back unchanged."""
     odd = [
         b"",
         b"\x00",
@@ -191,19 +191,19 @@ def bytes_come_back_exactly(w: World) -> None:
 
 
 def a_megabyte_comes_back_exactly(w: World) -> None:
-    """A body of 1 MB comes back as it is."""
+    """A body of 1 MB comes back unchanged."""
     body = bytes(range(256)) * 4_096
     w.store.commit(w.claim(), Commit(0, AT, [entry(1, body)], stage=[("k", body)], meta=body))
     same((w.bodies(), w.load().meta), ([body], body), "body and meta of 1 MB")
 
 
 def twenty_megabytes_come_back_exactly(w: World) -> None:
-    """A body of 20 MB comes back as it is."""
+    """A body of 20 MB comes back unchanged."""
     body = b"\x00\x01\xfe\xff!" * 4_000_000
     w.store.commit(w.claim(), Commit(0, AT, [entry(1, body)], blobs={"b": body}))
     same(w.bodies() == [body] and w.store.blobs("t", ["b"]) == {"b": body}, True, "20 MB as given")
 
 
 def _threes(w: World) -> None:
-    """A thread of three records with three entries each."""
+    """Create a thread of three records with three entries each."""
     w.store.commit(w.claim(), Commit(0, AT, [Record(3, 3, b"a"), Record(6, 3, b"b"), Record(9, 3, b"c")]))

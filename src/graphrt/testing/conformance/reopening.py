@@ -1,4 +1,4 @@
-"""Clauses on what is there when a storage is opened again. For durable stores."""
+"""Clauses on reopening a storage: what was committed is there, and nothing else. For durable stores."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from graphrt.testing.conformance._world import AT, LONG_S, World, entry, refused
 
 
 def a_durable_store_says_so(w: World) -> None:
-    """A store that is opened anew and finds what was there is durable."""
+    """A store that finds its threads after reopening has `durable` set."""
     w.thread()
     same((w.store.durable, w.reopen().heads() != []), (True, True), "durable, and something there")
 
 
 def everything_is_there_again(w: World) -> None:
-    """Records, staged bodies, snapshots, blobs, meta and head are there after closing and opening."""
+    """Records, staged bodies, snapshots, blobs, meta and head are unchanged after reopening."""
     claim = w.claim()
     records = [Record(2, 2, b"\x00\xff", b"seal"), entry(3)]
     whole = Commit(
@@ -32,7 +32,7 @@ def everything_is_there_again(w: World) -> None:
 
 
 def every_commit_is_there_again(w: World) -> None:
-    """Each commit that returned is there after opening anew, the last one too."""
+    """Each commit that returned is there after reopening, including the last one."""
     claim = w.claim()
     for seq in range(5):
         w.store.commit(claim, Commit(seq, AT, [entry(seq + 1)]))
@@ -41,14 +41,14 @@ def every_commit_is_there_again(w: World) -> None:
 
 
 def a_commit_is_there_without_closing(w: World) -> None:
-    """A commit is found by a store opened anew though the first one was never closed."""
+    """A second store on the storage finds a commit even if the first store was never closed."""
     w.held(entries=3)
     other = w.open()
     same([record.body for record in other.records("t")], [b"1", b"2", b"3"], "records")
 
 
 def staged_alone_is_there_again(w: World) -> None:
-    """A commit that only stages is as durable as any."""
+    """A commit that only stages is as durable as any other."""
     claim = w.held()
     w.store.commit(claim, Commit(1, AT, stage=[("k", b"v")]))
     w.reopen()
@@ -56,7 +56,7 @@ def staged_alone_is_there_again(w: World) -> None:
 
 
 def claims_end_with_the_store(w: World) -> None:
-    """After closing and opening the thread is free, and the next claim has the next epoch."""
+    """After reopening a held thread is free, and the next claim has the next epoch."""
     old = w.held()
     w.reopen()
     same(w.store.head("t").owned, False, "owned")
@@ -64,7 +64,7 @@ def claims_end_with_the_store(w: World) -> None:
 
 
 def a_claim_of_before_is_void(w: World) -> None:
-    """A claim of a store that was closed cannot write through the next one."""
+    """A claim of a closed store cannot write through the store that is opened next."""
     old = w.held()
     w.reopen()
     refused(ConflictError, lambda: w.store.commit(old, Commit(1, AT, [entry(2)])), "commit of an old claim")
@@ -74,7 +74,7 @@ def a_claim_of_before_is_void(w: World) -> None:
 
 
 def a_deletion_is_durable(w: World) -> None:
-    """A deleted thread stays away after opening anew."""
+    """A deleted thread stays deleted after reopening."""
     w.thread("a")
     w.thread("b")
     w.store.delete("a")
@@ -84,7 +84,7 @@ def a_deletion_is_durable(w: World) -> None:
 
 
 def a_copy_is_durable(w: World) -> None:
-    """A copy is there after opening anew."""
+    """A copy is there after reopening."""
     w.thread("a", entries=3)
     w.store.copy("a", "b", at=AT)
     w.reopen()
@@ -92,7 +92,7 @@ def a_copy_is_durable(w: World) -> None:
 
 
 def a_prune_is_durable(w: World) -> None:
-    """What was pruned stays away after opening anew."""
+    """Pruned records stay removed after reopening."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s")))
     w.store.commit(claim, Commit(2, AT, [entry(3)]))
@@ -102,7 +102,7 @@ def a_prune_is_durable(w: World) -> None:
 
 
 def a_refused_commit_is_not_there(w: World) -> None:
-    """Nothing of a refused commit appears after opening anew."""
+    """Nothing of a refused commit appears after reopening."""
     claim = w.held()
     commit = Commit(0, AT, [entry(1, b"no")], stage=[("k", b"v")], blobs={"b": b"B"}, meta=b"m")
     refused(ConflictError, lambda: w.store.commit(claim, commit), "old expectation")
@@ -113,7 +113,7 @@ def a_refused_commit_is_not_there(w: World) -> None:
 
 
 def the_thread_goes_on_after_reopening(w: World) -> None:
-    """A thread is claimed and continued after opening anew, its staged bodies in order."""
+    """A thread can be claimed and continued after reopening, with its staged bodies in order."""
     claim = w.held()
     w.store.commit(claim, Commit(1, AT, stage=[("b", b"1")]))
     w.reopen()
@@ -123,7 +123,7 @@ def the_thread_goes_on_after_reopening(w: World) -> None:
 
 
 def order_is_kept_after_reopening(w: World) -> None:
-    """Threads made after opening anew are listed after those of before."""
+    """Threads created after reopening are listed after the older ones."""
     w.thread("b")
     w.reopen()
     w.thread("a")
@@ -132,6 +132,6 @@ def order_is_kept_after_reopening(w: World) -> None:
 
 
 def an_unused_storage_is_empty_again(w: World) -> None:
-    """A storage that was opened and closed without a write opens empty."""
+    """A storage that was opened and closed without a write is still empty."""
     w.reopen()
     same(w.store.heads(), [], "heads")

@@ -1,6 +1,6 @@
-"""Clauses on whole threads as a Runtime keeps them: values of more than 64 KiB come back from every verb.
+"""Clauses on threads that a `Runtime` drives: values of more than 64 KiB come back from every verb.
 
-The other themes check each promise alone; these drive a graph over the store, with all of them at once.
+The other modules check one rule at a time. These run a graph on the store, which needs all rules at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphrt.reducers import append
 from graphrt.testing.conformance._world import AT, World, holds, same
 
 _HALF: Final = 40_000
-"""Characters. Two such texts are more than 64 KiB, and so are stored apart."""
+"""Length of a text in characters. Two such texts exceed 64 KiB, and so are stored as a blob."""
 
 
 class _Large(te.TypedDict):
@@ -22,7 +22,7 @@ class _Large(te.TypedDict):
 
 
 def large_values_come_back_from_every_edit(w: World) -> None:
-    """Large values of inputs, nodes, reducers and updates survive fork, copy, prune, reopening and going on."""
+    """Large values of inputs, nodes, reducers and updates survive fork, copy, prune, reopening and resume."""
     given = {"log": ["I" * _HALF], "page": "J" * 2 * _HALF}
     runtime = _runtime(w)
     runtime.run(given, thread="t")
@@ -49,7 +49,7 @@ def large_values_come_back_from_every_edit(w: World) -> None:
 
 
 def staged_large_values_come_back(w: World) -> None:
-    """A large value that a task wrote while its sibling waits is there when the thread goes on, pruned or not."""
+    """A large value of a task whose sibling waits for an answer is there after the resume, pruned or not."""
     for thread in ("t", "u"):
         runtime = _runtime(w)
         runtime.run({"log": []}, thread=thread)
@@ -62,8 +62,8 @@ def staged_large_values_come_back(w: World) -> None:
 
 
 def prune_frees_large_values(w: World) -> None:
-    """After `prune` the large values that nothing refers to are gone, and the others are there."""
-    from graphrt._journal.batch_format import blob_names  # what a user-written store need not know
+    """After `prune`, large values that nothing refers to are gone, and the others are there."""
+    from graphrt._journal.batch_format import blob_names  # only the journal knows which blobs a body names
 
     runtime = _runtime(w)
     runtime.run({"log": [], "page": "J" * 2 * _HALF}, thread="t")
@@ -78,7 +78,7 @@ def prune_frees_large_values(w: World) -> None:
 
 
 def _runtime(w: World) -> Any:
-    """A runtime on the store as it is open now. START to `grow`, then `page` beside `ask`, then `end`."""
+    """Return a runtime on the present store. Its graph runs `grow`, then `page` and `ask` in parallel, then `end`."""
     from graphrt._drivers.context import Context
     from graphrt.commands import START
     from graphrt.graph import GraphBuilder

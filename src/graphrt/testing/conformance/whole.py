@@ -1,4 +1,4 @@
-"""Clauses on whole threads: delete, copy and prune, and that threads with similar ids stay apart."""
+"""Clauses on whole threads: delete, copy and prune, and the independence of threads with similar ids."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from graphrt.stores.protocol import Claim, Commit, Record, Saved
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 _LARGE: Final = 70_000
-"""Bytes, at least, of a blob: so large are the values that are stored as one."""
+"""Size of a blob in bytes. The journal stores values of more than 64 KiB as blobs."""
 
 
 def delete_forgets_everything(w: World) -> None:
-    """After `delete` nothing of the thread is there, nor when its id is used again."""
+    """After `delete` nothing of the thread is left, even if its id is used again."""
     _full(w, "t")
     w.store.delete("t")
     refused(InputError, lambda: w.store.head("t"), "head", code="unknown-thread")
@@ -27,12 +27,12 @@ def delete_forgets_everything(w: World) -> None:
 
 
 def delete_of_no_thread(w: World) -> None:
-    """`delete` of a thread that is not there is refused."""
+    """`delete` of an unknown thread is refused."""
     refused(InputError, lambda: w.store.delete("t"), "delete of no thread", code="unknown-thread")
 
 
 def a_held_thread_is_not_deleted(w: World) -> None:
-    """`delete` of a held thread is refused and harms nothing."""
+    """`delete` of a held thread is refused and changes nothing."""
     claim = w.held()
     refused(ConflictError, lambda: w.store.delete("t"), "delete of a held thread", code="conflict")
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
@@ -40,7 +40,7 @@ def a_held_thread_is_not_deleted(w: World) -> None:
 
 
 def a_deleted_threads_claim_is_void(w: World) -> None:
-    """A claim of before the deletion cannot write to a new thread of the same id."""
+    """A claim from before a deletion cannot write to a new thread with the same id."""
     old = w.held()
     w.store.release(old)
     w.store.delete("t")
@@ -52,7 +52,7 @@ def a_deleted_threads_claim_is_void(w: World) -> None:
 
 
 def delete_leaves_other_threads(w: World) -> None:
-    """`delete` touches no thread with a similar id."""
+    """`delete` affects no thread with a similar id."""
     names = ["a", "a:1", "a:10", "a.", "A", "aa", "a_", "ab"]
     for name in names:
         _full(w, name)
@@ -64,7 +64,7 @@ def delete_leaves_other_threads(w: World) -> None:
 
 
 def threads_are_apart(w: World) -> None:
-    """What is written to one thread is seen in no other, whatever their ids."""
+    """What is written to one thread appears in no other, whatever their ids."""
     names = ["a", "a:1", "a:1:1", "A", "a=", "a@b", "a+b", "1", "01", "_", "a" * 200]
     claims = {name: w.claim(name) for name in names}
     for step in range(2):
@@ -90,7 +90,7 @@ def a_copy_has_everything(w: World) -> None:
 
 
 def a_copy_is_apart(w: World) -> None:
-    """Writing to the copy changes nothing of the thread, and the other way round."""
+    """Writing to a copy does not change its source, and vice versa."""
     _full(w, "t")
     w.store.copy("t", "u", at=AT)
     before = _everything(w, "t")
@@ -103,7 +103,7 @@ def a_copy_is_apart(w: World) -> None:
 
 
 def a_copy_outlives_its_thread(w: World) -> None:
-    """A copy is whole after the thread was deleted, and the thread after its copy was."""
+    """A copy stays whole when its source is deleted, and the source when its copy is."""
     _full(w, "t")
     w.store.copy("t", "u", at=AT)
     w.store.copy("t", "v", at=AT)
@@ -115,13 +115,13 @@ def a_copy_outlives_its_thread(w: World) -> None:
 
 
 def a_copy_of_no_thread(w: World) -> None:
-    """`copy` of a thread that is not there is refused and makes nothing."""
+    """`copy` of an unknown thread is refused and creates nothing."""
     refused(InputError, lambda: w.store.copy("t", "u", at=AT), "copy of no thread", code="unknown-thread")
     same(w.store.heads(), [], "heads")
 
 
 def a_copy_replaces_nothing(w: World) -> None:
-    """`copy` to an id that is taken, by itself or another thread, is refused and changes nothing."""
+    """`copy` to an id in use, its own or that of another thread, is refused and changes nothing."""
     _full(w, "t")
     w.thread("u", entries=1)
     w.claim("new")
@@ -140,7 +140,7 @@ def a_held_thread_can_be_copied(w: World) -> None:
 
 
 def a_copy_is_listed_last(w: World) -> None:
-    """A copy is made when it is copied: it is listed last."""
+    """A copy is listed last, since it is created when it is copied."""
     w.thread("b")
     w.thread("c")
     w.store.copy("b", "a", at=AT)
@@ -148,7 +148,7 @@ def a_copy_is_listed_last(w: World) -> None:
 
 
 def prune_forgets_old_records(w: World) -> None:
-    """`prune` removes the records up to an entry, tells how many entries went, and `first` follows."""
+    """`prune` removes the records up to an entry, returns how many entries that were, and moves `first`."""
     claim = _pruneable(w)
     same(w.store.prune(claim, 4), 4, "pruned entries")
     same((w.bodies(), w.store.head("t").first, w.store.head("t").seq), ([b"5", b"6"], 5, 6), "records and head")
@@ -157,7 +157,7 @@ def prune_forgets_old_records(w: World) -> None:
 
 
 def prune_forgets_older_snapshots(w: World) -> None:
-    """`prune` removes the snapshots of before, and keeps the one of that entry and later ones."""
+    """`prune` removes snapshots of earlier entries, and keeps that of the entry itself and later ones."""
     claim = _pruneable(w)
     w.store.prune(claim, 4)
     same(w.load(upto=3).snapshot, None, "snapshot of an older moment")
@@ -165,7 +165,7 @@ def prune_forgets_older_snapshots(w: World) -> None:
 
 
 def prune_keeps_later_snapshots(w: World) -> None:
-    """`prune` up to an earlier snapshot leaves the later ones."""
+    """`prune` up to an earlier snapshot keeps the later ones."""
     claim = _pruneable(w)
     same(w.store.prune(claim, 2), 2, "pruned entries")
     same(tuple(w.load().snapshot or ()), (4, b"s4"), "newest snapshot")
@@ -205,7 +205,7 @@ def prune_twice_finds_nothing_more(w: World) -> None:
 
 
 def prune_keeps_named_blobs(w: World) -> None:
-    """`prune` removes the blobs that are not to be kept; without `keep_blobs` all stay."""
+    """`prune` removes all blobs but those that `keep_blobs` names; without that argument all stay."""
     claim = _pruneable(w)
     w.store.commit(claim, Commit(6, AT, blobs={name: name.encode() * _LARGE for name in "abc"}))
     w.store.prune(claim, 2)
@@ -217,7 +217,7 @@ def prune_keeps_named_blobs(w: World) -> None:
 
 
 def prune_keeps_the_rest(w: World) -> None:
-    """`prune` leaves what is staged, meta, status and other threads."""
+    """`prune` keeps staged bodies, meta and status, and does not affect other threads."""
     claim = _pruneable(w)
     _full(w, "u")
     before = _everything(w, "u")
@@ -230,7 +230,7 @@ def prune_keeps_the_rest(w: World) -> None:
 
 
 def a_pruned_thread_goes_on(w: World) -> None:
-    """After `prune` the thread takes the next commit and can be copied."""
+    """After `prune` the thread accepts the next commit and can be copied."""
     claim = _pruneable(w)
     w.store.prune(claim, 4)
     w.store.commit(claim, Commit(6, AT, [entry(7)]))
@@ -239,6 +239,7 @@ def a_pruned_thread_goes_on(w: World) -> None:
 
 
 def _full(w: World, thread: str) -> None:
+    """Create a thread that has every part, and release it."""
     claim = w.claim(thread)
     w.store.commit(
         claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2"), blobs={"b": thread.encode() * _LARGE})
@@ -248,12 +249,13 @@ def _full(w: World, thread: str) -> None:
 
 
 def _more(body: bytes) -> Commit:
-    """What follows `_full`, and changes every part."""
+    """Return a commit that follows `_full` and changes every part."""
     last = Commit(4, AT, [entry(5, body)], unstage=True, stage=[("n", body)], snapshot=Saved(5, body))
     return last._replace(blobs={"c": body}, meta=body, status="failed", graph="h")
 
 
 def _everything(w: World, thread: str) -> tuple[Any, ...]:
+    """Return everything that can be read of the thread; its head first."""
     loaded = w.load(thread)
     snapshot = tuple(loaded.snapshot) if loaded.snapshot else None
     staged = [tuple(item) for item in loaded.staged]
@@ -262,7 +264,7 @@ def _everything(w: World, thread: str) -> tuple[Any, ...]:
 
 
 def _pruneable(w: World) -> Claim:
-    """A claim on a thread of six entries, with snapshots of the second and fourth."""
+    """Create a thread of six entries, with snapshots of the second and fourth, and return the claim."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
     w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=Saved(4, b"s4")))

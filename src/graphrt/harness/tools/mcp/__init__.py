@@ -1,4 +1,4 @@
-"""Tools of an MCP server: the server, the connection to it, and what its tools are to an agent."""
+"""Tools of an MCP server for agents: `McpServer` is the connection, `McpTool` one of the server's tools."""
 
 from graphrt.harness.tools.mcp._server import McpServer
 from graphrt.harness.tools.mcp._tool import McpTool

@@ -1,7 +1,9 @@
-"""One connection to an MCP server: made, used and ended on one event loop, entered and left by one task.
+"""One connection to an MCP server, made with the `mcp` SDK (extra `graphrt[mcp]`). No other file imports the SDK.
 
-The only file that touches the `mcp` SDK (extra `graphrt[mcp]`). Which server, when to connect again and what a result
-means to an agent is told elsewhere.
+A connection lives on one event loop. One task, its owner, enters and leaves the SDK's context managers: anyio's cancel
+scopes must be exited by the task that entered them. Requests of other tasks use the client that the owner opened.
+
+Reconnecting lives in `_server`, and the meaning of results in `_tool`.
 """
 
 from __future__ import annotations
@@ -21,38 +23,40 @@ from graphrt.errors import MissingExtraError
 T = TypeVar("T")
 
 _PAGES: Final = 100
-"""Most pages of tools that are read: a list that never ends cannot hang us."""
+"""Most pages of a tool list that are read, so that an endless list does not hang the caller."""
 _REASON_S: Final = 1.0
-"""Longest wait for the reason of an end that is known already."""
+"""Seconds to wait for the owner task to report why the connection ended."""
 _STOP_S: Final = 10.0
-"""A server that does not end by itself is killed by the SDK well before."""
+"""Seconds to wait for the connection to close. The SDK kills a server process well before: two seconds after it has
+closed the process's stdin."""
 _INVALID_REQUEST: Final = -32600
-"""With status 404 it means that there is no such session."""
+"""JSON-RPC "invalid request". The SDK reports it when the server replies 404 to a request with a session id, which
+means that the session no longer exists (MCP specification, session management)."""
 _APPLICATION_ERRORS: Final = frozenset({-32602, -32601})
-"""JSON-RPC errors that say nothing about the connection: invalid parameters, unknown method."""
+"""JSON-RPC "invalid params" and "method not found": errors after which the connection is still good."""
 
 
 class Target(Protocol):
-    """How a server is reached."""
+    """Address of a server, which can open a transport to it."""
 
     def transport(self, notes: Notes) -> AbstractAsyncContextManager[Any]:
-        """The SDK's transport, not yet entered."""
+        """Return the SDK's transport, not yet entered; it reports what it sees in *notes*."""
         ...
 
 
 @dataclass(slots=True)
 class Notes:
-    """What was seen of a connection from outside of the SDK."""
+    """Observations of a connection that the SDK does not pass on."""
 
     status: int | None = None
-    """The HTTP status of the last response, if it was an error."""
+    """HTTP status of the last response to a POST if it was 400 or above, else None."""
     ended: bool = False
-    """Whether the server closed its side."""
+    """Whether the connection has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StdioTarget:
-    """A process on this machine, spoken to through its pipes."""
+    """A server process on this machine, connected through its stdin and stdout."""
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -61,7 +65,7 @@ class StdioTarget:
 
     @asynccontextmanager
     async def transport(self, notes: Notes) -> AsyncGenerator[Any, None]:
-        """Start the process; it inherits where errors are written to, and little of the environment."""
+        """Start the process. It inherits stderr, and only the few environment variables that the SDK passes on."""
         stdio = sdk("mcp.client.stdio")
         parameters = stdio.StdioServerParameters(
             command=self.command, args=list(self.args), env=dict(self.env), cwd=self.cwd
@@ -73,23 +77,23 @@ class StdioTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTarget:
-    """A server that speaks streamable HTTP."""
+    """A server that is reached by streamable HTTP."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout_s: float = 30.0
-    """Until a connection stands."""
+    """Seconds for connecting, writing and waiting for a pooled connection; reading has no timeout."""
 
     @asynccontextmanager
     async def transport(self, notes: Notes) -> AsyncGenerator[Any, None]:
-        """Open a client with the headers; responses may take as long as the call may."""
+        """Open an HTTP client with the headers. It has no read timeout, because each call has its own."""
         http = sdk("httpx2")
 
         async def note(response: Any) -> None:
-            if response.request.method == "POST":  # others, which servers may refuse, carry no call
+            if response.request.method == "POST":  # calls are POSTs; a server may refuse the other methods
                 notes.status = response.status_code if response.status_code >= 400 else None
 
-        client = await asyncio.to_thread(  # it reads the certificates of the machine, which takes a moment
+        client = await asyncio.to_thread(  # it loads the system's CA certificates, which would block the loop
             http.AsyncClient,
             headers=dict(self.headers),
             timeout=http.Timeout(self.timeout_s, read=None),
@@ -101,18 +105,18 @@ class HttpTarget:
 
 
 class LinkLostError(Exception):
-    """The connection is gone, in the middle of a request or before it; the text says why."""
+    """The connection was lost, during a request or before it; the text says why."""
 
 
 class SessionForgottenError(Exception):
-    """An HTTP server no longer knows the session, mostly because it was started again: the request was not looked at."""
+    """An HTTP server no longer knows the session, usually after a restart. It has not processed the request."""
 
 
 class Link:
-    """A connection. All of its methods run on the loop that opened it.
+    """A connection to a server. All methods must be called on the event loop that created it.
 
     Args:
-        target: How the server is reached.
+        target: The server's address.
     """
 
     def __init__(self, target: Target) -> None:
@@ -128,18 +132,18 @@ class Link:
 
     @property
     def usable(self) -> bool:
-        """Whether a new request may be sent."""
+        """Whether a new request may be sent: the connection is open, not retired, and was not opened before a fork."""
         ended = self._notes.ended or self._retired or self._pid != os.getpid()
         return not ended and self._owner is not None and not self._owner.done()
 
     async def open(self, timeout_s: float | None) -> None:
-        """Connect and greet.
+        """Connect and complete the MCP handshake.
 
         Raises:
-            TimeoutError: It took too long.
-            Exception: Whatever stood in the way.
+            TimeoutError: *timeout_s* seconds have passed.
+            Exception: Whatever the SDK or the transport raised.
         """
-        # An empty context: the connection outlives the call that opened it, and belongs to nobody.
+        # An empty context: the connection outlives the call that opened it, and must not keep its context variables.
         self._owner = asyncio.get_running_loop().create_task(self._own(), context=Context())
         try:
             async with asyncio.timeout(timeout_s):
@@ -150,13 +154,17 @@ class Link:
             raise
 
     async def request(self, make: Callable[[Any], Awaitable[T]], timeout_s: float | None) -> T:
-        """Make one request of the client; several at once are fine.
+        """Make one request; several may run at once.
+
+        Args:
+            make: Makes the request with the SDK's client.
+            timeout_s: Seconds that it may take. None: no limit.
 
         Raises:
-            TimeoutError: It took too long; the server was told to stop.
-            LinkLostError: The connection went away under it.
-            SessionForgottenError: The request may be made again on a new connection.
-            Exception: What the SDK raises.
+            TimeoutError: The request took too long; the SDK has told the server to cancel it.
+            LinkLostError: The connection was lost during the request.
+            SessionForgottenError: The server does not know the session; the request may be repeated on a new one.
+            Exception: Any other error that the SDK raises.
         """
         client = self._ready.result()
         self._active += 1
@@ -164,12 +172,12 @@ class Link:
             async with asyncio.timeout(timeout_s):
                 return await make(client)
         except sdk("mcp").MCPError as error:
-            await asyncio.sleep(0)  # what ended the connection is noted in the iteration after
+            await asyncio.sleep(0)  # `_Watched` notes the end in the loop's next iteration
             if self._notes.ended:
                 await self._ended()
                 raise LinkLostError(self._reason()) from None
             if error.code not in _APPLICATION_ERRORS and isinstance(self._target, HttpTarget):
-                self._retired = True  # a new session with the next request: this one may be unknown there by now
+                self._retired = True  # the server may have lost the session, so the next request opens a new one
                 if error.code == _INVALID_REQUEST and self._notes.status == 404:
                     raise SessionForgottenError from None
             raise
@@ -179,13 +187,13 @@ class Link:
                 self._stop.set()
 
     def retire(self) -> None:
-        """Take no new requests, and end with the last one that is on its way."""
+        """Accept no new requests, and close after the last one in flight has ended."""
         self._retired = True
         if not self._active:
             self._stop.set()
 
     async def close(self) -> None:
-        """End it: the server's process, or its session. Never raises."""
+        """Close the connection, which ends the server process or the HTTP session. Never raises."""
         self._stop.set()
         if self._owner is None:
             return
@@ -194,7 +202,7 @@ class Link:
             task.cancel()
 
     async def _ended(self) -> None:
-        """Let the owner come to its end, which knows why."""
+        """Wait until the owner task has ended, because it records why the connection failed."""
         self._stop.set()
         if self._owner is not None:
             await asyncio.wait([self._owner], timeout=_REASON_S)
@@ -208,24 +216,24 @@ class Link:
 
     @property
     def status(self) -> int | None:
-        """The HTTP status of the last response, if it was an error."""
+        """HTTP status of the last response to a POST if it was 400 or above, else None."""
         return self._notes.status
 
     async def _own(self) -> None:
-        """Enter and leave the SDK's contexts: cancel scopes have to be left by the task that entered them."""
+        """Enter the SDK's context managers, wait for `_stop`, and leave them, all in this task (an anyio rule)."""
         try:
             async with AsyncExitStack() as stack:
                 client = await stack.enter_async_context(self._client())
                 self._ready.set_result(client)
                 await self._stop.wait()
-        except Exception as error:  # noqa: BLE001 - told to whoever waits, or to the next request
+        except Exception as error:  # noqa: BLE001 - raised in `open`, or by the next request
             self._failure = error
         finally:
             self._notes.ended = True
             if not self._ready.done():
                 failure = self._failure or LinkLostError("the connection was given up")
                 self._ready.set_exception(failure)
-                self._ready.exception()  # whoever waited may be gone
+                self._ready.exception()  # mark it as retrieved: the caller of `open` may have been cancelled
 
     def _client(self) -> Any:
         from importlib.metadata import version
@@ -239,7 +247,7 @@ class Link:
 
 
 async def list_all(client: Any) -> list[Any]:
-    """All tools of a server, page by page."""
+    """Return all tools of a server, from up to `_PAGES` pages."""
     found: list[Any] = []
     cursor: str | None = None
     for _ in range(_PAGES):
@@ -252,7 +260,7 @@ async def list_all(client: Any) -> list[Any]:
 
 
 def explain(error: BaseException) -> str:
-    """The innermost reason of a failure, without the groups that task groups wrap it in."""
+    """Return type and text of the innermost error, out of the exception groups that task groups wrap it in."""
     inside: Any = getattr(error, "exceptions", ())
     while inside:
         error = inside[0]
@@ -262,10 +270,10 @@ def explain(error: BaseException) -> str:
 
 
 def sdk(name: str) -> Any:
-    """A module of the SDK.
+    """Import and return a module of the SDK or of its dependencies.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The module, or one that it needs, is not installed.
     """
     try:
         return import_module(name)
@@ -278,7 +286,11 @@ def sdk(name: str) -> Any:
 
 
 class _Watched:
-    """A stream of the SDK that notes its end, which the client keeps to itself."""
+    """Wrapper of the SDK's receive stream that notes when the stream ends.
+
+    The SDK's client does not report a lost connection before the next request fails. With the note, no request is sent
+    into a dead connection (ADR-0031).
+    """
 
     def __init__(self, stream: Any, notes: Notes) -> None:
         self._stream: Final = stream
@@ -304,7 +316,7 @@ class _Watched:
         return await self._stream.__aexit__(*exc)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)  # `last_context`, where the transport has it
+        return getattr(self._stream, name)  # the SDK reads `last_context`, which some transports' streams have
 
     async def _noted(self, receive: Callable[[], Awaitable[Any]]) -> Any:
         try:
@@ -315,7 +327,10 @@ class _Watched:
 
 
 def _errors_of_servers() -> Any:
-    """Where a server's process writes its errors: where this process does, if that is a real file."""
+    """Return a context manager of the file that the server process gets as stderr: this process's, or /dev/null.
+
+    A subprocess needs a file descriptor, and sys.stderr has none under pytest, in notebooks or in GUI programs.
+    """
     from contextlib import nullcontext
 
     for stream in (sys.stderr, sys.__stderr__):

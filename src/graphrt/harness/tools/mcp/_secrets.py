@@ -1,6 +1,6 @@
-"""What of a connection to an MCP server nobody may see: texts that are kept out of errors and log lines.
+"""Credentials of a connection to an MCP server, and how they are kept out of errors and log lines.
 
-What a credential looks like in general is told in `harness._secrets`.
+`harness._secrets` knows what a credential looks like in general, and does the redaction.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from graphrt.harness._secrets import RedactingFilter, remember
 
 _LOGGERS: Final = ("httpx2", "mcp.client.streamable_http", "mcp.client.stdio")
 _SHORTEST: Final = 4
-"""Characters of a text that is kept out of errors: shorter ones would take parts of ordinary words with them."""
+"""Fewest characters of a text that is redacted: shorter ones would match inside ordinary words."""
 
 
 def of_query(query: str) -> tuple[str, ...]:
-    """The values in the query of an address, as they are and decoded: many are keys."""
+    """Return the values in the query of a URL, both raw and decoded. Many are API keys."""
     return (*(value for _, value in parse_qsl(query)), *(part.partition("=")[2] for part in query.split("&")))
 
 
 def keep_out_of_logs(secrets: tuple[str, ...]) -> None:
-    """See that no line holds them that the SDK, or what it speaks HTTP with, logs: both log addresses."""
+    """Redact *secrets* in log lines of the MCP SDK and its HTTP client, which both log URLs."""
     remember(secrets)
     for name in _LOGGERS:
         logger = logging.getLogger(name)
@@ -32,6 +32,9 @@ def keep_out_of_logs(secrets: tuple[str, ...]) -> None:
 
 
 def worth_hiding(secrets: Sequence[str]) -> tuple[str, ...]:
-    """The texts and their words (of `Bearer abc`), the longest first."""
+    """Return the texts and the words in them, such as `abc` in `Bearer abc`, longest first and without short ones.
+
+    The longest go first so that a shorter text inside a longer one does not leave parts of it behind.
+    """
     found = {part for secret in secrets for part in (secret, *secret.split())}
     return tuple(sorted((text for text in found if len(text) >= _SHORTEST), key=len, reverse=True))

@@ -1,7 +1,8 @@
-"""Tools of an MCP server: a process on this machine, or a server that speaks streamable HTTP.
+"""`McpServer`, the public face of an MCP server: connecting, reconnecting, listing and calling tools, and errors.
 
-Connecting, connecting again and what is told of failures live here; the SDK is touched in `_connection` alone, and what
-a server's tool is to an agent stands in `_tool`.
+The server is a process on this machine, or one that is reached by streamable HTTP. Connections live on one background
+event loop, and callers on other loops wait for them there. Only `_connection` imports the SDK, and `_tool` adapts the
+server's tools.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ __all__ = ["McpServer", "McpTool"]
 T = TypeVar("T")
 
 _LOOP: Final = LoopThread("graphrt-mcp")
-"""Where all connections live, whatever loops their callers have."""
+"""Event loop of all connections, whatever loops the callers run on."""
 
 
 class McpServer:
     """An MCP server and the connection to it: `McpServer.stdio(...)` or `McpServer.http(...)`.
 
-    `async with server:` connects and, at its end, disconnects; in between `await server.tools()` gives tools for an
-    agent. It may be used from several tasks and event loops at once. If the server dies, calls on their way fail with
-    a ToolError and are not repeated; the next one connects again.
+    `async with server:` connects, and disconnects at its end; in between `await server.tools()` returns tools for an
+    agent. A server may be used from several tasks and event loops at once. If it dies, calls in flight fail with a
+    ToolError and are not repeated; the next call reconnects.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class McpServer:
         self._connect_timeout_s: Final = connect_timeout_s
         self._hinted: Final = effect is None
         self._secrets: Final = worth_hiding(secrets)
-        self._users = 0  # all below is touched on the background loop alone
+        self._users = 0  # this and all below is read and written on the background loop only, so it needs no lock
         self._link: links.Link | None = None
         self._opening: asyncio.Task[links.Link] | None = None
 
@@ -97,19 +98,20 @@ class McpServer:
         approval: Approval = False,
         max_result_chars: int | None = None,
     ) -> McpServer:
-        """A server that is started as a process and ended with the connection.
+        """Return a server that runs as a subprocess, started when it is connected and ended when it is disconnected.
 
         Args:
-            command: The program; it is not passed through a shell.
+            command: The program; no shell is involved.
             args: Its 0..n arguments.
-            env: Added to the few variables that are inherited (`PATH`, `HOME`, ...). Never in errors.
-            cwd: Its working directory.
-            name: For messages. Default: the program's.
+            env: Environment variables, added to the few that are inherited (`PATH`, `HOME`, ...). Their values never
+                appear in errors.
+            cwd: Working directory of the process. Default: the current one.
+            name: The server's name in error messages. Default: the name of the program.
             prefix: Put before the names of its tools.
-            timeout_s: Seconds that a call may take; the server is then told to stop. None: any time.
-            connect_timeout_s: Seconds until the server has to have answered the greeting.
-            effect: Of all its tools. None: "pure" or "idempotent" where a tool says `readOnlyHint` or
-                `idempotentHint`, else "once". Say it yourself for a server that you do not trust.
+            timeout_s: Seconds that a call may take; then it is cancelled on the server. None: no limit.
+            connect_timeout_s: Seconds until the server must have completed the MCP handshake. None: no limit.
+            effect: Effect class of all its tools. None: "pure" for a tool with `readOnlyHint`, "idempotent" for one
+                with `idempotentHint`, else "once". Set it yourself for a server whose hints you do not trust.
             on_error: As in `ToolPolicy`, for all its tools; likewise *approval* and *max_result_chars*.
 
         Raises:
@@ -149,14 +151,14 @@ class McpServer:
         approval: Approval = False,
         max_result_chars: int | None = None,
     ) -> McpServer:
-        """A server that speaks streamable HTTP.
+        """Return a server that is reached by streamable HTTP.
+
+        The arguments that are not listed are those of `stdio`.
 
         Args:
-            url: Its endpoint, mostly ending in `/mcp`.
-            headers: Sent with every request, credentials for instance. Never in errors.
-            name: For messages. Default: the host.
-
-        The other arguments are those of `stdio`.
+            url: Its endpoint, which usually ends in `/mcp`.
+            headers: Sent with every request, for instance credentials. Their values never appear in errors.
+            name: The server's name in error messages. Default: host and port of the URL.
 
         Raises:
             InputError: An argument is wrong.
@@ -197,20 +199,20 @@ class McpServer:
         try:
             await _LOOP.call(self._enter(entry))
         except asyncio.CancelledError:
-            _LOOP.submit(self._undo(entry))  # it may have been entered in the moment before
+            _LOOP.submit(self._undo(entry))  # `_enter` may have completed just before it could be cancelled
             raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        # Shielded: a caller that is cancelled here would otherwise leave the server's process behind.
+        # Shielded: if the caller were cancelled here, the server process would be left running.
         await asyncio.shield(_LOOP.call(self._leave()))
 
     async def tools(self) -> list[McpTool]:
-        """What the server offers: 0..n tools, in its order. Their names are made such that every provider takes them.
+        """Return the server's 0..n tools, in its order, under names that every provider accepts.
 
         Raises:
-            ToolError: The server cannot be reached, or the answer is none.
-            InputError: Two tools have one name then (`duplicate-tool`).
+            ToolError: The server cannot be reached, or the request failed; codes as for `call_tool`.
+            InputError: Two tools would have the same name after that conversion (`duplicate-tool`).
         """
         found = await self._request("the list of tools", links.list_all)
         made: dict[str, McpTool] = {}
@@ -229,28 +231,28 @@ class McpServer:
         return list(made.values())
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, idempotency_key: str = "") -> Any:
-        """Call a tool by the server's own name for it, and return the SDK's `CallToolResult`.
+        """Call a tool and return the SDK's `CallToolResult`.
 
         Args:
-            name: As the server knows it.
-            arguments: As the server wants them; they are not checked here.
-            idempotency_key: Sent along as `_meta["graphrt/idempotency-key"]`, for servers that look at it.
+            name: The server's own name of the tool.
+            arguments: Sent as they are, without validation.
+            idempotency_key: Sent as `_meta["graphrt/idempotency-key"]`, for servers that support it.
 
         Raises:
-            ToolError: The server cannot be reached (`mcp-connect`), went away (`mcp-lost`), took too long
-                (`mcp-timeout`), or refused the request (`mcp-refused`).
+            ToolError: The server is not open (`mcp-not-open`), cannot be reached (`mcp-connect`), was lost during the
+                call (`mcp-lost`), took too long (`mcp-timeout`), or refused the request (`mcp-refused`).
         """
         meta = {"graphrt/idempotency-key": idempotency_key} if idempotency_key else None
         return await self._request(f"tool {name!r}", lambda client: client.call_tool(name, dict(arguments), meta=meta))
 
     @property
     def name(self) -> str:
-        """How the server is called in messages."""
+        """The server's name in error messages."""
         return self._name
 
     @property
     def policy(self) -> ToolPolicy:
-        """What its tools may do, where they say nothing else."""
+        """Policy of the server's tools. The hints of a tool replace its effect class if `effect` was not given."""
         return self._policy
 
     def __repr__(self) -> str:
@@ -285,22 +287,22 @@ class McpServer:
             await link.close()
 
     async def _connected(self) -> links.Link:
-        """The connection; a new one if there is none that is alive. However many ask, one is opened."""
+        """Return the live connection, or open one. Concurrent callers share one attempt."""
         if self._link is not None and self._link.usable:
             return self._link
         if self._opening is None or self._opening.get_loop() is not asyncio.get_running_loop():
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
+        return await asyncio.shield(self._opening)  # a cancelled caller must not cancel the attempt of the others
 
     def _opened(self, opening: asyncio.Task[links.Link]) -> None:
         if self._opening is opening:
             self._opening = None
         if not opening.cancelled():
-            opening.exception()  # whoever waited may be gone
+            opening.exception()  # mark it as retrieved: all callers may have been cancelled
 
     async def _open(self) -> links.Link:
-        await asyncio.to_thread(links.sdk, "mcp")  # it takes a second or two to import
+        await asyncio.to_thread(links.sdk, "mcp")  # importing it takes a second or two
         keep_out_of_logs(self._secrets)
         if self._link is not None:
             self._link.retire()
@@ -313,7 +315,7 @@ class McpServer:
                 code="mcp-connect",
                 fix="see that it runs and speaks MCP, or raise connect_timeout_s",
             ) from None
-        except Exception as error:  # noqa: BLE001 - whatever stands in the way; the chain may hold credentials
+        except Exception as error:  # noqa: BLE001 - any transport error; its chain may hold credentials
             status = f", HTTP status {link.status}" if link.status else ""
             raise self._error(
                 f"MCP server {self._name} cannot be reached: {links.explain(error)}{status}.",
@@ -334,7 +336,7 @@ class McpServer:
         try:
             try:
                 return await link.request(make, self._policy.timeout_s)
-            except links.SessionForgottenError:
+            except links.SessionForgottenError:  # the only request that is repeated: the server has not processed it
                 link = await self._connected()
                 return await link.request(make, self._policy.timeout_s)
         except ToolError:
@@ -351,7 +353,7 @@ class McpServer:
                 code="mcp-lost",
                 fix="the next call connects again; repeat this one only if that does no harm",
             ) from None
-        except Exception as error:  # noqa: BLE001 - the SDK's own errors, whose chains may hold credentials
+        except Exception as error:  # noqa: BLE001 - errors of the SDK; the chain is dropped, as it may hold credentials
             status = f" (HTTP status {link.status})" if link.status else ""
             raise self._error(
                 f"MCP server {self._name} refused {what}: {links.explain(error)}{status}.",
@@ -373,7 +375,9 @@ class McpServer:
 
 @dataclass(slots=True)
 class _Entry:
-    """One `async with`, so that it can be taken back."""
+    """Progress of one `__aenter__`, so that it can be undone if its caller is cancelled."""
 
     task: asyncio.Task[None] | None = None
+    """The task on the background loop that runs `_enter`."""
     done: bool = False
+    """Whether `_enter` has completed."""

@@ -1,6 +1,6 @@
-"""What a tool of an MCP server is to an agent: its name, its schema, the check of arguments, the reading of results.
+"""`McpTool`, which presents a tool of an MCP server as a `Tool`: name, schema, argument validation and results.
 
-Values of the SDK are read here by their attributes; nothing is sent.
+Objects of the SDK are read by attribute only, and nothing is sent here: `_server` does that.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy,
 from graphrt.harness.tools.results import to_result
 
 _LONGEST: Final = 64
+"""Most characters of a tool name that every provider accepts."""
 
 
 class Caller(Protocol):
-    """Who sends a call: an `McpServer`."""
+    """The part of `McpServer` that a tool needs."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The server's name in error messages."""
         ...
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, idempotency_key: str = "") -> Any:
-        """Send it and wait."""
+        """Send the call and return the SDK's `CallToolResult`."""
         ...
 
 
@@ -38,9 +39,9 @@ class McpTool:
     def __init__(self, server: Caller, described: Any, *, prefix: str, policy: ToolPolicy, hinted: bool) -> None:
         self._server: Final = server
         self.remote_name: Final[str] = described.name
-        """As the server knows it."""
+        """The server's own name for the tool."""
         self.origin: Final = f"MCP server {server.name}"
-        """Which server it is of."""
+        """The server that the tool belongs to, for error messages."""
         schema: dict[str, Any] = dict(described.input_schema or {})
         schema.setdefault("type", "object")
         if not isinstance(schema.get("properties"), dict):
@@ -53,21 +54,21 @@ class McpTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told: what the server says."""
+        """Name, description and JSON schema that are sent to the model; the latter two come from the server."""
         return self._spec
 
     @property
     def policy(self) -> ToolPolicy:
-        """How it may be used."""
+        """How an agent may use the tool."""
         return self._policy
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """The arguments as they are, if they fit the server's schema.
+        """Validate *arguments* against the server's schema and return them unchanged.
 
-        A schema that is none is left to the server, which checks what it gets anyway.
+        If the schema itself is invalid, nothing is checked here: the server validates its input anyway.
 
         Raises:
-            ToolArgumentsError: They do not fit; `what` is written for the model.
+            ToolArgumentsError: The arguments are invalid; `what` is written for the model.
         """
         validator = self._schema_validator()
         if validator is None:
@@ -76,7 +77,7 @@ class McpTool:
             errors = sorted(
                 validator.iter_errors(dict(arguments)), key=lambda error: list(map(str, error.absolute_path))
             )
-        except Exception:  # noqa: BLE001 - a reference that leads nowhere: the server's schema is none
+        except Exception:  # noqa: BLE001 - a `$ref` that cannot be resolved: the server's schema is invalid
             return arguments
         if errors:
             raise misfit(
@@ -85,13 +86,13 @@ class McpTool:
         return arguments
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
-        """Let the server do it.
+        """Call the tool on the server.
 
         Returns:
-            Its text, and its structured content as `value`; `error` is set if the server says that it went wrong.
+            The server's text, and its structured content as `value`. `error` is the server's error flag.
 
         Raises:
-            ToolError: The server went away, took too long, or refused; see `McpServer.call_tool`.
+            ToolError: The call failed; see `McpServer.call_tool`.
         """
         result = await self._server.call_tool(self.remote_name, arguments, idempotency_key=context.idempotency_key)
         structured = result.structured_content
@@ -114,14 +115,15 @@ class McpTool:
             kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
             try:
                 kind.check_schema(schema)
-                self._validator = kind(schema, registry=referencing.Registry())  # and nothing is fetched
-            except Exception:  # noqa: BLE001 - no schema, no check
+                # An empty registry: no `$ref` is fetched from the network.
+                self._validator = kind(schema, registry=referencing.Registry())
+            except Exception:  # noqa: BLE001 - an invalid schema, which `check` lets pass
                 self._validator = False
         return self._validator or None
 
 
 def _name(prefix: str, remote: str) -> str:
-    """A name that every provider takes."""
+    """Return a name that every provider accepts: other characters become `_`, and a long name ends in a hash."""
     name = prefix + (re.sub(r"[^A-Za-z0-9_-]", "_", remote) or "tool")
     if len(name) <= _LONGEST:
         return name
@@ -130,6 +132,7 @@ def _name(prefix: str, remote: str) -> str:
 
 
 def _effect(annotations: Any) -> EffectClass:
+    # MCP's ToolAnnotations: both hints are optional, and without one the call may do anything.
     if annotations is not None and annotations.read_only_hint is True:
         return "pure"
     if annotations is not None and annotations.idempotent_hint is True:
@@ -138,7 +141,7 @@ def _effect(annotations: Any) -> EffectClass:
 
 
 def _text(block: Any) -> str:
-    """A block of content as text: what is no text is named with its kind and size."""
+    """Return a content block as text. For other kinds than text it names the kind, with the size or the URI."""
     match block.type:
         case "text":
             return str(block.text)

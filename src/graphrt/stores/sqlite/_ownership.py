@@ -1,4 +1,8 @@
-"""Which thread of a SQLite file is there, who holds it, and whether that is us: asked inside transactions of the caller."""
+"""`Holding`: lookup of a thread's row and of its owner, inside a transaction of the caller.
+
+The base class of the SQLite store. It answers whether a thread exists, whether a living owner holds it, and whether a
+claim is still valid. Nothing is written here.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +22,26 @@ if TYPE_CHECKING:
 
 
 class Holding:
-    """A file, and the claims on its threads."""
+    """A file, and the claims of this store object on its threads."""
 
     _file: Database
     _held: dict[int, SqliteClaim]
-    """Claims that were given and not given back, by the thread's number. Guarded by the file's lock."""
+    """Claims that callers got and have not released, by the number of their thread. Guarded by the file's lock."""
 
     def _forget(self, claim: SqliteClaim) -> None:
+        """Remove a claim that was released from `_held`, unless a newer claim took its place."""
         if self._held.get(claim.no) is claim:
             del self._held[claim.no]
 
     def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
-        """Whether *claim* was given by this store object, in this process."""
+        """Return whether *claim* comes from this store object, in this process."""
         return isinstance(claim, SqliteClaim) and claim.token == self._file.owner.token
 
     def _owned(self, db: Connection, claim: Claim) -> Row:
-        """The row of the thread that *claim* holds.
+        """Return the row of the thread that *claim* holds.
 
         Raises:
-            ConflictError: It is void.
+            ConflictError: *claim* is void.
         """
         if not self._gave(claim):
             raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store object")
@@ -48,7 +53,11 @@ class Holding:
         return row
 
     def _there(self, db: Connection, thread: str, *, damaged: bool = False) -> tuple[Row, bool]:
-        """The thread's row, and whether a living owner holds it; for *damaged* see `row_by_id`."""
+        """Return the thread's row, and whether a living owner holds the thread. For *damaged* see `row_by_id`.
+
+        Raises:
+            InputError: There is no such thread, or it has neither entries nor a living owner.
+        """
         row = reading.row_by_id(db, thread, damaged=damaged)
         owned = row is not None and self._lives(row)
         if row is None or not (row.seq or owned):
@@ -56,24 +65,33 @@ class Holding:
         return row, owned
 
     def _lives(self, row: Row) -> bool:
+        """Return whether a living owner holds the thread of *row*, which may be damaged."""
         if not isinstance(row.owner, str) or not isinstance(row.lease, (int, float)):
             return False
         holder = Holder.load(row.owner)
         if holder is None:
             return False
+        # The owner is this store object: a claim counts only if a caller has it, or will get it when the current
+        # transaction is committed.
         if holder.owner.token == self._file.owner.token:
             held = self._held.get(row.no)
             epoch = self._file.giving.get(row.no) if held is None else held.epoch
             if epoch != row.epoch:
-                return False  # a claim of ours whose end failed, so that nobody was given it
+                return False  # the call that took this claim failed, so no caller ever got it
         return holder.lives(row.lease, me=self._file.owner)
 
     def _holder(self, row: Row) -> str:
+        """Return for an error message who holds the thread."""
         holder = Holder.load(row.owner) if row.owner else None
         if holder is None or row.lease is None:
             return f"its newest claim is number {row.epoch}, which is not held now"
         return f"its newest claim is number {row.epoch}, {holder.describe(row.lease, me=self._file.owner)}"
 
     def _unheld(self, row: Row | None, thread: str) -> None:
+        """Check that no living owner holds the thread.
+
+        Raises:
+            ConflictError: One does.
+        """
         if row is not None and self._lives(row):
             raise _refusals.held(thread, self._holder(row))

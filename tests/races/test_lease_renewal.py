@@ -1,4 +1,4 @@
-"""The keeper of leases: each is renewed in time whatever the others are, and what could not be given back is given back."""
+"""The renewer of leases: each is renewed in time whatever the others are, and what could not be given back is given back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from graphrt import StoreError
 from graphrt._journal import leases
-from graphrt._journal.leases import give_back, keeper_of, settle, take
+from graphrt._journal.leases import give_back, release_now, renewer_of, take
 from graphrt.stores.protocol import Claim, Head
 
 PATIENCE_S = 60.0
@@ -57,17 +57,17 @@ def store():
 
 @pytest.fixture
 def holds(store):
-    """Lets the keeper of the store renew claims, until the end of the test."""
+    """Lets the renewer of the store renew claims, until the end of the test."""
     mine = []
 
     def hold(thread, lease_s):
         mine.append(claim(thread, lease_s))
-        keeper_of(store).add(mine[-1])
+        renewer_of(store).add(mine[-1])
         return mine[-1]
 
     yield hold
     for one in mine:
-        keeper_of(store).remove(one)
+        renewer_of(store).remove(one)
 
 
 def test_a_short_lease_is_renewed_in_time_beside_a_long_one(store, holds):
@@ -79,14 +79,14 @@ def test_a_short_lease_is_renewed_in_time_beside_a_long_one(store, holds):
 
 
 def test_a_lease_is_kept_by_a_worker_thread_that_was_about_to_end(store, holds):
-    keeper_of(store).remove(holds("gone", LONG_S))
+    renewer_of(store).remove(holds("gone", LONG_S))
     holds("short", SHORT_S)
 
     assert store.renewed.get(timeout=PATIENCE_S) == ["short"]
 
 
 @pytest.mark.parametrize("error", [broken(), OSError("whatever")], ids=["of-ours", "other"])
-def test_the_keeper_outlives_a_store_that_fails(store, holds, error):
+def test_the_renewer_outlives_a_store_that_fails(store, holds, error):
     store.failing = error
     holds("short", SHORT_S)
 
@@ -96,7 +96,7 @@ def test_the_keeper_outlives_a_store_that_fails(store, holds, error):
 
 def test_a_claim_that_is_removed_is_renewed_no_more(store, holds):
     one, _ = holds("one", SHORT_S), holds("two", SHORT_S)
-    keeper_of(store).remove(one)
+    renewer_of(store).remove(one)
     while "one" in store.renewed.get(timeout=PATIENCE_S):
         pass  # it was under way
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_given_back_is_given_back_before_the_thread_is_claimed_ag
     store.failing = None
     take(store, "t", create=True, lease_s=1.0, at=0.0)
     assert store.released.get_nowait() == "t"
-    settle(store, "t")
+    release_now(store, "t")
     assert store.released.empty()
 
 
@@ -131,10 +131,10 @@ def test_what_is_owed_is_forgotten_when_its_lease_has_run_out(store, monkeypatch
     monkeypatch.setattr(leases, "IDLE_S", 0.01)
     store.failing = broken()
     give_back(store, claim("t", SHORT_S))
-    worker = keeper_of(store)._worker
+    worker = renewer_of(store)._worker
     if worker is not None:  # it ends when there is nothing left to do
         worker.join(PATIENCE_S)
         assert not worker.is_alive()
 
-    settle(store, "t")
+    release_now(store, "t")
     assert store.released.empty()

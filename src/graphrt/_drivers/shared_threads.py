@@ -1,0 +1,71 @@
+"""The worker threads and the event loop that the runs of one runtime share.
+
+Both are created at first use. Without `keep`, each run has a loop of its own, and the pool ends with its last run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+from graphrt._forks import FreshLock
+
+if TYPE_CHECKING:
+    from graphrt._drivers.loop_thread import LoopThread
+    from graphrt._drivers.thread_pool import ThreadPool
+
+_making = FreshLock()
+"""Guards what is created at first use. That is rare and short, so all runtimes share one lock."""
+
+
+@final
+class SharedThreads:
+    """The thread pool and the loop thread of one runtime.
+
+    Args:
+        most: Worker threads that the pool has at most.
+    """
+
+    __slots__ = ("_kept", "_loop", "_pool", "loop_source", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most: int = most
+        self.loop_source: Callable[[], LoopThread] | None = None
+        """Returns the loop thread that all runs share; None until `keep`."""
+        self._loop: LoopThread | None = None
+        self._pool: ThreadPool | None = None
+        self._kept = False
+
+    def pool(self) -> ThreadPool:
+        """Return the thread pool."""
+        with _making:
+            if self._pool is None:
+                from graphrt._drivers.thread_pool import ThreadPool
+
+                self._pool = ThreadPool(self.most)
+            return self._pool
+
+    def keep(self) -> None:
+        """Let runs share one loop thread, and keep the worker threads, until `close`."""
+        if not self._kept:
+            self.pool().hold()
+            self._kept = True
+        self.loop_source = self._the_loop
+
+    def close(self) -> None:
+        """End the loop thread, and let the worker threads end with the runs that use them."""
+        if self._kept:
+            self._kept = False
+            self.pool().release()
+        loop, self._loop = self._loop, None
+        if loop is not None and loop.pid == os.getpid():
+            loop.close()
+
+    def _the_loop(self) -> LoopThread:
+        with _making:
+            if self._loop is None or self._loop.pid != os.getpid():  # a forked child has the object, not the thread
+                from graphrt._drivers.loop_thread import LoopThread
+
+                self._loop = LoopThread()
+            return self._loop

@@ -1,0 +1,119 @@
+"""A body while it is written or read: the lines of a batch, and what is collected on the way.
+
+`batch_format` says what the lines are; here is only the container that the codecs of events and fields share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+from graphrt._engine.storability import Stamped, stamp
+from graphrt._journal.name_table import Names
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+
+VERSION: Final = 1
+"""Version of the structure that is written; `upcast` reads older ones."""
+
+
+class Vouch(NamedTuple):
+    """Digests of other rows that a record repeats, so that a change of those rows is detected (decision 0044)."""
+
+    names: tuple[int, str] | None = None
+    """Number of names after the record, and the digest of their list. Only the first record of a thread has it."""
+    bound: bool = False
+    """Whether staged bodies of the thread are bound to their keys. Only the first record of a thread says so."""
+    staged: Mapping[str, str] = MappingProxyType({})
+    """Key of each staged task to the end of its body; to an empty string if the body may still be replaced."""
+    snapshot: tuple[int, str] | None = None
+    """Entry and digest of a snapshot that was made since the previous record; None if there was none."""
+
+
+NOTHING: Final = Vouch()
+"""The value of a record that vouches for nothing."""
+
+
+@final
+class Body:
+    """A body while it is written or read: its lines, the names it may refer to, and what it collects on the way."""
+
+    __slots__ = ("blobs", "codec", "fetch", "lines", "names", "path", "untracked", "vouched", "written")
+
+    def __init__(self, codec: Codec, names: Names, untracked: frozenset[str] = frozenset()) -> None:
+        self.codec: Codec = codec
+        self.names: Names = names
+        self.untracked: frozenset[str] = untracked
+        self.lines: list[bytes] = [b""]
+        """Encoded lines by number. Line 0 is reserved for the structure."""
+        self.blobs: dict[str, bytes] = {}
+        """Large values by the SHA-256 of their bytes, to be stored next to the body."""
+        self.path: str = ""
+        """Path of the nested graph whose event is written or read; empty at the top."""
+        self.fetch: Callable[[str], bytes] | None = None
+        """Loads a large value by its name. None while writing."""
+        self.written: list[tuple[str, int]] = []
+        """Fields of the top graph that the body writes, in order: name, and number of the value's line."""
+        self.vouched: Vouch = NOTHING
+        """The digests of other rows that the body holds; set by `decode`."""
+
+    def put(self, value: Any) -> int:
+        """Write *value* on a line of its own, and return the line's number."""
+        return self.line(self.codec.dump(value))
+
+    def line(self, line: bytes) -> int:
+        """Add a value that is encoded already, and return its line's number."""
+        self.lines.append(line)
+        return len(self.lines) - 1
+
+    def get(self, at: int) -> Any:
+        """Return the value on line *at*.
+
+        Raises:
+            IndexError: There is no such line, or it is the structure.
+        """
+        if at <= 0:  # the structure, or counted from the end
+            raise IndexError
+        return self.codec.load(self.lines[at], self.fetch)
+
+    def put_fields(self, values: Mapping[str, Any]) -> list[int]:
+        """Write one line per field, and return a flat list: number of a name, number of its line, and so on."""
+        # A `Stamped` update was encoded at its node's boundary (R7); its lines are used as they are.
+        made = values if isinstance(values, Stamped) else stamp(self.codec, values, self.untracked)
+        self.blobs.update(made.blobs)
+        placed: list[int] = []
+        for name, line in made.lines.items():
+            placed.append(self.names.put(name))
+            at = len(self.lines)
+            self.lines.append(line)
+            placed.append(at)
+            if not self.path:  # a nested graph's writes count when they reach the graph at the top
+                self.written.append((name, at))
+        return placed
+
+    def get_fields(self, placed: Sequence[int]) -> dict[str, Any]:
+        """Return the fields that `put_fields` wrote, by name."""
+        names, lines, load, fetch = self.names.known, self.lines, self.codec.load, self.fetch
+        found: dict[str, Any] = {}
+        each = iter(placed)
+        for number, at in zip(each, each, strict=True):
+            # Negative numbers would count from the end; line 0 is the structure.
+            if number < 0 or at <= 0:
+                raise IndexError
+            name = names[number]
+            found[name] = load(lines[at], fetch)
+            if not self.path:
+                self.written.append((name, at))
+        return found
+
+    def put_error(self, error: BaseException) -> int:
+        """Write an exception on a line of its own, and return the line's number."""
+        return self.line(self.codec.dump_error(error))
+
+    def get_error(self, at: int) -> BaseException:
+        """Return the exception on line *at*, or the record of one whose class is not known here."""
+        if at <= 0:
+            raise IndexError
+        return self.codec.load_error(self.lines[at])

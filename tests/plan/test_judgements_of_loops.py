@@ -1,0 +1,52 @@
+"""Judgements of loops: what leads out of one, and how it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt import START
+
+from .support import codes, findings
+from .test_judgements_finer import fork, graph, work
+
+
+def test_a_loop_is_shown_as_it_runs() -> None:
+    g = graph("c", "a", "b", "d").add_sequence([START, "a", "b", "c", "a"]).add_edge("c", "d")
+
+    (problem,) = findings(g)
+
+    assert problem.code == "endless-loop"
+    assert "The loop 'c' -> 'a' -> 'b' -> 'c' has no conditional way out" in problem.message
+
+
+def test_a_loop_through_a_join_is_found() -> None:
+    g = fork(graph("plan", "a", "b", "join"), START, "plan")
+    fork(g, "plan", "a", "b").add_join(["a", "b"], "join").add_edge("join", "plan")
+
+    assert "endless-loop" in codes(g)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"goto": ["work"]}, {"on_error": "repair"}, {"on_fatigue": "repair"}],
+    ids=["goto", "on_error", "on_fatigue"],
+)
+@pytest.mark.parametrize("way", ["edge", "join", "sink"])
+def test_a_loop_ends_with_the_edges_of_a_node_that_goes_round_only_instead_of_them(policy: Any, way: str) -> None:
+    g = graph("done").add_node("work", work, **policy).add_node("repair", work)
+    g.add_edge(START, "work").add_edge(START, "repair").add_edge("repair", "work")
+    if way == "edge":
+        g.add_edge("work", "done")
+    elif way == "join":
+        g.add_join(["work"], "done")
+
+    assert codes(g, allow=["unreachable-node"]) == []
+
+
+def test_a_goto_that_stays_is_no_way_out_where_an_edge_stays_too() -> None:
+    g = graph("done", "again").add_node("work", work, goto=["work"])
+    g.add_edge(START, "work").add_edge("work", "done").add_edge("work", "again").add_edge("again", "work")
+
+    assert codes(g) == ["endless-loop"]
