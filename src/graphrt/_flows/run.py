@@ -33,6 +33,7 @@ from graphrt._flows.effects import (
     Start,
 )
 from graphrt._flows.live import committed, given_up, reported, take_long_way
+from graphrt._flows.next_act import Act, next_act
 from graphrt._plan.copying import own
 from graphrt.commands import Interrupt
 from graphrt.errors import StoreError
@@ -230,15 +231,15 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         yield from _one(engine, due[0], control, deadline_s)
     elif due and control.halt is None:
         yield from _many(engine, due, control, deadline_s)
-    statuses = {task.status for task in tasks}
-    if FAILED in statuses:
+    act = next_act(engine)
+    if act is Act.FAIL:
         failed = next(task for task in tasks if task.status == FAILED)
         yield from _show(engine, watch, FAILED)
         emit_events.failures(engine)
         raise failures.failure(engine, failed)
-    if DUE in statuses:
+    if act is Act.DISPATCH:
         return CANCELLED  # the run halts; due tasks run at the next drive
-    if PAUSED in statuses:
+    if act is Act.PAUSE:
         for task in tasks:
             if task.status == PAUSED:
                 emit_events.raised(engine, task)

@@ -1,9 +1,9 @@
 """The seam for a distributed engine: `drive` decides and never waits; running a node is left to the caller.
 
-In one process the run loop (`run`) does both, and no other product code calls `drive`. On a distributed engine, driving
-and running a node would be messages that are delivered at least once and in any order. So both are idempotent: calling
-`drive` too often and reporting an outcome twice change nothing. The laws in `tests/laws` drive random graphs this way
-and compare the journals.
+In one process the run loop (`run`) does both; it takes the same decisions, from `next_act`. On a distributed engine,
+driving and running a node would be messages that are delivered at least once and in any order. So both are idempotent:
+calling `drive` too often and reporting an outcome twice change nothing. The laws in `tests/laws` drive random graphs
+this way and compare the journals.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.failures import failure
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, Task
+from graphrt._flows.next_act import Act, next_act
 from graphrt._flows.run import COMPLETED, INTERRUPTED
 
 
@@ -39,26 +40,26 @@ def drive(engine: Engine) -> Decision:
             return Decision(COMPLETED)
         if not engine.tasks:  # joins fired: `begin` opens their superstep
             continue
-        if engine.held:
-            if not _routed(engine):
+        match next_act(engine):
+            case Act.ROUTE:
+                if not _routed(engine):
+                    return Decision(INTERRUPTED)
+            case Act.FAIL:
+                emit_events.failures(engine)
+                raise failure(engine, next(task for task in engine.tasks if task.status == FAILED))
+            case Act.DISPATCH:
+                due = tuple(task for task in engine.tasks if task.status == DUE)
+                for task in due:  # marked as running, so that a repeated call does not dispatch them again
+                    engine.snapshot_for(task)
+                    task.status = RUNNING
+                return Decision("running", due)
+            case Act.WAIT:
+                return Decision("running")
+            case Act.PAUSE:
+                _tell_questions(engine)
                 return Decision(INTERRUPTED)
-            continue
-        statuses = {task.status for task in engine.tasks}
-        if FAILED in statuses:
-            emit_events.failures(engine)
-            raise failure(engine, next(task for task in engine.tasks if task.status == FAILED))
-        if DUE in statuses:
-            due = tuple(task for task in engine.tasks if task.status == DUE)
-            for task in due:  # marked as running, so that a repeated call does not dispatch them again
-                engine.snapshot_for(task)
-                task.status = RUNNING
-            return Decision("running", due)
-        if RUNNING in statuses:
-            return Decision("running")
-        if PAUSED in statuses:
-            _tell_questions(engine)
-            return Decision(INTERRUPTED)
-        engine.commit()
+            case Act.COMMIT:
+                engine.commit()
 
 
 def _tell_questions(engine: Engine) -> None:
