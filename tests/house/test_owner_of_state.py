@@ -1,0 +1,75 @@
+"""Who writes the state of a run. The engine and the applier of events shall be the only ones; no other file may begin to.
+
+The numbers are today's, and only go down: a file that writes less lowers its number here, and leaves the table at zero.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "graphrt"
+OWNERS = {"_engine/engine.py", "_engine/evolve.py"}
+OTHERS = {
+    "_engine/abandoning.py": 1,
+    "_engine/committing.py": 5,
+    "_engine/edit.py": 1,
+    "_engine/emit_events.py": 4,
+    "_engine/fast_path.py": 29,
+    "_engine/joins.py": 1,
+    "_engine/limit_checks.py": 1,
+    "_engine/mutation_check.py": 3,
+    "_engine/outcome.py": 2,
+    "_engine/pending_as_data.py": 1,
+    "_engine/spending.py": 2,
+    "_flows/child.py": 3,
+    "_flows/run.py": 2,
+    "_journal/migrate_thread.py": 5,
+    "_journal/writer.py": 1,
+    "_runs/active_run.py": 2,
+    "_runs/inspection.py": 3,
+    "_runs/open_run.py": 2,
+    "_runs/state_edits.py": 2,
+}
+
+
+def targets(node: ast.AST) -> Iterator[ast.expr]:
+    match node:
+        case ast.Assign(targets=found) | ast.Delete(targets=found):
+            yield from found
+        case ast.AugAssign(target=found) | ast.AnnAssign(target=found):
+            yield found
+
+
+def parts(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            yield from parts(part)
+    else:
+        yield target
+
+
+def is_of_an_engine(target: ast.expr) -> bool:
+    """Whether it is `engine.x`, `engine.x[...]`, or the same of something that ends in `.engine`."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    match target:
+        case ast.Attribute(value=ast.Name(id="engine")) | ast.Attribute(value=ast.Attribute(attr="engine")):
+            return True
+        case _:
+            return False
+
+
+def writes(path: Path) -> int:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = [part for node in ast.walk(tree) for target in targets(node) for part in parts(target)]
+    return sum(map(is_of_an_engine, found))
+
+
+def test_nobody_else_begins_to_write_the_state_of_a_run() -> None:
+    found = Counter({str(path.relative_to(PACKAGE)): writes(path) for path in PACKAGE.rglob("*.py")})
+    others = {name: number for name, number in found.items() if number and name not in OWNERS}
+
+    assert others == OTHERS
