@@ -96,27 +96,40 @@ def test_a_cancel_just_before_the_wait_is_not_missed(monkeypatch: pytest.MonkeyP
 def test_no_attempt_begins_after_another_task_failed_for_good(face: str, timeout_s: float | None) -> None:
     """A backoff that ends while the run waits for a task that is still busy (rule R9)."""
     attempts: list[int] = []
-    tried, failed = threading.Event(), threading.Event()
+    resting, failed, rested = threading.Event(), threading.Event(), threading.Event()
 
     def again(state: Any, ctx: Any) -> Any:
         attempts.append(ctx.attempt)
-        tried.set()
         raise ConnectionError
 
     def bad(state: Any) -> Any:
-        tried.wait()
-        time.sleep(0.1)  # the backoff has begun
+        resting.wait()
         failed.set()
         raise ValueError
 
     def busy(state: Any) -> Any:
+        rested.wait()
+        time.sleep(0.2)  # an attempt would begin meanwhile
+
+    def sleep(seconds: float) -> None:
+        resting.set()
         failed.wait()
-        time.sleep(0.6)  # the backoff has ended
+        time.sleep(0.5)  # the run has heard of the failure, and waits for `busy`
+        rested.set()
+
+    async def asleep(seconds: float) -> None:
+        resting.set()
+        try:
+            while not failed.is_set():  # noqa: ASYNC110 - another thread sets it
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)
+        finally:
+            rested.set()
 
     policy = {"timeout_s": timeout_s}
     retry = {"retry": RetryPolicy(3, wait_initial_s=0.3, jitter=False), **policy}
     graph = parallel(("again", again), ("bad", bad), ("busy", busy), again=retry, bad=policy, busy=policy)
 
     with pytest.raises(NodeError, match="bad"):
-        Beside(lambda: call(face, graph, "run", {})).result()
+        Beside(lambda: call(face, graph, "run", {}, sleep=sleep if face == "sync" else asleep)).result()
     assert attempts == [1]

@@ -24,14 +24,8 @@ OTHERS = {
     "_engine/outcome.py": 2,
     "_engine/pending_as_data.py": 1,
     "_engine/spending.py": 2,
-    "_flows/child.py": 3,
-    "_flows/run.py": 2,
-    "_journal/migrate_thread.py": 5,
     "_journal/writer.py": 1,
-    "_runs/active_run.py": 2,
-    "_runs/inspection.py": 3,
-    "_runs/open_run.py": 2,
-    "_runs/state_edits.py": 2,
+    "_runs/active_run.py": 1,
 }
 
 

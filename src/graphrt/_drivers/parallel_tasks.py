@@ -64,7 +64,7 @@ class ParallelTasks:
         self.timed = TimedTasks()
         self.closing = False
         self.stopping = False
-        """A task failed for good: helpers start no more tasks until the flow has seen it."""
+        """A task failed for good on a helper: no more tasks start until the flow has seen it (R9)."""
         self.patience_s = grace_s
         """Seconds that `close` waits for busy helpers; 0 after `stop` has waited for the grace time."""
         services.control.on_halt.append(self.bell.set)
@@ -130,9 +130,11 @@ class ParallelTasks:
         eager = self.services.eager
         self.stopping = False
         try:
-            if self.limit is None and not eager:
+            # A helper notes a failure in `ended` before it sets `stopping`, which may have been just before.
+            odd = bool(self.ended) and self._take(batch)
+            if self.limit is None and not eager and not odd:
                 self._drain(batch)
-            while True:
+            while not odd:
                 if batch and batch[-1][2].__class__ in _ODD:
                     self._take(batch)
                     break
@@ -175,7 +177,7 @@ class ParallelTasks:
         """Run queued tasks in the caller until one fails or the queue is empty. No lock: deque.popleft is atomic."""
         popleft, copy = self.queue.popleft, self.context.copy
         services, drive, control = self.services, self.drive, self.services.control
-        while control.halt is None:
+        while control.halt is None and not self.stopping:
             try:
                 task = popleft()
             except IndexError:
@@ -287,6 +289,8 @@ class ParallelTasks:
         """Return the next task for this thread, or None; queued tasks that run elsewhere are started on the way."""
         limit = self.limit
         if limit is None and caller:
+            if self.stopping:
+                return None
             try:
                 return self.queue.popleft()
             except IndexError:

@@ -38,6 +38,7 @@ from graphrt.limits import Limits
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec, NotStorable
+    from graphrt._engine.emit_events import Logged
 
 _NO_LIMIT: Final = 1 << 62
 """Visit limit of an unlimited node: more than a run can reach, so that the comparison needs no case for None."""
@@ -211,9 +212,29 @@ class Engine:
         # The fast path measures no time, resets no ephemeral fields and compares no stored forms.
         self.fast: bool = not (timed or self.ephemeral or self.check_state)
 
-    def watch(self, *, recorder: bool) -> None:
-        """Start recording steps for a step generator if *recorder* is true, else stop."""
+    def nest_in(self, parent: Engine) -> None:
+        """Belong to the run of *parent*, as the engine of a graph that is nested in its graph."""
+        self.run_id, self.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
+        self.depth = parent.depth + 1
+
+    def identify(self, run_id: str) -> None:
+        """Set the id of the run; before `listen`, which passes it on to nested graphs."""
+        self.run_id = run_id
+
+    def count_anew(self) -> None:
+        """Begin a new run: what earlier runs of the thread used and were granted does not count."""
+        self.usage = self.granted = None
+
+    def watch(self, *, recorder: bool, run_id: Callable[[], str] | None = None) -> None:
+        """Start recording steps for a step generator if *recorder* is true, else stop.
+
+        Args:
+            recorder: Whether steps are recorded.
+            run_id: Makes the id of the run, for the steps.
+        """
         self.recorder = StepRecorder(self) if recorder else None
+        if self.recorder is not None and run_id is not None:
+            self.recorder.run_id = run_id
         self._look()
 
     def leave_trail(self, last: frozenset[str]) -> None:
@@ -264,6 +285,49 @@ class Engine:
         start = self.plan.start  # a single static edge needs no routing; `begin` routes anything else
         self.due = [Due(start.next)] if start.simple and start.next is not None else []
         self.entering = not self.due
+
+    def enter(self) -> None:
+        """Make the tasks due that START leads to, as the entry router decides now."""
+        self.due = self.router().ask(self.plan.start, self.make_view(self.values)).due()
+        self.entering = False
+
+    def wait_for_input(self) -> None:
+        """Make nothing due: the next input starts the run (decision 0059)."""
+        self.due, self.entering = [], False
+
+    def settle(self, logged: list[Logged]) -> str:
+        """Keep events of a nested graph until its parent's commit; return the key under which they are staged."""
+        key = f"{self.path}+{self.batches}"
+        self.settled += logged
+        self.batches += 1
+        return key
+
+    def fold_older(self, fields: Mapping[str, Field], nodes: Mapping[str, NodePlan]) -> None:
+        """Prepare to fold the entries of an older graph (R14).
+
+        Args:
+            fields: Stand-ins for fields that the present graph does not have.
+            nodes: Nodes of the present graph, by the names that they had.
+        """
+        if fields:
+            self.fields = {**self.fields, **fields}
+        if nodes:
+            self.aliases = dict(nodes)
+
+    def adopt(self, values: Values | None) -> None:
+        """Leave the fields of an older graph behind; replace the values, unless *values* is None."""
+        self.fields = self.plan.state.fields
+        if values is None:
+            return
+        self.values, self.sizes = {}, {}
+        self.take(values, self.fields)
+        self.forget_view()
+        for task in self.tasks:  # makes them take a new view, of the replaced values
+            task.state = None
+
+    def forget_store(self) -> None:
+        """Encode nothing from now on: a replay compares values and stores none."""
+        self.codec = None
 
     def forget_view(self) -> None:
         """Drop the snapshot, because the values have changed or the reference would hide a sole owner (R15)."""

@@ -82,7 +82,7 @@ class Diff:
         """Return the values after the task; of the newest step without a copy, which must not be changed."""
         step = self._step
         # Nothing to undo for the newest step: reading its diff costs what it changed (decision 0010).
-        return step._tape.newest() if step._next is None else step._values()
+        return step._recorder.newest() if step._next is None else step._values()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return the three parts by name: `added`, `removed` and `updated`."""
@@ -104,7 +104,7 @@ class Step(Generic[S]):
     __slots__ = (
         "_next",
         "_node",
-        "_tape",
+        "_recorder",
         "_task",
         "_undo",
         "_updates",
@@ -130,7 +130,7 @@ class Step(Generic[S]):
         """Number of the superstep in the thread, from 1."""
         self.duration_s: float = duration_s
         """Duration of the last attempt in seconds."""
-        self._tape = recorder
+        self._recorder = recorder
         self._node = node
         self._undo = undo
         self._updates = updates
@@ -146,7 +146,7 @@ class Step(Generic[S]):
         while step is not None:
             later.append(step)
             step = step._next
-        values = dict(self._tape.newest())
+        values = dict(self._recorder.newest())
         for step in reversed(later):  # newest first: a record applies to the values that its own task left
             revert(values, step._undo)
         return values
@@ -159,7 +159,7 @@ class Step(Generic[S]):
     @property
     def task_id(self) -> str:
         """Id of the task, derived from path, superstep, position and node; stable over re-execution."""
-        return self._task.id if self._task else f"{self._tape.engine.path}{self.superstep}.0:{self._node.name}"
+        return self._task.id if self._task else f"{self._recorder.engine.path}{self.superstep}.0:{self._node.name}"
 
     @property
     def outcome(self) -> Literal["success", "error", "interrupted"]:
@@ -170,7 +170,7 @@ class Step(Generic[S]):
     def update(self) -> dict[str, Any] | None:
         """The validated update as a copy; None if the node wrote nothing. For a nested graph, its writes merged."""
         updates = self._updates
-        found = updates[0] if len(updates) == 1 else combined(self._tape.engine.fields, updates)
+        found = updates[0] if len(updates) == 1 else combined(self._recorder.engine.fields, updates)
         return None if found is None else {name: own(value) for name, value in found.items()}
 
     @property
@@ -191,9 +191,9 @@ class Step(Generic[S]):
     @property
     def run_metadata(self) -> dict[str, Any]:
         """Where the step belongs: `run_id`, `thread` (None without one), `graph` and `attempt` (from 1)."""
-        engine = self._tape.engine
+        engine = self._recorder.engine
         return {
-            "run_id": self._tape.run_id(),
+            "run_id": self._recorder.run_id(),
             "thread": engine.thread,
             "graph": engine.plan.name,
             "attempt": self._task.attempt if self._task else 1,
@@ -204,13 +204,13 @@ class Step(Generic[S]):
         """State before this task, in task order within its superstep. A copy, which costs the size of the state."""
         values = self._values()
         revert(values, self._undo)
-        state: S = self._tape.engine.make_view(own(values))
+        state: S = self._recorder.engine.make_view(own(values))
         return state
 
     @property
     def after(self) -> S:
         """State after this task, in task order within its superstep. A copy, which costs the size of the state."""
-        state: S = self._tape.engine.make_view(own(self._values()))
+        state: S = self._recorder.engine.make_view(own(self._values()))
         return state
 
     @property

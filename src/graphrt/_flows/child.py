@@ -79,8 +79,7 @@ def child_of(task: Task) -> Engine:
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: Engine = task.engine
     engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
-    engine.run_id, engine.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
-    engine.depth = parent.depth + 1
+    engine.nest_in(parent)
     return engine
 
 

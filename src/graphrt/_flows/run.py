@@ -146,9 +146,7 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
         staged = _standing(engine) if last and engine.dirty else []
         if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):  # its task's outcome says as much
             logged = emit_events.take(engine)
-            engine.settled += logged
-            staged.append((f"{engine.path}+{engine.batches}", logged))
-            engine.batches += 1
+            staged.append((engine.settle(logged), logged))
         if staged:
             yield Stage(staged)
 

@@ -33,11 +33,13 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
     # Also kept in the meta: later loads fold the same old entries, and need the same stand-ins.
     if gone:
         fold.meta = {**meta, "gone": gone}
-        engine.fields = {**engine.fields, **{name: _stand_in(name, label) for name, label in gone.items()}}
     if renamed:
         fold.meta = {**fold.meta, "renamed": renamed}
-        by_name = engine.plan.by_name
-        engine.aliases = {old: by_name[new] for old, new in renamed.items() if new in by_name}
+    by_name = engine.plan.by_name
+    engine.fold_older(
+        {name: _stand_in(name, label) for name, label in gone.items()},
+        {old: by_name[new] for old, new in renamed.items() if new in by_name},
+    )
 
 
 def _stand_in(name: str, label: str) -> Field:
@@ -67,14 +69,7 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
             start = field.reset() if name not in values else ABSENT
             if start is not ABSENT:
                 values[name] = start
-    engine.fields = fields
-    if values is not None:
-        engine.values = {}
-        engine.sizes = {}
-        engine.take(values, fields)
-        engine.forget_view()
-        for task in engine.tasks:  # makes them take a new view, of the migrated values
-            task.state = None
+    engine.adopt(values)
     why = verdict.migration.name if verdict.migration is not None else f"compatible: {'; '.join(verdict.reasons)}"
     untracked = engine.plan.state.untracked
     # Untracked fields are in no entry (R16).

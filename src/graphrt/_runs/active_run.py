@@ -81,7 +81,7 @@ class ActiveRun:
         services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
         self.services: RunServices = services
         self.watch: Watch = watch if watch is not None else _NOBODY
-        engine.watch(recorder=self.watch.steps or self.watch.updates)
+        engine.watch(recorder=self.watch.steps or self.watch.updates, run_id=lambda: services.run_id)
         # Events are built only if something reads them: a stream, the journal of a thread, or a sink.
         self.listening: bool = listen or claim is not None or bool(config.sinks)
         self._journal: writer.Journal | None = None
@@ -89,15 +89,13 @@ class ActiveRun:
             self._open_journal(fold, listen=listen)
             if self._journal is not None:
                 self._journal.given_at = at
-        if engine.recorder is not None:
-            engine.recorder.run_id = lambda: services.run_id  # the id is made at first need
         if self.watch.any:
             services.timed = True
 
     def _open_journal(self, fold: Fold | None, *, listen: bool) -> None:
         config, engine, services, claim = self.config, self.engine, self.services, self.claim
         journal = writer.Journal(clock=config.clock, run_id=lambda: services.run_id, sinks=config.sinks, watched=listen)
-        engine.run_id = services.run_id  # before listen(), which passes it on to nested graphs
+        engine.identify(services.run_id)
         services.record, services.show = journal.write, journal.show
         store = config.store
         if claim is None or store is None:

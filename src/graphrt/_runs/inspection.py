@@ -125,7 +125,7 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
         if isinstance(event, events.SuperstepCommitted):
             if not engine.tasks:
                 engine.open()
-            engine.codec = None
+            engine.forget_store()
             engine.commit(event.after, past=True)
             _compare(fold, event, seq)
             fold.fold([], seq + 1, run, take)
@@ -138,8 +138,7 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
             fold.seq = seq
             return
         if isinstance(event, events.TasksRouted) and event.reason == "entry":
-            engine.due = engine.router().ask(engine.plan.start, engine.make_view(engine.values)).due()
-            engine.entering = False
+            engine.enter()
             _compare(fold, event, seq)
         evolve(engine, event, take)
         if isinstance(event, (events.RunCompleted, events.RunInterrupted, events.RunFailed, events.RunCancelled)):

@@ -163,7 +163,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
                 fresh=fresh,
             ),
         )
-    engine.usage = engine.granted = None
+    engine.count_anew()
     engine.start(values)
     return opened
 

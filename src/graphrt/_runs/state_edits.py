@@ -101,7 +101,7 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.
     if fresh:
         checked = plan.state.initial({} if values is None else values, where=engine.where())
         engine.start(dict(checked))
-        engine.due, engine.entering = [], False  # nothing is due: the next input starts the run (decision 0059)
+        engine.wait_for_input()
     else:
         checked = checked_update(engine, {} if values is None else values, what="What update() was given")
     kept = tracked(engine, checked)
