@@ -332,7 +332,7 @@ def test_commit_after_the_end_is_handed_to_the_store_at_once(store: Store, mode:
 
 
 def journal(store: Store, mode: Any) -> Journal:
-    made = Journal(clock=lambda: 1.0, run_id=lambda: "r")
+    made = Journal(clock=lambda: 1.0, run_id="r")
     made._commits = CommitQueue(store, claim(), mode)
     return made
 

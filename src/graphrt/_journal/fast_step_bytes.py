@@ -8,7 +8,7 @@ per superstep is a time, the cause, the number of the superstep, and the values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from zlib import crc32
 
@@ -46,25 +46,21 @@ class FastStepBytes:
     Args:
         names: The names of the thread, with their numbers.
         state: Gives the fields in schema order, and which are untracked.
-        run_id: Returns the id of the run.
+        run_id: Id of the run.
         chain: The end of the thread's hash chain; None if the thread is not chained.
         seed: Makes the salts the same in every run; None draws them at random.
     """
 
-    __slots__ = ("_chain", "_names", "_order", "_run", "_run_id", "_seed", "_shapes", "_untracked")
+    __slots__ = ("_chain", "_names", "_order", "_run", "_seed", "_shapes", "_untracked")
 
-    def __init__(
-        self, names: Names, state: StateSchema, run_id: Callable[[], str], chain: Chain | None, seed: int | None
-    ) -> None:
+    def __init__(self, names: Names, state: StateSchema, run_id: str, chain: Chain | None, seed: int | None) -> None:
         self._names = names
         self._order = tuple(state.fields)
         """Fields in schema order."""
         self._untracked = state.untracked
-        self._run_id = run_id
         self._chain = chain
         self._seed = seed
-        self._run: bytes = b""
-        """The run's id as JSON; empty until it is needed."""
+        self._run: bytes = to_json(run_id)
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         """Shapes by node, next node, and fields in the order of the update."""
 
@@ -94,8 +90,6 @@ class FastStepBytes:
         """
         task, commit, written = shape
         superstep, _, update, _ = told
-        if not self._run:
-            self._run = to_json(self._run_id())
         if at - at:  # nan, and so true, for infinity and nan alone
             raise no_time(at)
         structure = _STRUCTURE % (to_json(at), self._run, cause, superstep, task, superstep, commit)

@@ -66,7 +66,7 @@ class Journal:
         self,
         *,
         clock: Callable[[], float],
-        run_id: Callable[[], str],
+        run_id: str,
         sinks: Sequence[Callable[[Entry], Any]] = (),
         watched: bool = False,
     ) -> None:
@@ -164,7 +164,7 @@ class Journal:
                 self._flush_steps()  # they came before
             at = self._at = self.given_at if self.given_at is not None else self._clock()
             self.given_at = None
-            batch = Batch(at, self._run_id(), self.cause, logged)
+            batch = Batch(at, self._run_id, self.cause, logged)
             first = self.seq + 1
             if self._commits is not None:
                 self._store(batch, staged, release=release, status=status)  # durable first, then true
@@ -307,7 +307,7 @@ class Journal:
         return replace(
             saved(self._engine, ended=ended),
             status=self.status,
-            run=self._run_id(),
+            run=self._run_id,
             seed=self.seed,
             cause=seq,
             fingerprint=self.fingerprint,
@@ -360,7 +360,7 @@ class Journal:
         if self._commits is None or engine is None or not steps:
             return
         expected, cause = self.seq, self.cause
-        run, order, untracked = self._run_id(), tuple(engine.fields), self._untracked
+        run, order, untracked = self._run_id, tuple(engine.fields), self._untracked
         records: list[Record] = []
         for line in steps:
             seq = self.seq = self.seq + 2

@@ -94,8 +94,9 @@ class ActiveRun:
 
     def _open_journal(self, fold: Fold | None, *, listen: bool) -> None:
         config, engine, services, claim = self.config, self.engine, self.services, self.claim
-        journal = writer.Journal(clock=config.clock, run_id=lambda: services.run_id, sinks=config.sinks, watched=listen)
-        engine.identify(services.run_id)
+        run_id = services.run_id
+        journal = writer.Journal(clock=config.clock, run_id=run_id, sinks=config.sinks, watched=listen)
+        engine.identify(run_id)
         services.record, services.show = journal.write, journal.show
         store = config.store
         if claim is None or store is None:

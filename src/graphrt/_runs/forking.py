@@ -31,7 +31,7 @@ from graphrt.stores.protocol import Head, Loaded, Status, Store
 def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue) -> Journal:
     """Return a journal that continues a folded thread."""
     run = fold.run or config.ids()
-    journal = Journal(clock=config.clock, run_id=lambda: run, sinks=config.sinks)
+    journal = Journal(clock=config.clock, run_id=run, sinks=config.sinks)
     bytes_ = store.durable or bool(fold.meta.get("chained"))  # else the store keeps events as objects
     journal.keep(
         commits,
@@ -107,7 +107,7 @@ def _begin_fork(config: RunConfig, store: Store, fold: Fold, whole: Loaded | Non
     from graphrt._journal.chain import Chain  # imported late: it loads OpenSSL
 
     run = fold.run or config.ids()
-    journal = Journal(clock=config.clock, run_id=lambda: run, sinks=config.sinks)
+    journal = Journal(clock=config.clock, run_id=run, sinks=config.sinks)
     meta = {"chained": commits.claim.thread if chained else None}
     journal.keep(
         commits,
