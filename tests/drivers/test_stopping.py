@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from typing import Any
@@ -133,3 +134,34 @@ def test_no_attempt_begins_after_another_task_failed_for_good(face: str, timeout
     with pytest.raises(NodeError, match="bad"):
         Beside(lambda: call(face, graph, "run", {}, sleep=sleep if face == "sync" else asleep)).result()
     assert attempts == [1]
+
+
+def test_backoffs_leave_room_for_worker_threads() -> None:
+    """The timers of forty backoffs are no worker threads: those that help afterwards are started all the same."""
+    from graphrt import START, GraphBuilder, Send
+
+    from .support import State
+
+    meet = threading.Barrier(8)
+
+    def flaky(state: Any, ctx: Any) -> Any:
+        if ctx.attempt == 1:
+            raise ConnectionError
+
+    def together(state: Any, ctx: Any) -> Any:
+        meet.wait(30)
+
+    g: Any = GraphBuilder(State)
+    names = [f"step{n}" for n in range(21)]
+    for name, after in itertools.pairwise(names):  # two backoffs in each of twenty supersteps
+        g.add_node(name, lambda state: None)
+        for side in ("left", "right"):
+            g.add_node(f"{name}-{side}", flaky, retry=RetryPolicy(2, wait_initial_s=0.01))
+            g.add_edge(name, f"{name}-{side}")
+        g.add_join([f"{name}-left", f"{name}-right"], after)
+    g.add_edge(START, names[0])
+    g.add_node(names[-1], lambda state: None)
+    g.add_node("together", together)
+    g.add_conditional_edges(names[-1], lambda state: [Send("together", n) for n in range(8)], ["together"])
+
+    assert g.compile().run({}).status == "completed"

@@ -184,20 +184,16 @@ class Codec:
         )
 
 
-def is_plain(data: bytes, *, deep: bool = True) -> bool:
+def is_plain(data: bytes) -> bool:
     """Return True if *data* is JSON that needs no `Reader`: it has no tag, not even an escaped one, and is flat enough.
 
     The number of brackets bounds the depth. False only means that a Reader has to look.
-
-    Args:
-        data: Encoded JSON.
-        deep: False to skip the bound of the depth.
     """
     # The search for one byte is many times faster than that for two, so it goes first.
     return (
         (b"$" not in data or _TAG_BYTES not in data)
         and (b"\\" not in data or _ESCAPE not in data)
-        and (not deep or len(data) < MAX_DEPTH or data.count(b"[") + data.count(b"{") < MAX_DEPTH)
+        and (len(data) < MAX_DEPTH or data.count(b"[") + data.count(b"{") < MAX_DEPTH)
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphrt._codec.entries import Entry, entry_of
+from graphrt.commands import EndType, StartType
+from graphrt.errors import Problem
 
-__all__ = ["OWN_TAGS", "own_by_class", "own_by_tag"]
+__all__ = ["OWN_TAGS", "WORDS", "own_by_class", "own_by_tag"]
 
 _NAMES: Final = frozenset(
     {
@@ -25,6 +27,8 @@ _NAMES: Final = frozenset(
     }
 )
 _PREFIX: Final = "graphrt:"
+WORDS: Final[dict[Any, str]] = {Problem: "problem", StartType: "start", EndType: "end"}
+"""Other classes of graphrt that any value may contain. Their tags look like those of built-in types."""
 OWN_TAGS: Final = frozenset(_PREFIX + name for name in _NAMES)
 
 

@@ -54,7 +54,7 @@ class NotStorable(ValueError):  # noqa: N818 - private: callers turn it into a p
 
     @property
     def fix(self) -> str:
-        """What to do, as a sentence without its full stop."""
+        """The remedy: a sentence without its full stop."""
         if self.why == TOO_LONG:
             return (
                 "Put it into a file or a store of its own and keep its path or reference, mark the field untracked, "

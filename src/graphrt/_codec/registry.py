@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, overload
 from graphrt._codec.containers import CONTAINER_DECODERS, CONTAINER_ENCODERS
 from graphrt._codec.entries import Entry, builtin_base, custom_entry, entry_of
 from graphrt._codec.leaves import LEAF_DECODERS, LEAF_ENCODERS
-from graphrt._codec.own import OWN_TAGS
+from graphrt._codec.own import OWN_TAGS, WORDS
 from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder
 from graphrt.errors import InputError, names
 
@@ -30,7 +30,7 @@ C = TypeVar("C", bound=type[Any])
 
 BUILT_IN_ENCODERS: Final[dict[type, Encoder]] = PLAIN_ENCODERS | LEAF_ENCODERS | CONTAINER_ENCODERS
 BUILT_IN_DECODERS: Final[dict[str, Decoder]] = LEAF_DECODERS | CONTAINER_DECODERS
-RESERVED_TAGS: Final = frozenset({"blob", "problem", "start", "end", *BUILT_IN_DECODERS, *OWN_TAGS})
+RESERVED_TAGS: Final = frozenset({"blob", *BUILT_IN_DECODERS, *WORDS.values(), *OWN_TAGS})
 """Tags under which no class can be registered."""
 
 _registered: dict[type, Entry] = {}

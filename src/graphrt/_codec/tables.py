@@ -15,16 +15,12 @@ from pydantic_core import from_json
 from graphrt._codec import registry
 from graphrt._codec.discovery import classes_in
 from graphrt._codec.entries import Entry, entry_of
-from graphrt._codec.own import own_by_class, own_by_tag
+from graphrt._codec.own import WORDS, own_by_class, own_by_tag
 from graphrt._codec.refusal import DamagedError, NotStorable
 from graphrt._codec.walk import Decoder, Encoder, Reader, UnknownTagError, Writer, only, text_of
-from graphrt.commands import EndType, StartType
-from graphrt.errors import Problem
 
 __all__ = ["FetchError", "Tables"]
 
-_OWN: Final[dict[Any, str]] = {Problem: "problem", StartType: "start", EndType: "end"}
-"""Classes of graphrt that any value may contain, with their tags, which look like those of built-in types."""
 _FUNCTIONS: Final = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -62,7 +58,7 @@ class Tables:
         self.decoders: dict[str, Decoder] = _Decoders({**registry.BUILT_IN_DECODERS, "blob": _decode_blob})
         self.classes: dict[str, Entry] = {}
         """By tag, the entries of all classes that are not built in."""
-        for cls, tag in _OWN.items():
+        for cls, tag in WORDS.items():
             self._add(entry_of(cls, tag))
         for entry in registered.values():
             self._add(entry)

@@ -54,6 +54,7 @@ class ParallelTasks:
         """Idle helpers wait for it; made with the first helper."""
         self.lock = threading.Lock()
         self.helpers: list[threading.Thread] = []
+        self.rests: list[Rest] = []
         self.idle = 0
         self.busy = 0
         """Tasks in flight on worker threads, which `stop` waits for."""
@@ -100,7 +101,7 @@ class ParallelTasks:
 
         timer = Rest(self.services, wait_s, wake, self.context.copy())
         timer.start()
-        self.helpers.append(timer)
+        self.rests = [*filter(threading.Thread.is_alive, self.rests), timer]
 
     def _enqueue(self, task: Task) -> None:
         """Start a task that runs elsewhere, or queue it; under a limit all are queued, and `_pop` starts them."""
@@ -208,9 +209,8 @@ class ParallelTasks:
     def stop(self) -> list[Ended]:
         """Cancel async tasks, wait for all at most `grace_s`, and return the replies of those that ended (rule R9)."""
         with self.lock:
-            for helper in self.helpers:
-                if isinstance(helper, threading.Timer):
-                    helper.cancel()  # no further attempt begins
+            for timer in self.rests:
+                timer.cancel()  # no further attempt begins
         self.queue.clear()
         self.timed.hold()
         asked: set[Task] = set()
@@ -279,10 +279,10 @@ class ParallelTasks:
         for _ in self.helpers:
             if self.work is not None:
                 self.work.release()
+        for timer in self.rests:
+            timer.cancel()
         for helper in self.helpers:
-            if isinstance(helper, threading.Timer):
-                helper.cancel()
-            elif helper is not threading.current_thread():
+            if helper is not threading.current_thread():
                 helper.join(self.patience_s if self.busy else None)
 
     def _pop(self, *, caller: bool) -> Task | None:

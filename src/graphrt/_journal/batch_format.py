@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zlib import crc32
 
 from pydantic_core import from_json, to_json
@@ -31,9 +31,6 @@ from graphrt._journal.body import VERSION, Body, Vouch
 from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, WITH_NODE
 from graphrt._journal.field_codecs import Form, node_of
 from graphrt.errors import GraphrtError, StoreError
-
-if TYPE_CHECKING:
-    pass
 
 _CHECKSUM: Final = 8
 """Length of a CRC-32 in hexadecimal digits."""
