@@ -10,41 +10,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, final
 
 from graphrt._drivers.message_item import MessageItem
-from graphrt._drivers.shared_threads import SharedThreads
 from graphrt._engine.steps import Diff, Step
 from graphrt._flows.live import Live
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.durability import Durability
-from graphrt._runs import open_run, reopen_run, run_once
-from graphrt._runs.active_run import system_clock
-from graphrt._runs.arguments import (
-    MODES,
-    Mode,
-    Modes,
-    RuntimeOptions,
-    checked,
-    checked_budget,
-    checked_clock,
-    checked_durability,
-    checked_harness,
-    checked_lease,
-    checked_migrations,
-    checked_models,
-    checked_sinks,
-    checked_sleep,
-    checked_workers,
-    new_id,
-    opened_store,
-)
+from graphrt._runs import run_to_end
+from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions
 from graphrt._runs.async_streaming import AsyncWatchVerbs
-from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
-from graphrt._runs.run_config import ActiveRuns, RunConfig
+from graphrt._runs.run_config import configure
 from graphrt._runs.streaming import WatchVerbs
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt._runs.thread_api import ThreadVerbs
 from graphrt.commands import UNSET
-from graphrt.errors import InputError, _foreign, a_type
+from graphrt.errors import _foreign
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -135,33 +114,26 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         worker_threads: int = 40,
         check_state: bool | None = None,
     ) -> None:
-        if not hasattr(graph, "__graphrt_plan__"):
-            raise InputError(
-                f"A Runtime drives a compiled graph, not {a_type(graph)}.",
-                code="not-compiled",
-                fix="Call compile() first: Runtime(builder.compile()).",
-            )
-        overrides = checked_models(models)
-        self._config = RunConfig(
-            graph=graph,
-            limits=graph.limits if limits is None else checked(limits).over(graph.limits),
-            durability=checked_durability(durability),
+        self._graph = graph
+        self._config = configure(
+            graph,
+            store=store,
+            durability=durability,
             chain=chain,
-            lease_s=checked_lease(lease_s),
-            migrations=checked_migrations(migrations),
-            store=opened_store(store),
-            harness=checked_harness(harness),
-            budget=checked_budget(budget),
+            lease_s=lease_s,
+            migrations=migrations,
+            harness=harness,
             deps=deps,
-            sinks=checked_sinks(sinks),
-            clock=checked_clock(clock) if clock is not None else system_clock,
-            sleep=checked_sleep(sleep),
-            ids=ids if ids is not None else new_id,
+            limits=limits,
+            budget=budget,
+            sinks=sinks,
+            clock=clock,
+            sleep=sleep,
+            ids=ids,
             seed=seed,
-            models=overrides,
-            threads=SharedThreads(checked_workers(worker_threads)),
+            models=models,
+            worker_threads=worker_threads,
             check_state=check_state,
-            active=ActiveRuns(),
         )
         self._owns_store = isinstance(store, str)
 
@@ -197,9 +169,7 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "run", config, words)
-        if only_if_new:
-            return run_once.run(self._config, input, thread, abandon=abandon)
-        return drive(open_run.begin(self._config, input, thread, listen=False, watch=None, abandon=abandon))
+        return run_to_end.run(self._config, input, thread, abandon=abandon, only_if_new=only_if_new)
 
     async def arun(
         self,
@@ -213,16 +183,7 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         """Run the graph on the running event loop; see `run`."""
         if config or words:
             _foreign.refuse(self, "arun", config, words)
-        if only_if_new:
-            return await run_once.arun(self._config, input, thread, abandon=abandon)
-        if self._config.store is None:
-            return await adrive(open_run.begin(self._config, input, thread, listen=False, watch=None))
-        return await adrive(
-            await opened(
-                self._config.store,
-                lambda: open_run.begin(self._config, input, thread, listen=False, watch=None, abandon=abandon),
-            )
-        )
+        return await run_to_end.arun(self._config, input, thread, abandon=abandon, only_if_new=only_if_new)
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and continue it.
@@ -242,13 +203,11 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
                 type, an effect depends on the answer to replace, or the thread needs another verb. Nothing was changed.
             ConflictError: Another run has the thread.
         """
-        return drive(reopen_run.resumed(self._config, thread, answers, answer))
+        return run_to_end.resume(self._config, thread, answers, answer)
 
     async def aresume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and continue it on the running event loop; see `resume`."""
-        return await adrive(
-            await opened(self._config.store, lambda: reopen_run.resumed(self._config, thread, answers, answer))
-        )
+        return await run_to_end.aresume(self._config, thread, answers, answer)
 
     def retry(self, thread: str) -> RunResult[S]:
         """Continue a failed or cancelled thread, or one whose owner died. Finished tasks do not run again.
@@ -261,18 +220,18 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
             InputError: There is no such thread, or it needs another verb.
             ConflictError: Another run has the thread.
         """
-        return drive(reopen_run.retried(self._config, thread))
+        return run_to_end.retry(self._config, thread)
 
     async def aretry(self, thread: str) -> RunResult[S]:
         """Continue a failed or cancelled thread on the running event loop; see `retry`."""
-        return await adrive(await opened(self._config.store, lambda: reopen_run.retried(self._config, thread)))
+        return await run_to_end.aretry(self._config, thread)
 
     # -- what it was made of -------------------------------------------------------------------------------------
 
     @property
     def graph(self) -> CompiledGraph[S, Any]:
         """The graph that the runtime drives."""
-        return self._config.graph
+        return self._graph
 
     @property
     def store(self) -> Store | None:

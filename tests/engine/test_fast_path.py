@@ -11,8 +11,7 @@ from graphrt import DELETE, START, Command, GraphBuilder, Interrupt, Limits, Ove
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.fast_path import advance, begin, park, take_back
-from graphrt._engine.route import Due
-from graphrt._engine.task import DUE, Failed
+from graphrt._engine.task import DUE, Due, Failed
 from graphrt._flows.verbs import drive
 from graphrt.errors import GraphrtError, RouteError
 from graphrt.reducers import append

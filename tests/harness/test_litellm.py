@@ -249,6 +249,7 @@ def test_harness_does_not_show_its_credential() -> None:
     assert KEY not in repr(LiteLLMHarness("openai/fake", api_key=KEY))
 
 
+@pytest.mark.graphrt_real_requests
 def test_arguments_that_the_harness_sets_itself_are_refused_as_options() -> None:
     with pytest.raises(InputError, match="timeout"):
         LiteLLMHarness("openai/fake", options={"timeout": 5})

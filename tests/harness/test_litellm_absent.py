@@ -17,6 +17,7 @@ from graphrt.harness.litellm import _client as adapter
 def absent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     adapter.load.cache_clear()
     monkeypatch.setitem(sys.modules, "litellm", None)
+    monkeypatch.setenv("GRAPHRT_ALLOW_MODEL_REQUESTS", "1")  # the first call is refused before litellm is asked for
     yield
     adapter.load.cache_clear()
 

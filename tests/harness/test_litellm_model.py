@@ -311,6 +311,7 @@ def test_key_of_the_environment_is_found(monkeypatch: pytest.MonkeyPatch, wire: 
     assert KEY in str(server.requests[0].headers)
 
 
+@pytest.mark.graphrt_real_requests
 @pytest.mark.parametrize("name", ["nonsense", "nonsense/model", "openai"])
 def test_name_without_a_provider_is_told_before_any_call(name: str, way: str) -> None:
     with pytest.raises(BadRequestError) as caught:
@@ -328,6 +329,7 @@ def test_time_that_is_none_is_refused(timeout_s: float) -> None:
         asyncio.run(LiteLLMModel("openai/fake", api_key="k").invoke(request(timeout_s=timeout_s)))
 
 
+@pytest.mark.graphrt_real_requests
 def test_address_that_is_none_is_not_worth_a_retry(wire: str) -> None:
     with pytest.raises(Exception, match="api_base") as caught:
         asyncio.run(LiteLLMModel(f"{wire}/fake", api_key=KEY, api_base="not a url", timeout_s=5).invoke(request()))

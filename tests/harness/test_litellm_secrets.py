@@ -113,6 +113,7 @@ def test_no_sink_shows_a_credential(
     assert kind == "fine" or sinks[0] is not model, "the answer was to fail"
 
 
+@pytest.mark.graphrt_real_requests
 def test_credentials_in_an_address_are_not_shown_when_it_is_refused(log: io.StringIO, wire: str) -> None:
     base = f"http://user:{PASSWORD}@127.0.0.1:9"
     model = LiteLLMModel(f"{wire}/fake", api_key=KEY, api_base=base, timeout_s=5)

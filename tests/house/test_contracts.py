@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "graphrt"
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-FLOORS, PURE = CONFIG["contracts"]
+FLOORS, PURE, KIT = CONFIG["contracts"]
 
 
 @pytest.fixture
@@ -103,6 +103,21 @@ def test_purity_notices_every_forbidden_module_in_every_pure_room(house: Path) -
     missed = [source for source in PURE["source_modules"] if f"{source} is not allowed to import time" not in text]
     missed += [
         name for name in PURE["forbidden_modules"] if f"graphrt.errors is not allowed to import {name}" not in text
+    ]
+    assert missed == []
+
+
+@pytest.mark.needs("importlinter")
+def test_the_kit_notices_an_import_of_a_private_room(house: Path) -> None:
+    for name in KIT["forbidden_modules"]:
+        plant(house, "graphrt.testing.recording", f"import {name}")
+
+    code, text = lint(house)
+
+    assert f"{KIT['name']} BROKEN" in text, text
+    assert code == 1
+    missed = [
+        name for name in KIT["forbidden_modules"] if f"graphrt.testing is not allowed to import {name}" not in text
     ]
     assert missed == []
 

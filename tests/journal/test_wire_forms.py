@@ -18,7 +18,7 @@ from graphrt._codec import NotStorable
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode, encode_state
 from graphrt._journal.body import VERSION, Body
-from graphrt._journal.event_schema import CODES, FORMS, WITH_NODE
+from graphrt._journal.event_schema import CODES, FORMS, NODE_IN_TASK_ID
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
 from graphrt.stores import MemoryStore
@@ -74,7 +74,7 @@ def test_every_event_class_has_a_strategy() -> None:
 
 @pytest.mark.parametrize("kind", FIELDS, ids=lambda kind: kind.__name__)
 def test_every_field_has_a_strategy_and_a_place_in_the_form(kind: Any) -> None:
-    stored = {name for name, _ in FORMS[kind]} | ({"node"} if kind in WITH_NODE else set())
+    stored = {name for name, _ in FORMS[kind]} | ({"node"} if kind in NODE_IN_TASK_ID else set())
 
     assert own_fields(kind) == stored == set(FIELDS[kind]) - ({"node"} - own_fields(kind))
 

@@ -158,7 +158,7 @@ GENERAL = [
     ),
     Bug("a fired join starves", "_engine.joins:JoinState.starved", "and not self.fired", "", "joins"),
     Bug("one visit more", "_engine.limit_checks:rest", ">= limits[index]", "> limits[index]", "reference"),
-    Bug("visits of tasks", "_engine.engine:Engine.open", "seen.add(node.index)", "pass", "reference"),
+    Bug("visits of tasks", "_engine.run_state:RunState.make_tasks", "seen.add(node.index)", "pass", "reference"),
     Bug(
         "one superstep more",
         "_engine.limit_checks:check_limits",
@@ -176,7 +176,7 @@ GENERAL = [
     ),
     Bug(
         "the trail keeps the newest only",
-        "_engine.engine:Engine.follow",
+        "_engine.run_state:RunState.follow",
         "trail and update.keys() <=",
         "trail or update.keys() <=",
         "nesting",

@@ -1,15 +1,13 @@
 """A process that writes, copies the log, forks, closes and opens a SQLite file all the time, until somebody kills it.
 
-`python -m tests.races.log_worker FILE ACKNOWLEDGED SLOT [bare]`. It appends to ACKNOWLEDGED what was stored: lines of a
-thread and its counter, and `unguarded` for each checkpoint that ran without a guard, which is every one of a *bare*
-worker. Several may run on one file.
+It appends to a file of acknowledgements what was stored: lines of a thread and its counter, and `unguarded` for each
+checkpoint that ran without a guard, which is every one of a *bare* worker. Several may run on one database.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import sys
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -89,16 +87,11 @@ def forked(runtime: Runtime[Any]) -> None:
     os.waitpid(child, 0)
 
 
-def main() -> None:
-    path, acknowledged, slot, *more = sys.argv[1:]
+def main(path: str, acknowledged: str, slot: str, bare: bool) -> None:
     random.seed(os.getpid())
     log.PAGES = 60
-    if "bare" in more:
+    if bare:
         log.copy = bare_copy
     guards = Guards()
     guards.watch(Patch)
     work(path, Acknowledged(acknowledged), slot, guards)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphrt import Runtime, TokenTracker
+from graphrt._runs.run_config import configure
 from graphrt.errors import InputError
 from graphrt.harness import ScriptedModel
 from graphrt.harness.litellm._model import LiteLLMModel
+from graphrt.runtime import RuntimeOptions
 
 from .support import note, sequence
 
@@ -48,3 +52,25 @@ def test_model_as_the_harness_is_refused_with_the_agent_that_would_ask_it(model:
 
     assert caught.value.code == "bad-harness"
     assert "invoke()" in str(caught.value)
+
+
+def test_runtimes_and_graphs_take_the_same_options_with_the_same_defaults() -> None:
+    of_runtime, of_graph = (dict(inspect.signature(it).parameters) for it in (Runtime, configure))
+    assert of_runtime.pop("graph").kind is of_graph.pop("graph").kind
+
+    assert {name: it.default for name, it in of_runtime.items()} == {name: it.default for name, it in of_graph.items()}
+    assert set(of_runtime) == set(RuntimeOptions.__annotations__)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"budget": 3}, {"harness": object()}, {"sinks": [3]}, {"worker_threads": 0}],
+    ids=lambda it: next(iter(it)),
+)
+def test_a_store_is_not_opened_if_another_argument_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    graph = sequence(("a", note("x")))
+
+    with pytest.raises(InputError):
+        Runtime(graph, store=f"sqlite:///{tmp_path}/runs.db", **wrong)
+
+    assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from graphrt import START, Command, GraphBuilder, Runtime, Send, UpdateError
+from graphrt import END, START, Command, GraphBuilder, Runtime, Send, UpdateError
 
 from .support import Face, get, sequence, state_class
 
@@ -150,3 +150,25 @@ def test_extra_values_of_a_state_count(face: Face, made: Any) -> None:
     graph = sequence(("node", made(node)), node={"cache": True}, state=Open)
 
     assert [face.run(graph, {"tenant": who}).state.x for who in ("a", "b", "a")] == ["a", "b", "a"]
+
+
+def test_extra_fields_of_a_model_are_inputs_too() -> None:
+    class Open(BaseModel, extra="allow"):
+        notes: list[Any] = []
+
+    ran: list[Any] = []
+
+    def node(state: Any) -> Any:
+        ran.append(state.b)
+        return {"notes": [state.b]}
+
+    builder: Any = GraphBuilder(Open, name="open")
+    builder.add_node("node", node, cache=True)
+    builder.add_edge(START, "node")
+    builder.add_edge("node", END)
+    graph = builder.compile()
+
+    results = [graph.run({"b": b}).state.notes for b in (1, 2, 1)]
+
+    assert ran == [1, 2]
+    assert results == [[1], [2], [1]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphrt import END, START, GraphBuilder, NodeError, Runtime
+from graphrt import END, START, GraphBuilder, InputError, NodeError, Runtime
 
 from .support import Face, general, get, note, parallel, sequence
 
@@ -33,6 +33,25 @@ def test_a_node_error_names_the_node_and_carries_the_cause(face: Face, made: Any
     assert (error.graph, error.run_id, error.code) == ("graph", "run-1", "node-failed")
     assert "ValueError: too small" in str(error)
     assert "retry('t')" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("fix", "sentence"),
+    [
+        ("Did you mean 'deps'?", "Did you mean 'deps'?"),
+        ("Ask again!", "Ask again!"),
+        ("Correct the key", "Correct the key."),
+        ("Correct the key.", "Correct the key."),
+    ],
+)
+def test_the_fix_of_an_error_and_the_retry_are_two_sentences(face: Face, fix: str, sentence: str) -> None:
+    error = InputError("No such key.", code="bad-input", fix=fix)
+    runtime = Runtime(sequence(("bad", failing(error))), store="memory:")
+
+    with pytest.raises(NodeError) as caught:
+        face.run(runtime, {}, thread="t")
+
+    assert caught.value.fix == f"{sentence} Then retry('t'): finished tasks do not run again."
 
 
 def test_a_forgotten_await_is_named_in_the_fix(face: Face, made: Any) -> None:

@@ -160,7 +160,7 @@ class Codec:
         Python's and graphrt's own exceptions come back as they were, without cause, traceback and notes. Any other
         exception, or one with an argument that cannot be stored, becomes a RecordedError.
         """
-        return failures.dump_error(self, error)
+        return failures.dump_error(self.dump, error)
 
     def load_error(self, data: bytes) -> BaseException:
         """Return the exception that `dump_error` wrote.

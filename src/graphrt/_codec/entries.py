@@ -2,7 +2,7 @@
 
 Covers dataclasses, named tuples, enums, and classes registered with `encode=` and `decode=`; pydantic models are in
 `models`. Instances are rebuilt without `__init__` and validators of their class: a stored value was valid when it was
-written, and comes back as it was (ADR-0024).
+written, and comes back as it was (decision 0024).
 """
 
 from __future__ import annotations

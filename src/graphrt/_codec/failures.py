@@ -13,7 +13,7 @@ from graphrt import errors
 from graphrt._codec.refusal import DamagedError, NotStorable
 
 if TYPE_CHECKING:
-    from graphrt._codec.codec import Codec
+    from collections.abc import Callable
 
 __all__ = ["RecordedError", "dump_error", "from_record"]
 
@@ -56,20 +56,20 @@ _KEPT_STATE: Final = ("name", "path")
 """Attributes of ImportError, NameError and AttributeError that are kept, although they are not in `args`."""
 
 
-def dump_error(codec: Codec, error: BaseException) -> bytes:
+def dump_error(dump: Callable[[Any], bytes], error: BaseException) -> bytes:
     """Return *error* as bytes; see `Codec.dump_error`."""
     try:
-        return codec.dump(_record(codec, error, 0))
+        return dump(_record(dump, error, 0))
     except NotStorable:  # each part can be stored, but the whole is too large or too deep
-        return codec.dump(_recorded(error))
+        return dump(_recorded(error))
 
 
-def _record(codec: Codec, error: BaseException, level: int) -> dict[str, Any]:
+def _record(dump: Callable[[Any], bytes], error: BaseException, level: int) -> dict[str, Any]:
     """Return the record of *error*, as exact as it can be stored; *level* counts the groups around it."""
     cls = type(error)
     if cls in (ExceptionGroup, BaseExceptionGroup) and level < _MOST_LEVELS:
         group: Any = error
-        members = [_record(codec, member, level + 1) for member in group.exceptions]
+        members = [_record(dump, member, level + 1) for member in group.exceptions]
         return {"kind": "group", "message": _clean(group.message), "members": members}
     name = _NAMES_OF.get(cls)
     if name is None:
@@ -84,15 +84,15 @@ def _record(codec: Codec, error: BaseException, level: int) -> dict[str, Any]:
         args = reduced[1]
         state = {key: getattr(error, key) for key in _KEPT_STATE if type(getattr(error, key, None)) is str}
     kind = "graphrt" if name in _GRAPHRT else "python"
-    if not _is_storable(codec, args):
+    if not _is_storable(dump, args):
         return _recorded(error)
-    kept = {key: item for key, item in state.items() if key not in _NOT_KEPT and _is_storable(codec, item)}
+    kept = {key: item for key, item in state.items() if key not in _NOT_KEPT and _is_storable(dump, item)}
     return {"kind": kind, "name": name, "args": args, "state": kept}
 
 
-def _is_storable(codec: Codec, value: Any) -> bool:
+def _is_storable(dump: Callable[[Any], bytes], value: Any) -> bool:
     try:
-        codec.dump(value)
+        dump(value)
     except NotStorable:
         return False
     return True

@@ -1,8 +1,8 @@
 """Encoder and decoder of pydantic models: fields, the set of fields that were given, extras and private attributes.
 
 A model is rebuilt without its validators and without `__init__`: it was valid when it was stored, and comes back as it
-was (ADR-0024). In the stored form, "v" has the fields, "set" the given ones if these are not all, "extra" and "private"
-the rest.
+was (decision 0024). In the stored form, "v" has the fields, "set" the given ones if these are not all, "extra" and
+"private" the rest.
 """
 
 from __future__ import annotations

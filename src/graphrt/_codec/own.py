@@ -1,4 +1,4 @@
-"""graphrt's own message classes, which can be stored in any field without being declared or registered (ADR-0035).
+"""graphrt's own message classes, which can be stored in any field without being declared or registered (decision 0035).
 
 The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met. The tags have a
 prefix that no class name can have. A class that the state declares, or that is registered, keeps its own name as tag.

@@ -1,7 +1,7 @@
 """The tables of one codec: encoders by class, decoders by tag, and the reasons why other values are refused.
 
 Built from the annotations of a graph and from the registry, and closed from then on: stored data selects among the tags
-and nothing else (ADR-0024).
+and nothing else (decision 0024).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class AioDriver:
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """
 
-    __slots__ = ("_acrew", "_limit", "_limits", "services", "watcher")
+    __slots__ = ("_limit", "_limits", "_parallel", "services", "watcher")
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class AioDriver:
         if limit is None and limits.max_concurrency is not None:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
-        self._acrew: AsyncParallelTasks | None = None
+        self._parallel: AsyncParallelTasks | None = None
 
     async def drive(self, flow: Flow) -> Any:
         """Perform the effects of *flow* until it ends; return its result.
@@ -99,13 +99,13 @@ class AioDriver:
         except StopIteration as stop:
             return stop.value
         finally:
-            self._acrew = None  # breaks a reference cycle that would keep the run until a garbage collection
+            self._parallel = None  # breaks a reference cycle that would keep the run until a garbage collection
 
     async def perform(self, effect: Any) -> Any:
         """Perform one effect and return its answer, as the docstring of the effect defines it."""
         match effect:
             case Start():
-                self._the_acrew().start(effect.tasks)
+                self._get_parallel().start(effect.tasks)
                 return None
             case Collect():
                 return await self._collect(effect.until)
@@ -149,7 +149,7 @@ class AioDriver:
             The cancellation that arrived meanwhile, else None. It is raised after the last record: raised before it, the
             record would be skipped and the thread would stay marked as running.
         """
-        if self._acrew is None:
+        if self._parallel is None:
             return None
         try:
             await asyncio.sleep(0)
@@ -172,7 +172,7 @@ class AioDriver:
         if node.is_async:
             return await self._halting(task)
         if node.child is None:
-            return inline(self.services, task) if node.policy.inline else await self._the_acrew().alone(task)
+            return inline(self.services, task) if node.policy.inline else await self._get_parallel().alone(task)
         if self._limit is None:
             return await self._halting(task)
         self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
@@ -222,22 +222,22 @@ class AioDriver:
     # -- several tasks -------------------------------------------------------------------------------------------
 
     async def _collect(self, until: float | None) -> list[Ended]:
-        batch = await self._the_acrew().collect(until)
+        batch = await self._get_parallel().collect(until)
         if not batch and until is None and self.services.control.halt is None:
             raise AssertionError("nothing was started")
         return batch
 
     async def _stop(self) -> list[Ended]:
-        if self._acrew is None:
+        if self._parallel is None:
             return []
-        batch = await self._acrew.stop()
-        self._acrew = None
+        batch = await self._parallel.stop()
+        self._parallel = None
         return batch
 
-    def _the_acrew(self) -> AsyncParallelTasks:
-        if self._acrew is None:
-            self._acrew = AsyncParallelTasks(self.services, self._limits, self._nested, self._limit)
-        return self._acrew
+    def _get_parallel(self) -> AsyncParallelTasks:
+        if self._parallel is None:
+            self._parallel = AsyncParallelTasks(self.services, self._limits, self._nested, self._limit)
+        return self._parallel
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:

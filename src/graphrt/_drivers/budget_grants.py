@@ -14,18 +14,18 @@ from graphrt._engine.spending import GRANTED, RUN, added, granted, grants
 from graphrt.harness.budget._budget import Amounts
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
     from graphrt._engine.task import Task
     from graphrt.harness.budget._ledger import Ledger
 
 
-def owner(task: Task, of: str, root: Engine | None) -> Task:
+def owner(task: Task, of: str, root: RunState | None) -> Task:
     """Return the task that records grants for the budget named *of*: *task*, or one that encloses it.
 
     Args:
         task: The task that asked.
         of: Name of the budget, `RUN` or as from `of_node`.
-        root: Engine of the run; None takes the task's own.
+        root: State of the run; None takes the task's own.
     """
     engine = root or task.engine
     # From the run's graph down: the id of a task begins with the ids of the tasks that enclose it.
@@ -44,7 +44,7 @@ def of_node(task: Task) -> str:
     return f"node {task.node.name!r}"
 
 
-def granted_to_run(engine: Engine) -> Amounts:
+def granted_to_run(engine: RunState) -> Amounts:
     """Return what the run's budget was granted so far, open tasks included."""
     total = engine.granted
     for task in engine.tasks:
@@ -96,7 +96,7 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
     """
     from graphrt.harness.budget._admission import read_answer
 
-    for task, keeper in tasks:
+    for task, holder in tasks:
         for asked in task.extra.interrupts if task.extra is not None else ():
             payload = asked.payload
             if (
@@ -108,11 +108,11 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
                 continue
             unit, question = payload.get("short"), asked.base.removeprefix("key=")
             # Keys of budget questions are made by `harness.budget._admission`; a node may ask a payload that looks alike.
-            if f"/budget/{ledger.of}/{unit}/" not in question or f"{GRANTED}{question}" in keeper.more().effects:
+            if f"/budget/{ledger.of}/{unit}/" not in question or f"{GRANTED}{question}" in holder.more().effects:
                 continue
             more, problem = read_answer(asked.answer, unit)
             if not problem and any(more.values()):
-                keep(keeper, grant(keeper, question, ledger.of, ledger.extend(**more)))
+                keep(holder, grant(holder, question, ledger.of, ledger.extend(**more)))
 
 
 def asking(task: Task) -> Iterator[Task]:

@@ -15,6 +15,7 @@ import typing_extensions as te
 from graphrt._ambient import NODE
 from graphrt._drivers.ctx_effects import EffectKind, perform
 from graphrt._drivers.run_services import RunServices
+from graphrt._drivers.suspended import Suspended
 from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.questions import ask, returned_answer
 from graphrt._engine.storability import check_storable
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 D = te.TypeVar("D", default=Any)
 """Type of `deps`. Invariant, since a node may pass values to it as well as read them."""
 T = TypeVar("T")
-
-
-class Suspended(BaseException):
-    """Pauses the task. Control flow, not an error: a BaseException, so that `except Exception` in a node lets it pass."""
 
 
 @final
@@ -208,9 +205,10 @@ class Context(Generic[D]):
         return BoundHarness(harness, host, tools=tools)
 
     def _host(self) -> TaskServices:
+        from graphrt._drivers.run_ledgers import ledger_for
         from graphrt._drivers.task_services import TaskServices
 
-        host: TaskServices = self._once("host", lambda: TaskServices(self, ledger=self._scope.ledger_for(self._task)))
+        host: TaskServices = self._once("host", lambda: TaskServices(self, ledger=ledger_for(self._scope, self._task)))
         return host
 
     @property

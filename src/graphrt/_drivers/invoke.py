@@ -13,9 +13,10 @@ from typing import Any, final
 
 from graphrt import _retry_policy as retry
 from graphrt._ambient import NODE
-from graphrt._drivers.context import Context, Suspended
+from graphrt._drivers.context import Context
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._engine.questions import OpenInterrupt
+from graphrt._drivers.suspended import Suspended
+from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
@@ -61,7 +62,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     key: Any = None
     try:
         if node.cache is not None:
-            key = node.cache.key(node, task)
+            key = node.cache.key(node.name, task)
             known, reply = node.cache.get(key)
             if known:
                 return reply
@@ -168,7 +169,7 @@ async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task
         if node.child is not None and drive is not None:
             return await drive(nested(task, services.control), task)
         if node.cache is not None:
-            key = node.cache.key(node, task)
+            key = node.cache.key(node.name, task)
             known, reply = node.cache.get(key)
             if known:
                 return reply

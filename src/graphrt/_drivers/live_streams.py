@@ -25,7 +25,7 @@ OVER: Final = object()
 """Queued after the last item."""
 
 
-class InFlight(Protocol):
+class LiveRun(Protocol):
     """The part of `_runs.active_run.ActiveRun` that this module uses."""
 
     services: RunServices
@@ -45,7 +45,7 @@ class InFlight(Protocol):
 
 
 def iterate_live(
-    run: InFlight, make_driver: Callable[[Callable[[str, Any], None]], Any], box: list[Any]
+    run: LiveRun, make_driver: Callable[[Callable[[str, Any], None]], Any], box: list[Any]
 ) -> Generator[Any, None, None]:
     """Drive *run* on a worker thread and yield (mode, item) as they come. Closing the generator early cancels the run.
 
@@ -107,7 +107,7 @@ class LiveItems:
 
     __slots__ = ("_begun", "_items", "_run", "_worker", "result")
 
-    def __init__(self, run: InFlight, make_driver: Callable[[Callable[[str, Any], None]], Any]) -> None:
+    def __init__(self, run: LiveRun, make_driver: Callable[[Callable[[str, Any], None]], Any]) -> None:
         loop = asyncio.get_running_loop()
         home = threading.get_ident()
         items: asyncio.Queue[Any] = asyncio.Queue()

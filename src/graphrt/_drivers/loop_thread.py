@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphrt._flows.effects import Control
 
 T = TypeVar("T")
-_PATIENCE_S = 5.0
+_WAIT_S = 5.0
 """Seconds that `close` waits for cancelled coroutines to clean up."""
 
 
@@ -58,7 +58,7 @@ class LoopThread:
 
         async def end() -> None:
             if left:
-                await asyncio.wait(left, timeout=_PATIENCE_S)
+                await asyncio.wait(left, timeout=_WAIT_S)
             self._loop.stop()
 
         self._ending = self._loop.create_task(end())  # kept: the loop holds its tasks only weakly

@@ -66,7 +66,7 @@ class ParallelTasks:
         self.closing = False
         self.stopping = False
         """A task failed for good on a helper: no more tasks start until the flow has seen it (R9)."""
-        self.patience_s = grace_s
+        self.wait_s = grace_s
         """Seconds that `close` waits for busy helpers; 0 after `stop` has waited for the grace time."""
         services.control.on_halt.append(self.bell.set)
 
@@ -158,7 +158,7 @@ class ParallelTasks:
                 elif self.queue and (task := self._pop(caller=True)) is not None:
                     batch.append(self._run(task))  # a place was given back before the bell was cleared
                     continue
-                self.bell.wait(self._patience(until))
+                self.bell.wait(self._wait_s(until))
                 self.timed.expire(self)
         except BaseException:
             self.ended.extendleft(reversed(batch))  # finished tasks keep their outcomes: `stop` returns them
@@ -166,13 +166,13 @@ class ParallelTasks:
         self.open -= len(batch)
         return batch
 
-    def _patience(self, until: float | None) -> float | None:
+    def _wait_s(self, until: float | None) -> float | None:
         """Return the seconds until the next timeout or *until*, whichever is first; None if there is neither."""
-        patience = self.timed.patience(self)
+        wait = self.timed.wait_s(self)
         if until is None:
-            return patience
+            return wait
         left = max(0.0, until - monotonic())
-        return left if patience is None else min(left, patience)
+        return left if wait is None else min(left, wait)
 
     def _drain(self, batch: list[Ended]) -> None:
         """Run queued tasks in the caller until one fails or the queue is empty. No lock: deque.popleft is atomic."""
@@ -231,7 +231,7 @@ class ParallelTasks:
             if left <= 0:
                 break
             if monotonic() >= until:
-                self.patience_s = 0.0
+                self.wait_s = 0.0
                 break
             self.bell.wait(until - monotonic())
         self.open = 0
@@ -258,7 +258,7 @@ class ParallelTasks:
                 if monotonic() >= until:
                     self.timed.abandon(self)
                     return STOPPED
-            self.bell.wait(self._patience(until))
+            self.bell.wait(self._wait_s(until))
             self.timed.expire(self)
 
     def collect_ready(self) -> list[Ended]:
@@ -283,7 +283,7 @@ class ParallelTasks:
             timer.cancel()
         for helper in self.helpers:
             if helper is not threading.current_thread():
-                helper.join(self.patience_s if self.busy else None)
+                helper.join(self.wait_s if self.busy else None)
 
     def _pop(self, *, caller: bool) -> Task | None:
         """Return the next task for this thread, or None; queued tasks that run elsewhere are started on the way."""

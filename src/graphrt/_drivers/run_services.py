@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from graphrt._ambient import PARENT_AGENT, REPLACED, SLEEP
+from graphrt._ambient import REPLACED, SLEEP
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.task import Task
 from graphrt._flows.effects import Control, Record, Staged
@@ -21,13 +20,11 @@ from graphrt.events import OutcomeDropped
 
 if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
-    from graphrt._drivers.run_ledgers import RunLedgers
     from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._engine.engine import Engine
     from graphrt.events import Entry
     from graphrt.harness.agent._model_overrides import NamedModels
     from graphrt.harness.budget._budget import Budget
-    from graphrt.harness.budget._ledger import Ledger
 
 monotonic = time.monotonic
 _lock = FreshLock()
@@ -134,7 +131,7 @@ class RunServices:
         """The pool that this run holds; None until a sync node needs it."""
         self.budget: Budget | None = None
         """Budget of the run; None without one."""
-        self.ledgers: RunLedgers | None = None
+        self.ledgers: Any = None
         """Ledgers of the run's budgets; None until a model call needs one."""
         self.root: Engine | None = None
         """Engine of the run, not of a nested graph."""
@@ -190,28 +187,6 @@ class RunServices:
             except StoreError as error:
                 error.__dict__["boundary"] = True  # the run's own store failed, not the node (decision 0055)
                 raise
-
-    def ledger_for(self, task: Task) -> Ledger | None:
-        """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""
-        if self.ledgers is None:
-            engine = task.engine
-            above = PARENT_AGENT.get()
-            ledger = None if above is None else above.ledger
-            # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state.
-            alone = self.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
-            if alone and "token_budget" not in engine.values:
-                return None
-            from graphrt._drivers.ctx_effects import keep_effect
-            from graphrt._drivers.run_ledgers import RunLedgers
-
-            with _lock:
-                if self.ledgers is None:
-                    emit = self.emit
-                    warn = None if emit is None else partial(emit, "messages")
-                    self.ledgers = RunLedgers(
-                        self.budget, self.root or engine, warn, above=ledger, keep=partial(keep_effect, self)
-                    )
-        return self.ledgers.ledger(task)
 
     @property
     def run_id(self) -> str:

@@ -10,9 +10,10 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, final
 
-from graphrt._drivers.context import Context, Suspended
+from graphrt._drivers.context import Context
 from graphrt._drivers.invoke import asked, failed, swallowed
 from graphrt._drivers.run_services import RunServices
+from graphrt._drivers.suspended import Suspended
 from graphrt._engine.steps import Step
 from graphrt._engine.task import Task
 from graphrt._flows.child import nested
@@ -128,7 +129,7 @@ class ScriptedDriver:
             return failed(error)
         if context is not None and context._suspended:
             return swallowed(task)
-        return reply
+        return reply if context is None or context._kept is None else context._charged(reply)
 
 
 def by_hand(coroutine: Coroutine[Any, Any, Any]) -> Any:

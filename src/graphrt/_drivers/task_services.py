@@ -21,6 +21,7 @@ from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.budget_grants import grant, granted_before, owner
 from graphrt._drivers.ctx_effects import EffectKind, keep_effect, perform_async
 from graphrt._drivers.message_item import MessageItem
+from graphrt._drivers.suspended import Suspended
 from graphrt._engine.spending import GRANTED, spending
 from graphrt._engine.task import Spent
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
@@ -137,8 +138,6 @@ class TaskServices:
         Otherwise the replies that the siblings get after the pause would be lost, and their questions asked one by one.
         """
         from asyncio import current_task, get_running_loop, sleep, wait
-
-        from graphrt._drivers.context import Suspended
 
         mine = get_running_loop().create_future()
         around = _AROUND.get()
@@ -283,8 +282,6 @@ class TaskServices:
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Return the answers to *questions*, in order; pause once for all that have none."""
-        from graphrt._drivers.context import Suspended
-
         answers: list[Any] = []
         pause: Suspended | None = None
         known = self._task.more().interrupts

@@ -77,7 +77,7 @@ class TimedTasks:
         with contextlib.suppress(IndexError):
             self.start(parallel, self._held.popleft())
 
-    def patience(self, parallel: ParallelTasks) -> float | None:
+    def wait_s(self, parallel: ParallelTasks) -> float | None:
         """Return the seconds until the next timeout, or None if no task is running."""
         with parallel.lock:
             if not self._running:

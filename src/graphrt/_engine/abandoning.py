@@ -40,7 +40,7 @@ def give_up_superstep(engine: Engine) -> None:
         emit_events.spent(engine, task)
     emit_events.note(engine, abandoned)
     engine.close_superstep()
-    engine.due = []
+    engine.make_due([])
 
 
 def _unknown_effects(tasks: list[Task]) -> list[str]:

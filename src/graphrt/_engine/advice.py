@@ -14,7 +14,7 @@ from graphrt._plan.fields import is_mapping
 from graphrt.errors import GraphrtError
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 _OF_THE_CONTEXT = {
     "state": "the state is the node's first parameter, and a node returns what changes",
@@ -31,7 +31,7 @@ _OF_THE_CONTEXT = {
 _ABSENT = object()
 
 
-def advice(engine: Engine, task: Task, error: BaseException) -> str:
+def advice(engine: RunState, task: Task, error: BaseException) -> str:
     """Return what to do about *error*, which the node of *task* raised; empty if the mistake is not known."""
     owner = error.obj if isinstance(error, AttributeError) else None  # the object that lacks the attribute
     if inspect.iscoroutine(owner):
@@ -58,7 +58,7 @@ def advice(engine: Engine, task: Task, error: BaseException) -> str:
     return ""
 
 
-def _of_attribute(engine: Engine, task: Task, owner: Any, name: str) -> str:
+def _of_attribute(engine: RunState, task: Task, owner: Any, name: str) -> str:
     """Return advice for the attribute *name* that *owner* lacks, if *owner* is the Context or the state."""
     kind: Any = owner.__class__
     # Compared by name: the Context belongs to the drivers, a floor that the engine may not import.
@@ -92,7 +92,7 @@ def _of_send(task: Task) -> str:
     return " The argument of the Send is ctx.arg, not the state."
 
 
-def other_answer(engine: Engine, task: Task) -> str:
+def other_answer(engine: RunState, task: Task) -> str:
     """Return how to replace the answer that the failed *task* was given; empty if that is not possible (R10)."""
     extra = task.more()
     given = [
@@ -107,7 +107,7 @@ def other_answer(engine: Engine, task: Task) -> str:
     return f"If the answer was wrong, replace it: resume({engine.thread!r}, {answer})."
 
 
-def name_other_answer(engine: Engine, error: Exception) -> None:
+def name_other_answer(engine: RunState, error: Exception) -> None:
     """Add to the `fix` of *error*, which ended a superstep after its tasks, how to replace the answer of one of them.
 
     A wrong answer often fails only after its node, for instance in a router that has no route for it.

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from graphrt._engine import emit_events, mutation_check, outcome, pausing
+from graphrt._engine import emit_events, failures, joins, mutation_check, pausing
 from graphrt._engine.advice import name_other_answer
 from graphrt._engine.apply_folded import applied
 from graphrt._engine.fold import Folded, FoldError, fold
-from graphrt._engine.route import Routed, merged
+from graphrt._engine.route import Routed, Router, merged
 from graphrt._engine.spending import count
 from graphrt._engine.storability import check_sends
 from graphrt._engine.task import Task
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 
-def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool = False) -> bool:
+def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool = False) -> bool:
     """Fold the staged updates, call the routers and make the next tasks due; or fold, and hold the superstep.
 
     Args:
@@ -41,7 +41,7 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
         RouteError: A router failed.
     """
     tasks = engine.tasks
-    asked, engine.asked = engine.asked, None  # a router that the fast path called already is not called again
+    asked = engine.take_asked()  # a router that the fast path called already is not called again
     # Both drop views of the state. Only without them do reference counts show who else holds a list (R15).
     engine.forget_view()
     mutation_check.check_all(engine, tasks)
@@ -56,7 +56,7 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
             where=engine.where,
         )
     except FoldError as error:
-        outcome.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
+        failures.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
         name_other_answer(engine, error.error)
         raise error.error from error.error.__cause__
     questions = pausing.after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
@@ -66,20 +66,20 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
         routed = Routed()  # routers are called when the pause is answered, on the state as edited by then (R1)
     else:
         try:
-            routed = engine.router().follow(tasks, view, asked)
+            routed = Router(engine.plan, engine.where).follow(tasks, view, asked)
             mutation_check.check_routers(engine, tasks, view, values)
             check_sends(engine, routed.sends)
         except Exception as error:
             name_other_answer(engine, error)
             # A router may have kept the longer list, which stays as it is: the state gets a copy of the old length.
             for name, length in grown.items():
-                engine.values[name] = engine.values[name][:length]
+                engine.restore(name, engine.values[name][:length])
             raise
     # Nothing below can fail: fold, routes and next tasks commit together (R3).
-    moved = engine.arrive(routed)
+    moved = joins.arrive(engine, routed)
     _watch(engine, tasks, folded)
     engine.take(values, (*folded.values, *folded.grown))
-    engine.view = view
+    engine.use_view(view)
     if questions:
         engine.hold(questions)
     else:
@@ -89,29 +89,30 @@ def commit(engine: Engine, after: Collection[str] | None = None, *, past: bool =
     return engine.held
 
 
-def route(engine: Engine) -> None:
+def route(engine: RunState) -> None:
     """Call the routers and count the joins of a held superstep; its next tasks become due.
 
     Raises:
         RouteError: A router failed; the next call of this function calls it again.
         UpdateError: The argument of a Send cannot be stored.
     """
-    view = engine.view = engine.take_view()
-    routed = engine.router().follow(engine.tasks, view)
+    view = engine.take_view()
+    engine.use_view(view)
+    routed = Router(engine.plan, engine.where).follow(engine.tasks, view)
     mutation_check.check_routers(engine, engine.tasks, view, engine.values)
     check_sends(engine, routed.sends)
-    moved = engine.arrive(routed)
+    moved = joins.arrive(engine, routed)
     _go_on(engine, routed)
     emit_events.routed(engine, "answered", moved)
 
 
-def _go_on(engine: Engine, routed: Routed) -> None:
+def _go_on(engine: RunState, routed: Routed) -> None:
     """Close the superstep, and make due where it leads, merged with what an edit made due (`Engine.waiting`)."""
-    engine.due = merged(engine.waiting, routed) if engine.waiting else routed.due()
+    engine.make_due(merged(engine.waiting, routed) if engine.waiting else routed.due())
     engine.close_superstep()
 
 
-def _watch(engine: Engine, tasks: Sequence[Task], folded: Folded) -> None:
+def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
     """Pass what was folded on to the usage counters, the parent's trail and the step recorder."""
     for task in tasks:
         if task.extra is not None:

@@ -72,7 +72,7 @@ def edit(
         extra.ended, extra.edited = False, True
     # An edit as the node also answers for its `interrupt_after` (decision 0058).
     finished = {task.id for task in mine}
-    engine.after = [question for question in engine.after if question.task_id not in finished]
+    engine.ask_after([question for question in engine.after if question.task_id not in finished])
 
 
 def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[Task]:

@@ -14,44 +14,42 @@ from zlib import crc32
 from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine.fold import Folded
-from graphrt._engine.joins import JoinState
+from graphrt._engine.join_state import JoinState
+from graphrt._engine.open_interrupt import USED, OpenInterrupt
 from graphrt._engine.pending_as_data import NO_ITEMS, due_parts, join_standings
-from graphrt._engine.questions import USED, OpenInterrupt
-from graphrt._engine.route import Due
 from graphrt._engine.steps import goto_names
 from graphrt._engine.storability import tracked
-from graphrt._engine.task import DONE, FAILED, HANDLED, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Task
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import said
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 Logged = tuple[str, events.Event]
 """Path of the nested graph in which the event happened (empty at the top), and the event."""
 
 
-def note(engine: Engine, event: events.Event) -> None:
+def note(engine: RunState, event: events.Event) -> None:
     """Append *event* to the log, if there is one."""
     if engine.log is not None:
         engine.log.append((engine.path, event))
 
 
-def note_all(engine: Engine, logged: Sequence[Logged]) -> None:
+def note_all(engine: RunState, logged: Sequence[Logged]) -> None:
     """Append events that were logged elsewhere, if there is a log."""
     if engine.log is not None:
-        engine.log += logged
+        engine.log.extend(logged)
 
 
-def take(engine: Engine) -> list[Logged]:
+def take(engine: RunState) -> list[Logged]:
     """Return the events that were logged since the last call, and remove them from the log."""
-    logged: list[Logged] = engine.log or []
-    if logged:
-        engine.log = []
-    return logged
+    if not engine.log:
+        return []
+    return engine.swap_log([]) or []
 
 
-def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
+def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
     """Log the outcomes of *tasks*, then their commit; *moved* are the joins whose generation it changed."""
     for task in tasks:
         outcome(engine, task)
@@ -72,7 +70,7 @@ def committed(engine: Engine, tasks: Sequence[Task], folded: Folded, moved: Sequ
     )
 
 
-def fast_step(engine: Engine, task: Task, update: dict[str, Any] | None) -> None:
+def fast_step(engine: RunState, task: Task, update: dict[str, Any] | None) -> None:
     """Log the outcome and the commit of a fast-path superstep, whose next tasks are in `engine.due`.
 
     The events are those of `committed`. A task of the fast path has no goto and no questions, and arrives at no join.
@@ -101,7 +99,7 @@ def fast_step(engine: Engine, task: Task, update: dict[str, Any] | None) -> None
     )
 
 
-def routed(engine: Engine, reason: str, moved: Sequence[JoinState] = ()) -> None:
+def routed(engine: RunState, reason: str, moved: Sequence[JoinState] = ()) -> None:
     """Log that tasks became due without a commit; *reason* is `entry`, `fatigue`, `starved` or `answered`."""
     if engine.log is not None:
         names, sends, errors, handled = due_parts(engine.due)
@@ -112,7 +110,7 @@ def routed(engine: Engine, reason: str, moved: Sequence[JoinState] = ()) -> None
         )
 
 
-def effects(engine: Engine, task: Task) -> None:
+def effects(engine: RunState, task: Task) -> None:
     """Log the retries and effects of *task*."""
     extra, task_id = task.more(), task.id
     for attempt, delay_s, error in extra.retries:
@@ -141,7 +139,7 @@ def effects(engine: Engine, task: Task) -> None:
         note(engine, events.EffectRecorded(task=task_id, key=key, result=extra.effects[key], answers=answers))
 
 
-def outcome(engine: Engine, task: Task) -> None:
+def outcome(engine: RunState, task: Task) -> None:
     """Log the outcome of *task*, after its retries, effects, answers and the events of its nested graph."""
     extra = task.extra
     if extra is not None:
@@ -156,7 +154,7 @@ def outcome(engine: Engine, task: Task) -> None:
     ended(engine, task)
 
 
-def spent(engine: Engine, task: Task) -> None:
+def spent(engine: RunState, task: Task) -> None:
     """Log the effects of *task*, which is abandoned without an outcome, and the events of its nested graph."""
     extra = task.extra
     if extra is None:
@@ -171,7 +169,7 @@ def spent(engine: Engine, task: Task) -> None:
         child.settled = []
 
 
-def fates(engine: Engine, task: Task) -> None:
+def fates(engine: RunState, task: Task) -> None:
     """Log how the questions of *task* and their answers ended, unless the journal has that already (R10)."""
     for question in task.extra.interrupts if task.extra is not None else ():
         if question.static or question.fate_told:
@@ -195,12 +193,12 @@ def _fate(question: OpenInterrupt) -> events.Event:
     return events.AnswerDiscarded(id=question.id, reason=question.fate)
 
 
-def ended(engine: Engine, task: Task) -> None:
+def ended(engine: RunState, task: Task) -> None:
     """Log how *task* ended."""
     note(engine, outcome_of(engine, task))
 
 
-def outcome_of(engine: Engine, task: Task, *, updates: bool = True) -> events.TaskSucceeded | events.TaskFailed:
+def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.TaskSucceeded | events.TaskFailed:
     """Return how *task* ended as an event; without its updates if they are folded already (*updates* is false)."""
     extra = task.extra
     usage = extra.usage if extra else None
@@ -232,12 +230,12 @@ def outcome_of(engine: Engine, task: Task, *, updates: bool = True) -> events.Ta
     )
 
 
-def standing(engine: Engine, task: Task) -> list[Logged]:
+def standing(engine: RunState, task: Task) -> list[Logged]:
     """Return all events of *task* that a restart needs to go on with it while its superstep is open.
 
     They are staged under the task's id and replace what was staged of it before (decision 0020). The log is unchanged.
     """
-    kept, engine.log = engine.log, []  # a log of its own for the helpers below
+    kept = engine.swap_log([])  # a log of its own for the helpers below
     over = task.status in (DONE, HANDLED)
     if task.extra is not None:
         effects(engine, task)
@@ -256,11 +254,10 @@ def standing(engine: Engine, task: Task) -> list[Logged]:
                 note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
     if over and not (task.extra is not None and task.extra.ended):
         ended(engine, task)
-    found, engine.log = engine.log, kept
-    return found
+    return engine.swap_log(kept) or []
 
 
-def failures(engine: Engine) -> None:
+def failures(engine: RunState) -> None:
     """Log the outcomes of those tasks of the open superstep that failed for good."""
     if engine.log is not None:
         for task in engine.tasks:
@@ -268,7 +265,7 @@ def failures(engine: Engine) -> None:
                 outcome(engine, task)
 
 
-def raised(engine: Engine, task: Task) -> None:
+def raised(engine: RunState, task: Task) -> None:
     """Log the open questions of *task* that were not logged before, after the fates of its older ones."""
     if task.node.child is None:
         fates(engine, task)
@@ -283,7 +280,7 @@ def raised(engine: Engine, task: Task) -> None:
             question_raised(engine, task, question)
 
 
-def raised_after(engine: Engine) -> None:
+def raised_after(engine: RunState) -> None:
     """Log the open questions of `interrupt_after` that were not logged before."""
     for question in engine.after:
         if question.open and not question.logged:
@@ -292,7 +289,7 @@ def raised_after(engine: Engine) -> None:
             question_raised(engine, task, question)
 
 
-def question_raised(engine: Engine, task: Task, question: OpenInterrupt) -> None:
+def question_raised(engine: RunState, task: Task, question: OpenInterrupt) -> None:
     """Log that *task* asked *question*."""
     note(
         engine,
@@ -312,13 +309,13 @@ def question_raised(engine: Engine, task: Task, question: OpenInterrupt) -> None
     )
 
 
-def fatigued(engine: Engine, node: NodePlan) -> None:
+def fatigued(engine: RunState, node: NodePlan) -> None:
     """Log that the `on_fatigue` route of *node* was taken."""
     route = getattr(node.on_fatigue, "name", "END")
     note(engine, events.NodeFatigued(node=node.name, visits=engine.visits[node.index], route=str(route)))
 
 
-def folded(engine: Engine) -> dict[str, str]:
+def folded(engine: RunState) -> dict[str, str]:
     """Return checksums (CRC-32 in hex) by field, of the fields that custom reducers fold; empty without a thread.
 
     `replay` compares them, because the journal stores updates and not what reducers made of them. Missing are values

@@ -1,229 +1,31 @@
-"""The engine: the one mutable object of a run, and the verbs that change it.
+"""The engine: the one mutable object of a run, with the verbs that decide what changes.
 
 The engine is level-triggered: what is due follows from its state alone, never from the caller. After a crash or a
 pause the run loop just calls the same verbs again. A superstep takes `begin`, one `report` for each task, and `commit`;
 `fast_path` does the same for supersteps of one plain task.
 
-The attributes form four groups:
-
-- the plan and its limits: `plan`, `fields`, `limits`, `max_steps`, `visit_limits`, ...
-- the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `held`, `usage`, ...
-- observers, None or empty where nothing listens: `log`, `recorder`, `trail`, `dirty`, `settled`, ...
-- the fast path: `fast`, `call`, `asked`, `quick`, `told`.
-
-A verb that needs more than a few lines is a function of a neighbouring module, which gets the engine as its argument.
+A verb that needs more than a few lines is a function of a neighbouring module, which gets the state of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, final
 
 from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, pausing
-from graphrt._engine.failures import place
-from graphrt._engine.fold import CONTAINERS
-from graphrt._engine.joins import JoinState
-from graphrt._engine.questions import OpenInterrupt
-from graphrt._engine.route import Due, Routed, Router
+from graphrt._engine.route import Router
+from graphrt._engine.run_state import RunState
 from graphrt._engine.steps import StepRecorder
 from graphrt._engine.storability import check_sends
-from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
-from graphrt._plan.fields import Field
-from graphrt._plan.state import Values
-from graphrt._plan.tables import NodePlan, Plan
-from graphrt.errors import Place
-from graphrt.events import Usage
-from graphrt.limits import Limits
-
-if TYPE_CHECKING:
-    from graphrt._codec import Codec, NotStorable
-    from graphrt._engine.emit_events import Logged
-
-_NO_LIMIT: Final = 1 << 62
-"""Visit limit of an unlimited node: more than a run can reach, so that the comparison needs no case for None."""
-_NO_VIEW: Final = object()
-"""Value of `Engine.view` when there is no snapshot: the values changed, or the tasks hold the only one."""
+from graphrt._engine.task import Task
 
 
 @final
-class Engine:
-    """One run of one plan: its values, open superstep, joins and counters."""
+class Engine(RunState):
+    """The state of a run, with the verbs that change it."""
 
-    __slots__ = (
-        "after",
-        "aliases",
-        "asked",
-        "batches",
-        "call",
-        "check_state",
-        "codec",
-        "depth",
-        "dirty",
-        "due",
-        "entering",
-        "ephemeral",
-        "fast",
-        "fields",
-        "granted",
-        "guard",
-        "held",
-        "joins",
-        "keeps",
-        "limits",
-        "log",
-        "looks",
-        "make_view",
-        "max_steps",
-        "opened",
-        "path",
-        "plan",
-        "quick",
-        "recorder",
-        "run_id",
-        "settled",
-        "sizes",
-        "spoilt",
-        "staging",
-        "stamps",
-        "steps",
-        "superstep",
-        "tasks",
-        "thread",
-        "told",
-        "trail",
-        "trail_last",
-        "unstorable",
-        "usage",
-        "values",
-        "view",
-        "visit_limits",
-        "visits",
-        "waiting",
-        "watched",
-        "writable",
-    )
-
-    def __init__(  # noqa: PLR0915 - one statement for each thing that a run knows
-        self, plan: Plan, limits: Limits, *, thread: str | None = None, path: str = "", check_state: bool = False
-    ) -> None:
-        self.plan: Plan = plan
-        self.aliases: dict[str, NodePlan] = {}
-        """Nodes of an older graph by name: renamed ones, and placeholders for those that are gone."""
-        self.fields: dict[str, Field] = plan.state.fields
-        """Fields of the state by name, in schema order."""
-        self.writable: dict[str, Field] = plan.update.fields
-        """Fields that an update may write."""
-        self.make_view: Callable[[Values], Any] = plan.state.view
-        """Makes an instance of the user's state class from values; the containers in them are shared."""
-        self.ephemeral: list[Field] = [f for f in self.fields.values() if f.ephemeral]
-        """Fields that are reset before each fold (R16)."""
-        self.thread: str | None = thread
-        """Id of the thread; None for a run without one."""
-        self.path: str = path
-        """Task id of the nested graph's node, with a slash at its end; empty at the top."""
-        self.run_id: str | None = None
-        """Id of the run, for errors; None until the run sets it."""
-        self.check_state: bool = check_state
-        """Whether the stored forms of values are compared, to find changes inside them (R15)."""
-        self.codec: Codec | None = None
-        """Checks that values can be stored; None without a store."""
-        self.stamps: bool = False
-        """Whether validated updates keep their encoded bytes, because the store keeps bytes."""
-        self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
-        """Takes fast-path commits that need no events (`Journal.step`, `fast_path.tell`); None if events are needed."""
-        self.told: Any = None
-        """(superstep, node, update, target) of a fast-path commit that is not written yet; see `fast_path.tell`."""
-        self.values: Values = {}
-        """The committed values by field; an absent TypedDict key is missing."""
-        self.sizes: dict[str, int] = {}
-        """Length of every list, dict and set among the values, to find a node that changed one in place."""
-        self.view: Any = _NO_VIEW
-        """Snapshot that the next task gets; `_NO_VIEW` if it has to be made."""
-        self.keeps: int = plan.state.keeps
-        """Place where views keep their values: `IS_MAPPING`, `HAS_MAPPING` or `NEITHER` of `_plan.views`."""
-        self.looks: bool = True
-        """Whether each report checks at once what its task changed; if false, the commit checks all tasks together."""
-        self.guard: dict[str, bytes] = {}
-        """With `check_state`: encoded values by field, to compare with."""
-        self.unstorable: dict[str, NotStorable] = {}
-        """With `check_state`: fields whose values cannot be encoded, and why. Shared with nested graphs."""
-        self.spoilt: set[str] = set()
-        """Fields that a node changed in place and that could not be restored."""
-        self.superstep: int = 0
-        """Number of the open or last superstep, from 1; it counts per thread and is never reset."""
-        self.steps: int = 0
-        """Number of supersteps of this run, for `max_steps`."""
-        self.visits: list[int] = []
-        """Visits in this run by node index; indexes above the plan's belong to `aliases`."""
-        self.joins: list[JoinState] = [JoinState(join) for join in plan.joins]
-        """Open generations by join index."""
-        self.due: list[Due] = []
-        """Tasks of the next superstep, in task order."""
-        self.waiting: list[Due] = []
-        """Tasks that an edit made due while a superstep was open; the commit merges them with what it routes to."""
-        self.tasks: list[Task] = []
-        """Tasks of the open superstep, in task order; empty if no superstep is open."""
-        self.opened: list[Due] = []
-        """Value of `due` when the open superstep was opened: snapshots store it in place of the open tasks."""
-        self.held: bool = False
-        """Whether the open superstep is folded and committed, and its routers and joins wait for answers to `after`."""
-        self.after: list[OpenInterrupt] = []
-        """Questions of `interrupt_after`, in task order."""
-        self.entering: bool = False
-        """Whether the router of START has not been called yet."""
-        self.asked: Any = None
-        """(branch, label) of a router that the fast path called before it left; None if it called none."""
-        self.call: Task | None = None
-        """Task of the fast path that is running or ready to run; None on the general path."""
-        self.log: list[Any] | None = None
-        """Events that became true and were not taken yet; None if nothing listens."""
-        self.staging: bool = False
-        """Whether outcomes of the open superstep are stored before it commits."""
-        self.dirty: dict[Task, None] = {}
-        """Tasks of the open superstep with changes that are not staged yet, as an ordered set."""
-        self.settled: list[Any] = []
-        """Staged events of a nested graph, which are written to the journal with its parent's commit."""
-        self.batches: int = 0
-        """Count of batches of events that a nested graph has staged, which is the number of the next one."""
-        self.trail: list[dict[str, Any]] | None = None
-        """Committed updates of a nested graph in commit order, for its parent; None at the top."""
-        self.trail_last: frozenset[str] = frozenset()
-        """Fields of which the trail needs only the last write."""
-        self.depth: int = 0
-        """Number of graphs that enclose this one."""
-        self.usage: Usage | None = None
-        """Usage of the model calls of committed tasks; None if there were no calls."""
-        self.granted: tuple[int, int, int] | None = None
-        """Grants of committed tasks to the run's budget: tokens, microdollars, calls; None if there are no grants."""
-        self.recorder: StepRecorder | None = None
-        """Makes the Steps of a step generator; None if no steps are wanted."""
-        self.watched: bool = False
-        """Whether there is a recorder, a trail or a log: the one flag that the fast path tests."""
-        self.limit(limits)
-
-    def limit(self, limits: Limits) -> None:
-        """Apply *limits*, which each drive sets anew."""
-        self.limits: Limits = limits
-        self.max_steps: int = limits.max_steps
-        general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
-        self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
-        timed = limits.timeout_s is not None or limits.deadline_s is not None
-        # The fast path measures no time, resets no ephemeral fields and compares no stored forms.
-        self.fast: bool = not (timed or self.ephemeral or self.check_state)
-
-    def nest_in(self, parent: Engine) -> None:
-        """Belong to the run of *parent*, as the engine of a graph that is nested in its graph."""
-        self.run_id, self.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
-        self.depth = parent.depth + 1
-
-    def identify(self, run_id: str) -> None:
-        """Set the id of the run; before `listen`, which passes it on to nested graphs."""
-        self.run_id = run_id
-
-    def count_anew(self) -> None:
-        """Begin a new run: what earlier runs of the thread used and were granted does not count."""
-        self.usage = self.granted = None
+    __slots__ = ()
 
     def watch(self, *, recorder: bool, run_id: Callable[[], str] | None = None) -> None:
         """Start recording steps for a step generator if *recorder* is true, else stop.
@@ -232,115 +34,19 @@ class Engine:
             recorder: Whether steps are recorded.
             run_id: Makes the id of the run, for the steps.
         """
-        self.recorder = StepRecorder(self) if recorder else None
-        if self.recorder is not None and run_id is not None:
-            self.recorder.run_id = run_id
-        self._look()
-
-    def leave_trail(self, last: frozenset[str]) -> None:
-        """Keep committed updates for the parent graph; of the fields *last* it needs only the newest write."""
-        self.trail, self.trail_last = [], last
-        self._look()
-
-    def listen(self, codec: Codec | None = None, *, staging: bool = False, stamps: bool = False) -> None:
-        """Keep events from now on, for a journal or a sink; nested graphs that are parked on tasks do the same.
-
-        Args:
-            codec: Checks that values can be stored; None without a store.
-            staging: Also keep outcomes of the open superstep until they are staged.
-            stamps: Let validated updates keep their encoded bytes.
-        """
-        self.log, self.codec, self.staging, self.stamps = [], codec, staging, stamps
-        self._look()
-        for task in self.tasks:
-            if task.extra is not None and task.extra.child is not None:
-                task.extra.child.listen(codec, staging=staging, stamps=stamps)
-                task.extra.child.run_id = self.run_id
-
-    def _look(self) -> None:
-        self.watched = self.recorder is not None or self.trail is not None or self.log is not None
-
-    def follow(self, update: dict[str, Any]) -> None:
-        """Add a committed *update* to the trail, if there is one.
-
-        Writes of fields in `trail_last` replace the ones before, so that a loop that writes them keeps no history.
-        """
-        trail = self.trail
-        if trail is None or not update:
-            return
-        if trail and update.keys() <= self.trail_last:
-            trail[-1] = {**trail[-1], **update}
-        else:
-            trail.append(update)
-
-    def start(self, values: Values) -> None:
-        """Begin a run on *values*, which the engine takes over. The router of START is called by `begin`."""
-        self.values, self.guard = values, {}
-        self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
-        self.view = self.make_view(values)
-        self.steps = 0
-        self.visits = [0] * (len(self.plan.nodes) + len(self.aliases))
-        for join in self.joins:
-            join.arrived, join.fired, join.emptied = set(), False, False
-        start = self.plan.start  # a single static edge needs no routing; `begin` routes anything else
-        self.due = [Due(start.next)] if start.simple and start.next is not None else []
-        self.entering = not self.due
+        steps = StepRecorder(self) if recorder else None
+        if steps is not None and run_id is not None:
+            steps.run_id = run_id
+        self.record_with(steps)
 
     def enter(self) -> None:
         """Make the tasks due that START leads to, as the entry router decides now."""
-        self.due = self.router().ask(self.plan.start, self.make_view(self.values)).due()
-        self.entering = False
-
-    def wait_for_input(self) -> None:
-        """Make nothing due: the next input starts the run (decision 0059)."""
-        self.due, self.entering = [], False
-
-    def settle(self, logged: list[Logged]) -> str:
-        """Keep events of a nested graph until its parent's commit; return the key under which they are staged."""
-        key = f"{self.path}+{self.batches}"
-        self.settled += logged
-        self.batches += 1
-        return key
-
-    def fold_older(self, fields: Mapping[str, Field], nodes: Mapping[str, NodePlan]) -> None:
-        """Prepare to fold the entries of an older graph (R14).
-
-        Args:
-            fields: Stand-ins for fields that the present graph does not have.
-            nodes: Nodes of the present graph, by the names that they had.
-        """
-        if fields:
-            self.fields = {**self.fields, **fields}
-        if nodes:
-            self.aliases = dict(nodes)
-
-    def adopt(self, values: Values | None) -> None:
-        """Leave the fields of an older graph behind; replace the values, unless *values* is None."""
-        self.fields = self.plan.state.fields
-        if values is None:
-            return
-        self.values, self.sizes = {}, {}
-        self.take(values, self.fields)
-        self.forget_view()
-        for task in self.tasks:  # makes them take a new view, of the replaced values
-            task.state = None
-
-    def forget_store(self) -> None:
-        """Encode nothing from now on: a replay compares values and stores none."""
-        self.codec = None
-
-    def forget_view(self) -> None:
-        """Drop the snapshot, because the values have changed or the reference would hide a sole owner (R15)."""
-        self.view = _NO_VIEW
+        self.make_due(self.router().ask(self.plan.start, self.make_view(self.values)).due())
+        self.entered()
 
     def router(self, task: Task | None = None) -> Router:
         """Return a Router for the plan, whose errors name *task* if it is given."""
         return Router(self.plan, partial(self.where, task))
-
-    def take_view(self) -> Any:
-        """Return the current snapshot and drop the engine's reference, so that only tasks hold it."""
-        view, self.view = self.view, _NO_VIEW
-        return self.make_view(self.values) if view is _NO_VIEW else view
 
     def begin(self) -> bool:
         """Open the superstep that is due, or continue the open one.
@@ -356,13 +62,14 @@ class Engine:
         if self.tasks:
             return mutation_check.prepare(self)
         if self.entering:
-            view = self.view = self.take_view()
+            view = self.take_view()
+            self.use_view(view)
             routed = self.router().ask(self.plan.start, view)
-            moved = self.arrive(routed)
-            self.due = routed.due()
+            moved = joins.arrive(self, routed)
+            self.make_due(routed.due())
             mutation_check.check_routers(self, (), view, self.values)
             check_sends(self, self.due)
-            self.entering = False  # last: after an error above the router is called again
+            self.entered()  # last: after an error above the router is called again
             emit_events.routed(self, "entry", moved)
         if self.due:
             limit_checks.rest(self)  # fatigue before supersteps and tasks (decision 0006)
@@ -375,88 +82,23 @@ class Engine:
 
     def open(self) -> list[Task]:
         """Open a superstep of what is due without checking limits: count it, and make and return its tasks."""
-        due, view, make, values = self.due, self.take_view(), self.make_view, self.values
-        self.due, self.opened = [], due
-        self.superstep += 1
-        self.steps += 1
-        seen: set[int] = set()  # a node is visited once in a superstep, however many Sends it has (R8)
-        superstep = self.superstep
-        tasks: list[Task] = []
-        asks = False
-        for index, (node, arg, error, _) in enumerate(due):
-            if node.index not in seen:
-                seen.add(node.index)
-                self.visits[node.index] += 1
-            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
-            task = Task(node, index, superstep, arg, make(values) if index else view, self)
-            if error is not None:
-                task.more().handles = error
-            tasks.append(task)
-            if node.pauses:
-                asks = True
-        self.tasks = tasks
-        if asks:
-            for task in tasks:  # also after a restart: the process may have died before the question was shown
-                if task.node.pauses and task.node.policy.interrupt_before:
-                    pausing.pause_before(self, task)
+        tasks = self.make_tasks()
+        for task in tasks:  # also after a restart: the process may have died before the question was shown
+            if task.node.pauses and task.node.policy.interrupt_before:
+                outcome.pause_before(self, task)
         return tasks
 
     def report(self, task: Task, execution: int, reply: Any) -> bool:
         """Stage the outcome of one execution; return False if it is a duplicate or late and changed nothing."""
         return outcome.report(self, task, execution, reply)
 
-    def failed(self) -> Task | None:
-        """Return the first task of the open superstep that failed for good, or None."""
-        return next((task for task in self.tasks if task.status == FAILED), None)
-
-    def open_interrupts(self) -> list[OpenInterrupt]:
-        """Return the unanswered questions of the open superstep, in task order."""
-        if self.held:
-            return [question for question in self.after if question.open]
-        return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
-
     def commit(self, after: Collection[str] | None = None, *, past: bool = False) -> bool:
         """Fold the staged updates, call the routers and make the next tasks due; see `committing.commit`."""
         return committing.commit(self, after, past=past)
 
-    def hold(self, after: list[OpenInterrupt]) -> None:
-        """Hold the folded superstep open until the questions *after* it are answered."""
-        self.held, self.after = True, after
-        self.dirty.clear()
-
     def route(self) -> None:
         """Call the routers and count the joins of a held superstep; see `committing.route`."""
         committing.route(self)
-
-    def close_superstep(self) -> None:
-        """Remove the open superstep."""
-        self.waiting, self.tasks = [], []
-        self.held, self.after = False, []
-        self.dirty.clear()
-
-    def arrive(self, routed: Routed) -> list[JoinState]:
-        """Count the arrivals of *routed* and add the nodes of joins that fire to it; return the joins that changed."""
-        moved: list[JoinState] = []
-        for join, source in routed.arrivals:
-            state = self.joins[join]
-            if state.arrive(source):
-                routed.plain[state.plan.dst.index] = state.plan.dst
-            if state not in moved:
-                moved.append(state)
-        for branch in routed.emptied:
-            moved += [state for state in joins.empty(self, branch) if state not in moved]
-        return moved
-
-    def take(self, values: Values, written: Iterable[str]) -> None:
-        """Make *values* the committed ones; *written* are the fields that changed."""
-        self.values = values
-        for name in written:
-            self.guard.pop(name, None)  # encoded anew before the next tasks run
-            value: Any = values.get(name)
-            if value.__class__ in CONTAINERS:
-                self.sizes[name] = len(value)
-            else:
-                self.sizes.pop(name, None)
 
     def quiesce(self) -> bool:
         """Fire the starved joins with `starved="run"`, when nothing is due; return whether anything is due then.
@@ -475,34 +117,3 @@ class Engine:
     def withdraw(self, ids: Collection[str], reason: str) -> None:
         """Close the open questions *ids*: they take no answer any more, and their tasks run again."""
         pausing.withdraw(self, ids, reason)
-
-    def take_answers(self) -> None:
-        """Make due the tasks whose questions were answered through the parent graph."""
-        pausing.take_answers(self)
-
-    def retry(self) -> None:
-        """Make the failed tasks of the open superstep due again, with all their attempts (R9)."""
-        for task in self.tasks:
-            if task.status == FAILED:
-                outcome.again(task)
-                task.attempt = 1
-                task.more().failure = None
-
-    def pending(self) -> tuple[str, ...]:
-        """Return the names of the nodes that are open, else of those that are due, in task order."""
-        open_ = tuple(task.node.name for task in self.tasks if task.status not in (DONE, HANDLED))
-        return open_ or tuple(item.node.name for item in self.due)
-
-    def snapshot_for(self, task: Task) -> Any:
-        """Return the state that *task* sees, and make it first if the task has none (a re-execution)."""
-        if task.state is None:
-            task.state = self.take_view()
-        return task.state
-
-    def interrupt_prefix(self, task: Task) -> str:
-        """Return the prefix of the ids of all interrupts of *task*."""
-        return f"{self.thread}/{task.id}#"
-
-    def where(self, task: Task | None = None) -> Place:
-        """Return the place of the engine or *task*, from which errors take their attributes."""
-        return place(self, task)

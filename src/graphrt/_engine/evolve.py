@@ -19,10 +19,9 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.evolve_questions import FATES, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.pending_as_data import Handles, due_again, set_joins, stand_in
-from graphrt._engine.route import Due
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
-from graphrt._engine.task import DONE, FAILED, HANDLED, Recalled, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values
 from graphrt.commands import END

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
+from graphrt._engine.open_interrupt import STATIC, USED, OpenInterrupt
 from graphrt._engine.pausing import EXPIRED, question_after
-from graphrt._engine.questions import STATIC, USED, OpenInterrupt
 from graphrt._engine.task import DONE, PAUSED, Task
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 Take = Callable[[Any], Any]
 
@@ -53,7 +54,7 @@ def fated(
                 question.newest = take(event.payload)
 
 
-def local_id(engine: Engine, id_: str) -> str:
+def local_id(engine: RunState, id_: str) -> str:
     """Return interrupt id *id_* with the engine's own thread: entries of a copied thread name their source."""
     return f"{engine.thread}/{id_.split('/', 1)[1]}" if "/" in id_ else id_
 

@@ -1,4 +1,4 @@
-"""Texts about failed tasks: the place, the note on the node's exception, and the error that the caller gets.
+"""Failed tasks: their place, the note on the node's exception, the error that the caller gets, and failing for good.
 
 Whether a failure is retried or handled is decided in `outcome`. Which errors reach the caller as they are, and which
 become the cause of a NodeError, is decision 0055.
@@ -6,47 +6,28 @@ become the cause of a NodeError, is decision 0055.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graphrt import _retry_policy as retry
 from graphrt._engine.advice import advice, other_answer
-from graphrt._engine.task import Task
-from graphrt._plan.quoting import tells
+from graphrt._engine.task import FAILED, Task
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import GraphrtError, NodeError, Place, said, told
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 _OURS = __name__.partition(".")[0] + "."
 
 
-def place(engine: Engine, task: Task | None = None) -> Place:
-    """Return the place of *engine*, or of its *task*, without an argument that reveals an untracked value (R16)."""
-    plan, path = engine.plan, engine.path[:-1] or None
-    if task is None:
-        superstep = engine.superstep or None
-        return Place(graph=plan.name, path=path, superstep=superstep, thread=engine.thread, run_id=engine.run_id)
-    return Place(
-        graph=plan.name,
-        path=path,
-        node=task.node.name,
-        declared_at=plan.spec_where(task.node.index) or None,
-        task_id=task.id,
-        superstep=task.superstep,
-        arg=None if tells(task.arg, plan.state.untracked, engine.values) else task.arg,
-        thread=engine.thread,
-        run_id=engine.run_id,
-    )
-
-
-def mark(engine: Engine, task: Task, error: BaseException, *, raise_as_is: bool) -> None:
+def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: bool) -> None:
     """Add the place to *error*: as attributes of graphrt's own errors, as a note on exceptions of the node.
 
     Args:
         raise_as_is: Whether *error* is graphrt's own statement about the task, which reaches the caller unwrapped.
     """
-    here = place(engine, task)
+    here = engine.where(task)
     if raise_as_is and isinstance(error, GraphrtError):
         error.locate(here)
         return
@@ -61,7 +42,7 @@ def mark(engine: Engine, task: Task, error: BaseException, *, raise_as_is: bool)
         error.add_note(note)
 
 
-def failure(engine: Engine, task: Task) -> BaseException:
+def failure(engine: RunState, task: Task) -> BaseException:
     """Return the error to raise for a task that failed for good."""
     extra = task.more()
     error = extra.failure
@@ -87,16 +68,26 @@ def failure(engine: Engine, task: Task) -> BaseException:
         fix = "Retry the thread after that time, or raise wait_max_s of the retry= policy"
     fix = fix or "Correct the node. What it raised is this error's __cause__, which a traceback shows above it."
     if engine.thread is not None:
-        fix = f"{fix.rstrip('.')}. Then retry({engine.thread!r}): finished tasks do not run again."
+        end = "" if fix.endswith(("?", "!", ".")) else "."  # a fix may be a question: "Did you mean 'deps'?"
+        fix = f"{fix}{end} Then retry({engine.thread!r}): finished tasks do not run again."
     if instead:
         fix = f"{fix} {instead}"
     what = told(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
     raised = NodeError(
         f"Node {node.name!r} failed{tried}: {what}",
         code=code,
-        where=place(engine, task),
+        where=engine.where(task),
         known=known,
         fix=fix,
     )
     raised.__cause__ = error
     return raised
+
+
+def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
+    """Fail *tasks* for good with an error of graphrt's own; `retry` runs them again."""
+    for task in tasks:
+        task.engine.note_change(task)  # what was staged of it is out of date
+        task.updates, task.goto, task.status = (), None, FAILED
+        extra = task.more()
+        extra.failure, extra.raise_as_is, extra.ended = error, True, False

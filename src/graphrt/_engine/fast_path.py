@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine import emit_events
-from graphrt._engine.fold import CONTAINERS, Prefix
-from graphrt._engine.ownership import SOLE, getrefcount
-from graphrt._engine.route import Due, Routed
+from graphrt._engine.fold import Prefix
+from graphrt._engine.ownership import CONTAINERS, SOLE, getrefcount
+from graphrt._engine.route import Routed
 from graphrt._engine.spending import count
 from graphrt._engine.storability import kept, stamped
-from graphrt._engine.task import DONE, DUE, Task
+from graphrt._engine.task import DONE, DUE, Due, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.views import HAS_MAPPING
 
@@ -58,6 +58,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         `engine.tasks`, whose outcome is *reply*, or with what is in `engine.due`.
     """
     call: Task = engine.call  # type: ignore[assignment]  # begin() or this function set it
+    engine.told = None  # written since the last call
     values = engine.values
     sizes = engine.sizes
     # Rule R15: the node must not have changed a container's length, or assigned to its view. CPython compares two dicts

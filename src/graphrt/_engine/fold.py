@@ -7,16 +7,14 @@ the existing list in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, final
 
+from graphrt._engine.ownership import CONTAINERS
 from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, APPEND, LAST, Field, describe
 from graphrt._plan.state import Values, short
 from graphrt.commands import DELETE, Replacement
 from graphrt.errors import ConcurrentUpdateError, Place, UpdateError, told
-
-CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
-"""Types whose length is compared to find changes in place, and which reducers get as a copy (R15)."""
 
 
 @final

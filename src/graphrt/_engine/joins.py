@@ -7,62 +7,18 @@ arrived or when a counted source arrives again. Only the open generation is kept
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
+from graphrt._engine.join_state import JoinState
 from graphrt._engine.route import Routed
-from graphrt._plan.tables import BranchPlan, JoinPlan
+from graphrt._plan.tables import BranchPlan
 from graphrt.errors import StarvedJoinError, names
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 
-@final
-class JoinState:
-    """The open generation of one join."""
-
-    __slots__ = ("arrived", "emptied", "fired", "plan")
-
-    def __init__(self, plan: JoinPlan) -> None:
-        self.plan = plan
-        self.arrived: set[int] = set()
-        """Sources that have arrived in this generation, by node index."""
-        self.fired = False
-        """Whether this generation has fired."""
-        self.emptied = False
-        """Whether a router returned an empty list where a source could have started, and no source has arrived since:
-        a map over nothing (decision 0060)."""
-
-    def arrive(self, source: int) -> bool:
-        """Count an arrival of *source*; return True if the join fires now.
-
-        Before it fires, a repeat counts once. After it fired, first arrivals of the remaining sources are absorbed;
-        the generation closes when all have arrived, or when a counted source arrives again, which opens the next.
-        """
-        self.emptied = False
-        if self.fired and source in self.arrived:  # its second arrival opens the next generation
-            self.arrived = set()
-            self.fired = False
-        self.arrived.add(source)
-        fires = not self.fired and len(self.arrived) >= self.plan.need
-        if fires:
-            self.fired = True
-        if self.fired and len(self.arrived) == len(self.plan.sources):  # all have arrived: the generation closes
-            self.arrived = set()
-            self.fired = False
-        return fires
-
-    @property
-    def starved(self) -> bool:
-        """Whether sources have arrived and the generation has not fired."""
-        return bool(self.arrived) and not self.fired
-
-    def missing(self) -> list[int]:
-        """Return the sources that have not arrived, as node indexes in ascending order."""
-        return sorted(self.plan.sources - self.arrived)
-
-
-def starved_error(engine: Engine, joins: Sequence[JoinState]) -> StarvedJoinError:
+def starved_error(engine: RunState, joins: Sequence[JoinState]) -> StarvedJoinError:
     """Return the error for *joins* that still wait when nothing is due any more."""
     nodes = engine.plan.nodes
     first = joins[0]
@@ -82,7 +38,21 @@ def starved_error(engine: Engine, joins: Sequence[JoinState]) -> StarvedJoinErro
     )
 
 
-def empty(engine: Engine, branch: BranchPlan) -> list[JoinState]:
+def arrive(engine: RunState, routed: Routed) -> list[JoinState]:
+    """Count the arrivals of *routed* and add the nodes of joins that fire to it; return the joins that changed."""
+    moved: list[JoinState] = []
+    for join, source in routed.arrivals:
+        state = engine.joins[join]
+        if state.arrive(source):
+            routed.plain[state.plan.dst.index] = state.plan.dst
+        if state not in moved:
+            moved.append(state)
+    for branch in routed.emptied:
+        moved += [state for state in empty(engine, branch) if state not in moved]
+    return moved
+
+
+def empty(engine: RunState, branch: BranchPlan) -> list[JoinState]:
     """Mark the joins that wait for nodes that *branch* could have started, after its router returned an empty list.
 
     Returns:
@@ -102,7 +72,7 @@ def empty(engine: Engine, branch: BranchPlan) -> list[JoinState]:
     return told
 
 
-def never_fired(engine: Engine) -> list[str]:
+def never_fired(engine: RunState) -> list[str]:
     """Return warnings for the end of a run: one for each join that a map over nothing kept from firing.
 
     An empty list is often meant, so it is an error only where a source arrived. `starved="ignore"` gives no warning.
@@ -117,7 +87,7 @@ def never_fired(engine: Engine) -> list[str]:
     ]
 
 
-def fire_starved(engine: Engine) -> list[JoinState]:
+def fire_starved(engine: RunState) -> list[JoinState]:
     """Fire the joins with `starved="run"` when nothing is due: make their nodes due, and return them.
 
     Raises:
@@ -138,5 +108,5 @@ def fire_starved(engine: Engine) -> list[JoinState]:
         join.emptied = False
     for join in (*fired, *emptied):
         routed.plain[join.plan.dst.index] = join.plan.dst
-    engine.due = routed.due()
+    engine.make_due(routed.due())
     return [*fired, *emptied]

@@ -10,17 +10,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine import emit_events
-from graphrt._engine.route import Due, Routed
+from graphrt._engine.route import Routed
 from graphrt._engine.storability import told_state
+from graphrt._engine.task import Due
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import EndType
 from graphrt.errors import LimitError, NodeFatigueError, StepLimitError, count, names
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 
-def check_limits(engine: Engine, due: Sequence[Due]) -> None:
+def check_limits(engine: RunState, due: Sequence[Due]) -> None:
     """Check that a superstep may open with the tasks *due*.
 
     Raises:
@@ -50,7 +51,7 @@ def check_limits(engine: Engine, due: Sequence[Due]) -> None:
     )
 
 
-def rest(engine: Engine) -> None:
+def rest(engine: RunState) -> None:
     """Replace due tasks of nodes that reached their visit limit by one activation of their `on_fatigue` target.
 
     Routes are followed from tired node to tired node. END makes nothing due.
@@ -85,14 +86,14 @@ def rest(engine: Engine) -> None:
                 routed.errors[node.index] = [item.error]
         if node is not None:
             routed.plain[node.index] = node
-    engine.due = routed.due()
+    engine.make_due(routed.due())
     if engine.log is not None:
         for node in tired.values():
             emit_events.fatigued(engine, node)
         emit_events.routed(engine, "fatigue")
 
 
-def _fatigue(engine: Engine, node: NodePlan) -> NodeFatigueError:
+def _fatigue(engine: RunState, node: NodePlan) -> NodeFatigueError:
     limit = engine.visit_limits[node.index]
     return NodeFatigueError(
         f"Node {node.name!r} is due again after {count(engine.visits[node.index], 'visit')} in this run.",
@@ -104,7 +105,7 @@ def _fatigue(engine: Engine, node: NodePlan) -> NodeFatigueError:
     )
 
 
-def _data(engine: Engine) -> dict[str, Any]:
+def _data(engine: RunState) -> dict[str, Any]:
     """Return the attributes that all limit errors have: the state and the nodes that were due."""
     return {
         "state": told_state(engine),

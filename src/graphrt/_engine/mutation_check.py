@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._codec import NotStorable
-from graphrt._engine import outcome
+from graphrt._engine.failures import fail_all
 from graphrt._engine.task import DUE, RUNNING, Failed, Task
 from graphrt._plan.copying import SCALARS
 from graphrt._plan.fields import is_mapping
@@ -20,19 +20,19 @@ from graphrt._plan.views import HAS_MAPPING, Values
 from graphrt.errors import RouteError, UpdateError, count, names
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 
-def prepare(engine: Engine) -> bool:
+def prepare(engine: RunState) -> bool:
     """Prepare the checks before the tasks of the open superstep run; always return True."""
     # Outcomes must be checked before they are staged. A fan-out that stages nothing is cheaper to check at its commit.
-    engine.looks = engine.staging or engine.check_state or len(engine.tasks) == 1
+    engine.check_each_report(engine.staging or engine.check_state or len(engine.tasks) == 1)
     if engine.check_state:
         look(engine)
     return True
 
 
-def look(engine: Engine) -> None:
+def look(engine: RunState) -> None:
     """Encode every value that is not encoded yet into `engine.guard`; note those that cannot be encoded (R7)."""
     known, dump = engine.guard, engine.plan.checking.dump
     for name, value in engine.values.items():
@@ -44,7 +44,7 @@ def look(engine: Engine) -> None:
                     engine.unstorable.setdefault(name, error)
 
 
-def is_changed(engine: Engine, task: Task, reply: Any) -> bool:
+def is_changed(engine: RunState, task: Task, reply: Any) -> bool:
     """Return whether *task*, which ended with *reply*, changed the state; if so, fail it before anything is staged.
 
     Any of several tasks that share a container may have changed its length: the error names all that were running.
@@ -71,7 +71,7 @@ def is_changed(engine: Engine, task: Task, reply: Any) -> bool:
 _RUNS = frozenset({DUE, RUNNING})
 
 
-def check_all(engine: Engine, tasks: Sequence[Task]) -> None:
+def check_all(engine: RunState, tasks: Sequence[Task]) -> None:
     """Check all *tasks*, which have ended, for changes of the state, and drop their views.
 
     Tasks that were checked when they returned are checked again: a node that was abandoned after its timeout may still
@@ -97,7 +97,7 @@ def check_all(engine: Engine, tasks: Sequence[Task]) -> None:
         raise _fail(engine, tasks, tasks, None, changed)
 
 
-def check_routers(engine: Engine, tasks: Sequence[Task], view: Any, values: Values) -> None:
+def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Values) -> None:
     """Check that no router assigned to *view*, a view of *values* that the next task would get.
 
     Args:
@@ -119,13 +119,13 @@ def check_routers(engine: Engine, tasks: Sequence[Task], view: Any, values: Valu
         )
 
 
-def _other_lengths(engine: Engine) -> list[str]:
+def _other_lengths(engine: RunState) -> list[str]:
     """Return the fields whose containers have another length than when they were committed."""
     values, sizes = engine.values, engine.sizes
     return [name for name in sizes if len(values[name]) != sizes[name]]
 
 
-def _is_assigned(engine: Engine, view: Any, values: Values) -> bool:
+def _is_assigned(engine: RunState, view: Any, values: Values) -> bool:
     """Return whether something was assigned to *view*, which was made of *values*."""
     keeps = engine.keeps
     # The quick test compares dicts of the same objects, which CPython does by identity. `assigned` decides the rest: an
@@ -146,7 +146,9 @@ def _dumped(dump: Any, value: Any) -> bytes | None:
     return line
 
 
-def _fail(engine: Engine, failing: Sequence[Task], who: Sequence[Task], reply: Any, changed: list[str]) -> UpdateError:
+def _fail(
+    engine: RunState, failing: Sequence[Task], who: Sequence[Task], reply: Any, changed: list[str]
+) -> UpdateError:
     """Restore the fields *changed* in place, fail the tasks *failing*, and return the error, which names *who*."""
     how = ", ".join(_how(engine, name) for name in changed)
     error = _error(engine, who, changed, "changed a value of the state in place", reply, how)
@@ -155,7 +157,7 @@ def _fail(engine: Engine, failing: Sequence[Task], who: Sequence[Task], reply: A
     return error
 
 
-def _fail_assigned(engine: Engine, task: Task, reply: Any) -> UpdateError:
+def _fail_assigned(engine: RunState, task: Task, reply: Any) -> UpdateError:
     """Fail *task* for what it assigned to its view, and return the error. The committed values are not affected."""
     values, view = engine.values, task.state
     wrong = engine.plan.state.assigned(view, values)
@@ -171,7 +173,7 @@ def _fail_assigned(engine: Engine, task: Task, reply: Any) -> UpdateError:
     return error
 
 
-def _error(engine: Engine, who: Sequence[Task], wrong: list[str], did: str, reply: Any, known: str) -> UpdateError:
+def _error(engine: RunState, who: Sequence[Task], wrong: list[str], did: str, reply: Any, known: str) -> UpdateError:
     """Return the error for the fields *wrong*; an exception that the node raised besides is chained to it."""
     nodes = tuple(dict.fromkeys(task.node.name for task in who))
     failed = reply.error if reply.__class__ is Failed else None
@@ -193,7 +195,7 @@ def _error(engine: Engine, who: Sequence[Task], wrong: list[str], did: str, repl
 
 def _give_up(tasks: Sequence[Task], error: UpdateError) -> None:
     """Fail *tasks* for good: no retry policy and no `on_error` node may work on changed values (decision 0052)."""
-    outcome.fail_all(tasks, error)
+    fail_all(tasks, error)
     for task in tasks:
         task.state = None  # `retry` makes a new view of the restored values
 
@@ -202,7 +204,7 @@ def _seen(view: Any, name: str) -> Any:
     return view.get(name) if is_mapping(view) else getattr(view, name, None)
 
 
-def _how(engine: Engine, name: str) -> str:
+def _how(engine: RunState, name: str) -> str:
     """Return how the value of a field differs from what was committed, for an error."""
     now = engine.values[name]
     before = engine.sizes.get(name)
@@ -211,7 +213,7 @@ def _how(engine: Engine, name: str) -> str:
     return _change(engine, name, engine.plan.checking.load(engine.guard[name]), now)
 
 
-def _change(engine: Engine, name: str, was: Any, now: Any) -> str:
+def _change(engine: RunState, name: str, was: Any, now: Any) -> str:
     """Return the values of a field before and after, for an error; an untracked field's are not shown (R16)."""
     field = engine.fields.get(name)
     if field is not None and field.untracked:
@@ -219,7 +221,7 @@ def _change(engine: Engine, name: str, was: Any, now: Any) -> str:
     return f"{name} was {short(was)}, is {short(now)}"
 
 
-def _restore(engine: Engine, changed: Sequence[str]) -> None:
+def _restore(engine: RunState, changed: Sequence[str]) -> None:
     """Restore fields that were changed in place, as far as possible.
 
     A value with a stored form is decoded from it, and a list that grew is cut. Other fields are marked as spoilt.
@@ -227,10 +229,10 @@ def _restore(engine: Engine, changed: Sequence[str]) -> None:
     for name in changed:
         value, size = engine.values[name], engine.sizes.get(name)
         if name in engine.guard:
-            engine.values[name] = engine.plan.checking.load(engine.guard[name])
+            engine.restore(name, engine.plan.checking.load(engine.guard[name]))
         elif value.__class__ is list and size is not None and len(value) > size:
             del value[size:]  # in place, because tasks that still run share the list
         else:
             engine.spoilt.add(name)
         if size is not None:
-            engine.sizes[name] = len(engine.values[name])
+            engine.measure(name)

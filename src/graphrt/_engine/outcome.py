@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphrt import _retry_policy as retry
 from graphrt._codec import NotStorable
 from graphrt._engine import mutation_check, pausing
 from graphrt._engine.failures import mark
-from graphrt._engine.questions import OpenInterrupt
-from graphrt._engine.route import Due
+from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.route import Router
 from graphrt._engine.spending import spending
 from graphrt._engine.storability import check_storable, is_simple, stamped
 from graphrt._engine.task import (
@@ -25,6 +26,7 @@ from graphrt._engine.task import (
     PAUSED,
     RUNNING,
     Asked,
+    Due,
     Failed,
     Nested,
     Spent,
@@ -39,10 +41,10 @@ from graphrt.errors import GraphrtError, InputError, UpdateError, a_type
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 
-def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
+def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     """Stage the *reply* of execution number *execution* of *task*; `task.status` then says what follows.
 
     Args:
@@ -53,8 +55,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     """
     if task.execution != execution or task.status > RUNNING:
         return False
-    if engine.staging:
-        engine.dirty[task] = None
+    engine.note_change(task)
     kind = reply.__class__
     if engine.looks and kind is not Spent and kind is not Stopped and mutation_check.is_changed(engine, task, reply):
         return True  # the outcome does not count, because the node changed the values that it worked on
@@ -86,7 +87,7 @@ def report(engine: Engine, task: Task, execution: int, reply: Any) -> bool:
     elif kind is Asked:
         pause(engine, task, reply.questions, reply.child)
     elif kind is Stopped:  # due at the next drive
-        again(task)
+        task.again()
     elif kind is Nested:
         if _stamp(engine, task, reply.updates):
             task.status = DONE
@@ -105,7 +106,7 @@ MARKERS = frozenset({Sentinel, Replacement})
 """Classes of the markers that an update may contain: DELETE and Overwrite."""
 
 
-def _spent(engine: Engine, task: Task, spending: tuple[dict[str, Any], ...]) -> None:
+def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -> None:
     """Take the usage of an ended task off the field `token_budget`, unless its node set the field itself."""
     ended = task.status == DONE or (task.extra is not None and task.extra.ended)
     left = engine.values.get(TOKEN_BUDGET)
@@ -116,7 +117,7 @@ def _spent(engine: Engine, task: Task, spending: tuple[dict[str, Any], ...]) -> 
     task.updates = (*rest, *(stamped(engine, task, update) for update in spending))
 
 
-def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
+def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
     """Stage *updates*; if one cannot be stored, fail the task and return False."""
     try:
         task.updates = tuple(stamped(engine, task, update) for update in updates)
@@ -126,7 +127,7 @@ def _stamp(engine: Engine, task: Task, updates: Sequence[dict[str, Any]]) -> boo
     return True
 
 
-def _returned(engine: Engine, task: Task, reply: Interrupt) -> None:
+def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
     """Pause *task* for an Interrupt that its node returned.
 
     The question is numbered by the answers before it: a node that was answered and returns another one asks anew.
@@ -148,7 +149,7 @@ def _returned(engine: Engine, task: Task, reply: Interrupt) -> None:
     pause(engine, task, [question])
 
 
-def answer_type(engine: Engine, task: Task, annotation: Any) -> Any:
+def answer_type(engine: RunState, task: Task, annotation: Any) -> Any:
     """Return the type that an answer must have, *annotation*, as plain data; None if any answer will do.
 
     Raises:
@@ -170,7 +171,7 @@ def answer_type(engine: Engine, task: Task, annotation: Any) -> Any:
         ) from error
 
 
-def check_reply(engine: Engine, task: Task, reply: Any) -> None:
+def check_reply(engine: RunState, task: Task, reply: Any) -> None:
     """Check an update or a Command in full, and stage it; if it is wrong, fail the task with an error that says why."""
     try:
         goto: Any = None
@@ -180,7 +181,7 @@ def check_reply(engine: Engine, task: Task, reply: Any) -> None:
             update = reply.update
         if update is not None:
             task.updates = (stamped(engine, task, _checked(engine, task, update)),)
-        task.goto = None if goto is None else engine.router(task).targets(goto, task.node)
+        task.goto = None if goto is None else Router(engine.plan, partial(engine.where, task)).targets(goto, task.node)
         for target in task.goto or ():
             if target.__class__ is Due and target.is_send:
                 check_storable(engine, task, target.arg, "sends a value")
@@ -190,7 +191,7 @@ def check_reply(engine: Engine, task: Task, reply: Any) -> None:
     task.status = DONE
 
 
-def _checked(engine: Engine, task: Task, returned: Any) -> dict[str, Any]:
+def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
     """Return the validated update in *returned*.
 
     Raises:
@@ -220,7 +221,7 @@ def _what(returned: Any) -> str:
     return a_type(returned) if kind.__module__ == "builtins" else f"an instance of {kind.__name__}"
 
 
-def _how(engine: Engine, returned: Any) -> str:
+def _how(engine: RunState, returned: Any) -> str:
     """Return what to return in place of *returned*, for an error."""
     if inspect.isawaitable(returned):
         return "Define the node with async def, or await inside it."
@@ -234,7 +235,7 @@ def _how(engine: Engine, returned: Any) -> str:
     return "Return a mapping of fields, None, a Command or an Interrupt."
 
 
-def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
+def pause(engine: RunState, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
     """Let *task* wait for the answers to *questions*; without a thread it fails (R10).
 
     Args:
@@ -260,12 +261,6 @@ def pause(engine: Engine, task: Task, questions: list[OpenInterrupt], child: Any
     task.status = PAUSED
     if any(question.answered for question in questions):
         pausing.unpause(task)
-
-
-def again(task: Task) -> None:
-    """Make *task* due once more; reports of its earlier executions no longer count."""
-    task.status = DUE
-    task.execution += 1
 
 
 def _fail(
@@ -312,17 +307,14 @@ def _fail(
     task.updates = spending(task.engine, task) if task.status == HANDLED else ()  # its model calls are paid
 
 
-def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
-    """Fail *tasks* for good with an error of graphrt's own; `retry` runs them again."""
-    for task in tasks:
-        if task.engine.staging:
-            task.engine.dirty[task] = None  # replaces the outcome that was staged before
-        task.updates, task.goto, task.status = (), None, FAILED
-        extra = task.more()
-        extra.failure, extra.raise_as_is, extra.ended = error, True, False
+def pause_before(engine: RunState, task: Task) -> None:
+    """Pause *task* before its node runs (`interrupt_before`)."""
+    node = task.node.name
+    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, kind="before")
+    pause(engine, task, [question])
 
 
-def failed_with(engine: Engine, error: BaseException) -> bool:
+def failed_with(engine: RunState, error: BaseException) -> bool:
     """Return whether a task of the open superstep failed with *error*, because it could not store an effect.
 
     Such an error is an outcome, which is stored together with the result of the effect.

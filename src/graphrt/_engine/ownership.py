@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from sys import getrefcount
 from typing import Any, Final
 
-__all__ = ["SOLE", "getrefcount"]
+__all__ = ["CONTAINERS", "SOLE", "getrefcount"]
+
+CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
+"""Types whose length is compared to find changes in place, and which reducers get as a copy (R15)."""
 
 
 def _count(values: Mapping[str, Any], name: str) -> int:

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt._engine import outcome
-from graphrt._engine.questions import OpenInterrupt, take_answer
+from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.questions import take_answer
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Task
 from graphrt.errors import InputError
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 
 EXPIRED: Final = "expired"
 """Reason for which a question is closed when its time is over."""
 
 
-def answer(engine: Engine, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False) -> None:
+def answer(engine: RunState, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False) -> None:
     """Take answers by interrupt id; tasks whose questions are all answered become due again.
 
     Args:
@@ -61,11 +61,11 @@ def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: b
         newer = question.answered and question.current and not question.static and (replace or nth > question.nth)
         if newer and question.id in answers:
             take_answer(extra, question, answers[question.id], nth=nth, replace=replace)
-            outcome.again(task)
+            task.again()
             task.updates, task.goto, extra.ended = (), None, False
 
 
-def answer_number(engine: Engine, id_: str) -> int:
+def answer_number(engine: RunState, id_: str) -> int:
     """Return the number of the answer to question *id_* among the answers of its task; 0 if the question is unknown."""
     for task in engine.tasks:
         extra = task.extra
@@ -79,7 +79,7 @@ def answer_number(engine: Engine, id_: str) -> int:
     return 0
 
 
-def withdraw(engine: Engine, ids: Collection[str], reason: str) -> None:
+def withdraw(engine: RunState, ids: Collection[str], reason: str) -> None:
     """Close open questions by id: they take no answer any more, and their tasks run again.
 
     A question that expired is removed, so that it is asked again under the same id: nothing else is asked, and it has
@@ -90,9 +90,9 @@ def withdraw(engine: Engine, ids: Collection[str], reason: str) -> None:
         if task.status not in (PAUSED, DUE) or extra is None:
             continue
         mine = [question for question in extra.interrupts if question.id in ids and question.open]
-        child: Engine | None = extra.child
+        child: RunState | None = extra.child
         if child is not None:
-            child.withdraw(ids, reason)
+            withdraw(child, ids, reason)
             extra.interrupts = [question for question in extra.interrupts if question not in mine]
         for question in mine:
             question.closed = reason
@@ -101,26 +101,19 @@ def withdraw(engine: Engine, ids: Collection[str], reason: str) -> None:
         if not mine or task.status != PAUSED:
             continue
         if goes_on(child) if child is not None else not task.open_interrupts():
-            outcome.again(task)
+            task.again()
 
 
-def take_answers(engine: Engine) -> None:
+def take_answers(engine: RunState) -> None:
     """Make due every paused task that its answers let run again, also inside nested graphs that are due already."""
     for task in engine.tasks:
         if task.status == PAUSED:
             unpause(task)
         elif task.status == DUE and task.extra is not None and task.extra.child is not None:
-            task.extra.child.take_answers()
+            take_answers(task.extra.child)
 
 
-def pause_before(engine: Engine, task: Task) -> None:
-    """Pause *task* before its node runs (`interrupt_before`)."""
-    node = task.node.name
-    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, kind="before")
-    outcome.pause(engine, task, [question])
-
-
-def after(engine: Engine, tasks: Sequence[Task], told: Collection[str] | None) -> list[OpenInterrupt]:
+def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None) -> list[OpenInterrupt]:
     """Return the questions to ask between the fold of *tasks* and their routers: one for each `interrupt_after`.
 
     Args:
@@ -148,7 +141,7 @@ def after(engine: Engine, tasks: Sequence[Task], told: Collection[str] | None) -
     return found
 
 
-def question_after(engine: Engine, task_id: str, node: str) -> OpenInterrupt:
+def question_after(engine: RunState, task_id: str, node: str) -> OpenInterrupt:
     """Return the question that the `interrupt_after` of a task asks."""
     return OpenInterrupt(f"{engine.thread}/{task_id}#after", "after", node, {"after": node}, kind="after")
 
@@ -158,7 +151,7 @@ def _asked_before_the_fold(task: Task) -> bool:
     return any(question.kind == "after" for question in task.more().interrupts)
 
 
-def no_thread(engine: Engine, task: Task) -> InputError:
+def no_thread(engine: RunState, task: Task) -> InputError:
     """Return the error for a pause in a run without a thread."""
     return InputError(
         f"Node {task.node.name!r} asked for an interrupt, but this run has no thread that could wait.",
@@ -175,21 +168,21 @@ def unpause(task: Task) -> None:
     A nested graph may continue with some questions open, if one of its tasks is due.
     """
     extra = task.more()
-    child: Engine | None = extra.child
+    child: RunState | None = extra.child
     if child is not None and not extra.ended:
-        child.take_answers()
+        take_answers(child)
         extra.interrupts = [question for question in extra.interrupts if question.open]
         if goes_on(child):
-            outcome.again(task)
+            task.again()
     elif not task.open_interrupts():
         # A task that graphrt 0.1 paused after its node has a staged outcome. Any other runs again from its start.
         if extra.ended and extra.interrupts[-1].kind == "after":
             task.status = DONE
         else:
-            outcome.again(task)
+            task.again()
 
 
-def goes_on(engine: Engine) -> bool:
+def goes_on(engine: RunState) -> bool:
     """Return whether *engine* has something to do before a person must answer."""
     if engine.held:
         return not engine.open_interrupts()

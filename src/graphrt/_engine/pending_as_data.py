@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphrt._engine.joins import JoinState
-from graphrt._engine.route import Due
-from graphrt._engine.task import Handled
+from graphrt._engine.join_state import JoinState
+from graphrt._engine.task import Due, Handled
 from graphrt._plan.specs import Policy
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
 from graphrt.events import HandledTask, JoinStanding
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 NO_ITEMS: dict[int, Any] = {}
 """Shared by all results without items, which are most of them; it must not be changed."""
@@ -54,7 +53,7 @@ def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict
 
 
 def due_again(
-    engine: Engine,
+    engine: RunState,
     names: Sequence[str],
     sends: Mapping[int, Any],
     errors: Mapping[int, BaseException],
@@ -91,23 +90,23 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
     return Handled(error, tuple(failures))
 
 
-def stand_in(engine: Engine, name: str) -> NodePlan:
+def stand_in(engine: RunState, name: str) -> NodePlan:
     """Return a placeholder for node *name*, which the graph no longer has; the same one each time."""
     node = engine.aliases.get(name)
     if node is None:
         # An index of its own above those of the plan, so that its visits can be counted when the past is folded.
-        node = engine.aliases[name] = NodePlan(name, len(engine.visits), None, Policy())
-        engine.visits.append(0)
+        node = NodePlan(name, len(engine.visits), None, Policy())
+        engine.add_alias(name, node)
     return node
 
 
-def _key(engine: Engine, state: JoinState) -> tuple[str, tuple[str, ...]]:
+def _key(engine: RunState, state: JoinState) -> tuple[str, tuple[str, ...]]:
     """Return what identifies a join in a journal: its node and its sources, sorted by name."""
     nodes = engine.plan.nodes
     return state.plan.dst.name, tuple(sorted(nodes[at].name for at in state.plan.sources))
 
 
-def join_standings(engine: Engine, states: Iterable[JoinState]) -> tuple[JoinStanding, ...]:
+def join_standings(engine: RunState, states: Iterable[JoinState]) -> tuple[JoinStanding, ...]:
     """Return the open generations of *states* as plain data, sources sorted by name."""
     nodes = engine.plan.nodes
     found: list[JoinStanding] = []
@@ -120,7 +119,7 @@ def join_standings(engine: Engine, states: Iterable[JoinState]) -> tuple[JoinSta
     return tuple(found)
 
 
-def set_joins(engine: Engine, standings: Sequence[JoinStanding]) -> None:
+def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
     """Set the open generations to *standings*; joins that the graph does not have are passed over."""
     if not standings:
         return

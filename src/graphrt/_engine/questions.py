@@ -12,117 +12,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any
 
 from graphrt._codec import NotStorable
+from graphrt._engine.open_interrupt import USED, OpenInterrupt
+from graphrt._engine.task import DONE, HANDLED, Extra, Task
 from graphrt._plan.fields import own
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
-    from graphrt._engine.task import Extra, Task
-
-USED: Final = "used"
-"""Fate of an answer that its node was given; any other fate is the reason why the answer was discarded."""
-
-
-@final
-class OpenInterrupt:
-    """A question that a task asked; it is open until it is answered or closed."""
-
-    __slots__ = (
-        "answer",
-        "answer_type",
-        "answered",
-        "closed",
-        "expires_at",
-        "fate",
-        "fate_told",
-        "id",
-        "key",
-        "kind",
-        "logged",
-        "newest",
-        "node",
-        "nth",
-        "payload",
-        "reworded",
-        "stale",
-        "told",
-        "version",
-    )
-
-    def __init__(self, id: str, key: str, node: str, payload: Any, *, kind: str = "question", version: int = 1) -> None:
-        self.id: str = id
-        """Thread, task id and key: `thread/task#key`. Stable over re-execution."""
-        self.key: str = key
-        """Ordinal or user's key inside the task, with a colon and the version if that is above 1."""
-        self.node: str = node
-        """Name of the node that asked."""
-        self.payload: Any = payload
-        """Data to show to the person who answers; the newest one, while a keyed question is open."""
-        self.kind: str = kind
-        """`question`, `approval`, `budget`, `effect`, `before` or `after`."""
-        self.version: int = version
-        """Number of this question among those with the same base key, from 1."""
-        self.answer_type: Any = None
-        """Type that the answer must have, as the codec describes types; None if any answer will do."""
-        self.expires_at: float | None = None
-        """Time after which no answer is taken, in seconds since the epoch; None if it never expires."""
-        self.stale: bool = False
-        """Whether the state was edited since it was asked; an answer is then used, whatever the node asks."""
-        self.closed: str = ""
-        """Reason why it takes no answer any more although it has none; empty while it is open."""
-        self.answered: bool = False
-        """Whether it has an answer."""
-        self.answer: Any = None
-        """The answer; only meaningful if `answered`."""
-        self.nth: int = 0
-        """Number of its answer among those of its task, from 1; 0 without an answer."""
-        self.fate: str = ""
-        """`used`, or the reason why the answer was discarded; empty while that is not known."""
-        self.fate_told: bool = False
-        """Whether the journal has the fate of the answer, or the reason why the question was closed."""
-        self.reworded: bool = False
-        """Whether the node asked with another payload, `newest`, when it was given the answer."""
-        self.newest: Any = None
-        """The payload with which the node was given the answer, if it differs from `payload`; else None."""
-        self.logged: bool = False
-        """Whether the entries of its own graph contain it."""
-        self.told: frozenset[str] = frozenset()
-        """Paths of enclosing graphs that have journalled it already, so that each writes one `InterruptRaised`."""
-
-    @property
-    def open(self) -> bool:
-        """Whether it waits for an answer."""
-        return not self.answered and self.current
-
-    @property
-    def static(self) -> bool:
-        """Whether `interrupt_before` or `interrupt_after` asked it: any answer lets the run continue."""
-        return self.kind in STATIC
-
-    @property
-    def base(self) -> str:
-        """The key without the version."""
-        return self.key if self.version == 1 else self.key.removesuffix(f":{self.version}")
-
-    @property
-    def task_id(self) -> str:
-        """Id of the task that asked, with the path of its graph."""
-        return self.id.partition("/")[2].removesuffix(f"#{self.key}")
-
-    @property
-    def current(self) -> bool:
-        """Whether an answer counts, or would: the question is not closed and no answer to it was discarded."""
-        return not self.closed and self.fate in ("", USED)
-
-
-STATIC: Final = ("before", "after")
-"""Kinds of questions that the node's policy asks, and not its code."""
+    from graphrt._engine.run_state import RunState
 
 
 def ask(
-    engine: Engine, task: Task, name: str, payload: Any, answer_type: Any, *, keyed: bool, kind: str
+    engine: RunState, task: Task, name: str, payload: Any, answer_type: Any, *, keyed: bool, kind: str
 ) -> OpenInterrupt:
     """Return the question that matches what *task* asks now: one with an answer, one still open, or a new one.
 
@@ -162,7 +64,7 @@ def ask(
     return question
 
 
-def _same(engine: Engine, one: Any, other: Any) -> bool:
+def _same(engine: RunState, one: Any, other: Any) -> bool:
     """Return whether two payloads are equal by `==` or by their stored bytes, so that a NaN equals itself."""
     with contextlib.suppress(Exception):  # `==` is user code; if it raises, the bytes decide
         if one == other:
@@ -200,14 +102,12 @@ def returned_answer(extra: Extra) -> Any:
     return own(found[-1].answer)
 
 
-def replaceable(engine: Engine) -> list[tuple[Task, OpenInterrupt]]:
+def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
     """Return the (task, question) pairs whose answer may be replaced, because their task failed after it (R10).
 
     If no task failed, the superstep could not be folded or routed: then the answer of any task may be the reason. Tasks
     of nested graphs are included.
     """
-    from graphrt._engine.task import DONE, HANDLED
-
     found: list[tuple[Task, OpenInterrupt]] = []
     if engine.held:
         return found  # the outcomes are committed
@@ -224,7 +124,7 @@ def replaceable(engine: Engine) -> list[tuple[Task, OpenInterrupt]]:
     return found
 
 
-def all_questions(engine: Engine) -> Iterator[OpenInterrupt]:
+def all_questions(engine: RunState) -> Iterator[OpenInterrupt]:
     """Yield all questions of the open superstep: open, answered and closed ones, also those of nested graphs."""
     yield from engine.after
     for task in engine.tasks:

@@ -8,26 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
-from graphrt._engine.task import HANDLED, Handled, Task
+from graphrt._engine.task import HANDLED, Due, Handled, Task
 from graphrt._plan.copying import SCALARS, own
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import END, EndType, Send, StartType, node_name
 from graphrt.errors import Place, RouteError, TaskFailure, closest, names, told
-
-
-class Due(NamedTuple):
-    """One task of the next superstep, before that superstep is opened."""
-
-    node: NodePlan
-    arg: Any = None
-    error: Handled | None = None
-    """Failures of the tasks that this one handles as their `on_error` node; None if it handles nothing."""
-    is_send: bool = False
-    """Whether a Send started it; a Send's argument may be None."""
-
 
 _make: Any = getattr(tuple, "__new__")  # noqa: B009 - as Any: its typed form is partly unknown to checkers
 """Makes a Due in a third of the time that `Due(...)` takes, because fan-outs make many."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from graphrt import events
 from graphrt._engine import emit_events
 from graphrt._engine.pending_as_data import due_parts, join_standings
-from graphrt._engine.route import Due
+from graphrt._engine.task import Due
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine

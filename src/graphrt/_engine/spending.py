@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt.reducers import TOKEN_BUDGET, add, spend
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
     from graphrt._engine.task import Task
     from graphrt.events import Usage
 
@@ -49,7 +49,7 @@ def added(total: tuple[int, int, int] | None, more: tuple[int, int, int] | None)
     return total[0] + more[0], total[1] + more[1], total[2] + more[2]
 
 
-def used(engine: Engine) -> Usage | None:
+def used(engine: RunState) -> Usage | None:
     """Return the usage of all tasks so far, including those of the open superstep; None if there was no model call."""
     total = engine.usage
     for task in engine.tasks:
@@ -59,19 +59,19 @@ def used(engine: Engine) -> Usage | None:
     return total
 
 
-def count(engine: Engine, task: Task) -> None:
+def count(engine: RunState, task: Task) -> None:
     """Add the usage of a committed task, and its grants to the run's budget, to the engine's totals."""
     extra = task.extra
     if extra is None:
         return
     used = extra.usage
     if used is not None:
-        engine.usage = used if engine.usage is None else engine.usage + used
+        engine.count_usage(used)
     if extra.effects:
-        engine.granted = added(engine.granted, granted(extra.effects, RUN))
+        engine.grant(added(engine.granted, granted(extra.effects, RUN)))
 
 
-def spending(engine: Engine, task: Task) -> tuple[dict[str, Any], ...]:
+def spending(engine: RunState, task: Task) -> tuple[dict[str, Any], ...]:
     """Return the update that takes the tokens of *task* off the field `token_budget`: 0 or 1 updates.
 
     It is empty without such a field, without usage, or if the field has no aggregating reducer. A handled failure gets
@@ -83,7 +83,7 @@ def spending(engine: Engine, task: Task) -> tuple[dict[str, Any], ...]:
     return ({TOKEN_BUDGET: -used.total_tokens},) if engine.fields[TOKEN_BUDGET].aggregates else ()
 
 
-def budget_field(engine: Engine, values: Mapping[str, Any] | None = None) -> int | None:
+def budget_field(engine: RunState, values: Mapping[str, Any] | None = None) -> int | None:
     """Return the tokens left in the field `token_budget`; None if the graph does not use it as a budget.
 
     That is so if the field is missing, is not an int, or has a reducer other than `spend` and `add`.

@@ -20,7 +20,7 @@ from graphrt._plan.tables import NodePlan
 from graphrt.events import Usage
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 S = TypeVar("S")
 
@@ -277,8 +277,8 @@ class StepRecorder:
 
     __slots__ = ("_count", "_final", "_last", "engine", "ready", "run_id")
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine: Engine = engine
+    def __init__(self, engine: RunState) -> None:
+        self.engine: RunState = engine
         self.run_id: Callable[[], str | None] = lambda: None
         """Returns the id of the run, which is made at first need."""
         self._final: Values | None = None

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._codec import BLOB_BYTES, NotStorable
-from graphrt._engine.route import Due
-from graphrt._engine.task import Task
+from graphrt._engine.task import Due, Task
 from graphrt._plan.fields import ABSENT, own
 from graphrt._plan.state import Values
 from graphrt.errors import UpdateError
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 
 @final
@@ -34,7 +33,7 @@ class Stamped(dict[str, Any]):
     """Encoded large values by the SHA-256 of their bytes, in hex."""
 
 
-def stamped(engine: Engine, task: Task, update: Mapping[str, Any]) -> dict[str, Any]:
+def stamped(engine: RunState, task: Task, update: Mapping[str, Any]) -> dict[str, Any]:
     """Return *update*, as a `Stamped` if the store keeps bytes; unchanged without a store.
 
     Raises:
@@ -48,7 +47,7 @@ def stamped(engine: Engine, task: Task, update: Mapping[str, Any]) -> dict[str, 
         raise not_storable(engine, task, error, "returned a value") from error
 
 
-def storable(engine: Engine, values: Mapping[str, Any]) -> dict[str, Any]:
+def storable(engine: RunState, values: Mapping[str, Any]) -> dict[str, Any]:
     """Check that the tracked *values* can be stored, and return them, as a `Stamped` if the store keeps bytes.
 
     A store in memory refuses what a durable one would, so that tests in memory find it (R7).
@@ -66,7 +65,7 @@ def storable(engine: Engine, values: Mapping[str, Any]) -> dict[str, Any]:
     return values  # type: ignore[return-value]  # a dict of the caller's own
 
 
-def kept(engine: Engine, task: Task, update: dict[str, Any]) -> dict[str, Any]:
+def kept(engine: RunState, task: Task, update: dict[str, Any]) -> dict[str, Any]:
     """Return a deep copy of *update* for a store that keeps objects, after checking that it could be stored.
 
     Raises:
@@ -178,7 +177,7 @@ def reference(line: bytes, blobs: dict[str, bytes]) -> bytes:
     return b'{"$t":"blob","v":"%s"}' % name.encode()
 
 
-def tracked(engine: Engine, update: Mapping[str, Any]) -> Mapping[str, Any]:
+def tracked(engine: RunState, update: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return *update* without untracked fields, which are in no event (R16); it keeps the bytes that it has.
 
     This is the one place where updates lose untracked fields on their way into events (decision 0051).
@@ -194,7 +193,7 @@ def tracked(engine: Engine, update: Mapping[str, Any]) -> Mapping[str, Any]:
     return told
 
 
-def with_untracked(engine: Engine, values: Values) -> Values:
+def with_untracked(engine: RunState, values: Values) -> Values:
     """Set the untracked fields in *values*, which are never stored, to their defaults (R16); return *values*."""
     for name in engine.plan.state.untracked:
         value = engine.fields[name].reset()
@@ -205,7 +204,7 @@ def with_untracked(engine: Engine, values: Values) -> Values:
     return values
 
 
-def told_state(engine: Engine) -> Any:
+def told_state(engine: RunState) -> Any:
     """Return the state for an attribute of an error, with untracked fields at their defaults (R16).
 
     Errors are logged and journalled, where no untracked value may appear.
@@ -214,7 +213,7 @@ def told_state(engine: Engine) -> Any:
     return engine.make_view(with_untracked(engine, dict(values)) if engine.plan.state.untracked else values)
 
 
-def check_storable(engine: Engine, task: Task, value: Any, what: str) -> None:
+def check_storable(engine: RunState, task: Task, value: Any, what: str) -> None:
     """Check that a *value* of the node can be stored; *what* the node did with it, for the error.
 
     Raises:
@@ -228,7 +227,7 @@ def check_storable(engine: Engine, task: Task, value: Any, what: str) -> None:
             raise not_storable(engine, task, error, what) from error
 
 
-def check_sends(engine: Engine, due: Sequence[Due]) -> None:
+def check_sends(engine: RunState, due: Sequence[Due]) -> None:
     """Check that the arguments of the Sends in *due* can be stored.
 
     Raises:
@@ -244,7 +243,7 @@ def check_sends(engine: Engine, due: Sequence[Due]) -> None:
                 raise not_storable(engine, None, error, f"sends node {item.node.name!r} an argument") from error
 
 
-def not_storable(engine: Engine, task: Task | None, error: NotStorable, what: str) -> UpdateError:
+def not_storable(engine: RunState, task: Task | None, error: NotStorable, what: str) -> UpdateError:
     """Return the error for a value that cannot be stored; *what* the node did with it, such as `returned a value`.
 
     Args:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from graphrt._engine.questions import OpenInterrupt
+from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
 
 if TYPE_CHECKING:
-    from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
     from graphrt.events import Usage
 
 DUE, RUNNING, DONE, HANDLED, PAUSED, FAILED = range(6)
@@ -54,6 +54,17 @@ class Handled:
         return cls(BaseExceptionGroup("several tasks failed", errors), failures)
 
 
+class Due(NamedTuple):
+    """One task of the next superstep, before that superstep is opened."""
+
+    node: NodePlan
+    arg: Any = None
+    error: Handled | None = None
+    """Failures of the tasks that this one handles as their `on_error` node; None if it handles nothing."""
+    is_send: bool = False
+    """Whether a Send started it; a Send's argument may be None."""
+
+
 @final
 class Extra:
     """The part of a task that only some tasks have, made at first need."""
@@ -73,6 +84,7 @@ class Extra:
         "handles",
         "intents",
         "interrupts",
+        "kept",
         "raise_as_is",
         "retries",
         "usage",
@@ -114,6 +126,8 @@ class Extra:
         """Seconds to wait before the next attempt (backoff)."""
         self.child: Any = None
         """The parked engine of a nested graph; None for other nodes and before the graph begins."""
+        self.kept: dict[str, Any] = {}
+        """Events that a fork kept for tasks of a nested graph, by task id, until their supersteps open."""
 
 
 @final
@@ -138,7 +152,7 @@ class Task:
         "updates",
     )
 
-    def __init__(self, node: NodePlan, index: int, superstep: int, arg: Any, state: Any, engine: Engine) -> None:
+    def __init__(self, node: NodePlan, index: int, superstep: int, arg: Any, state: Any, engine: RunState) -> None:
         self.node: NodePlan = node
         self.plain: int = node.plain
         """Way of calling the node: `CALL_SYNC`, `CALL_ASYNC` or `CALL_WITH_CONTEXT` of `_plan.tables`."""
@@ -150,7 +164,7 @@ class Task:
         """Argument of the Send that started the task; None for a plain activation."""
         self.state: Any = state
         """The snapshot, as an instance of the state class; dropped at the end of the superstep."""
-        self.engine: Engine = engine
+        self.engine: RunState = engine
         """The engine of the graph that the task belongs to."""
         self.attempt: int = 1
         """Number of the attempt within the retry policy, from 1."""
@@ -178,6 +192,11 @@ class Task:
         if extra is None:
             extra = self.extra = Extra()
         return extra
+
+    def again(self) -> None:
+        """Become due once more; reports of earlier executions no longer count."""
+        self.status = DUE
+        self.execution += 1
 
     def open_interrupts(self) -> list[OpenInterrupt]:
         """Return the questions that wait for an answer, in the order in which they were asked."""

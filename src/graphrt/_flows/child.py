@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphrt._engine.engine import Engine
+from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import used
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
 from graphrt._flows.effects import Control, Flow
@@ -31,7 +32,7 @@ def nested(task: Task, control: Control) -> Flow:
     Raises:
         StoreError: An outcome inside it could not be stored, so that the whole run cannot continue.
     """
-    parent: Engine = task.engine
+    parent: RunState = task.engine
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     extra = task.more()
@@ -77,9 +78,9 @@ def child_of(task: Task) -> Engine:
     """Return a new engine for the nested graph of *task*, without values."""
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
-    parent: Engine = task.engine
+    parent: RunState = task.engine
     engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
-    engine.nest_in(parent)
+    engine.nest_in(parent, task.more().kept)
     return engine
 
 
@@ -91,7 +92,7 @@ def child_again(task: Task) -> Engine:
     """
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
-    parent: Engine = task.engine
+    parent: RunState = task.engine
     parent.snapshot_for(task)
     return _begin(task, parent, plan, _limits(plan, task))
 
@@ -104,7 +105,7 @@ def _limits(plan: Plan, task: Task) -> Limits:
     return Limits(deadline_s=task.timeout_s if own_s is None else min(own_s, task.timeout_s)).over(plan.limits)
 
 
-def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
+def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits) -> Engine:
     """Return an engine for the nested graph that has its input and is ready to run.
 
     Raises:
@@ -139,7 +140,7 @@ def _begin(task: Task, parent: Engine, plan: Plan, limits: Limits) -> Engine:
     return engine
 
 
-def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
+def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
     """Return the child's input: shared fields or the `input=` mapping, overlaid with the argument of a Send.
 
     Raises:
@@ -178,7 +179,7 @@ def _input(task: Task, parent: Engine, plan: Plan) -> Mapping[str, Any]:
     )
 
 
-def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any], ...]:
+def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any], ...]:
     """Return the updates for the parent: one for each commit of the child that wrote a mapped field, in commit order.
 
     An `output=` function gets the child's final state, and returns one update or None.
@@ -214,7 +215,7 @@ def _output(task: Task, parent: Engine, engine: Engine) -> tuple[dict[str, Any],
     return tuple(found)
 
 
-def _output_names(wanted: Any, parent: Engine, plan: Plan) -> list[tuple[str, str]]:
+def _output_names(wanted: Any, parent: RunState, plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of (parent's field, child's field): the `output=` mapping, else the fields of the same name."""
     if is_mapping(wanted):
         return list(wanted.items())
@@ -222,7 +223,7 @@ def _output_names(wanted: Any, parent: Engine, plan: Plan) -> list[tuple[str, st
     return [(name, name) for name in plan.state.fields if name in names and name in parent.plan.update.names]
 
 
-def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent: Engine) -> Any:
+def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent: RunState) -> Any:
     """Return `fn(state)`; *option* is `input` or `output`, for the error.
 
     Raises:

@@ -16,12 +16,13 @@ from graphrt._engine.outcome import MARKERS
 from graphrt._engine.pausing import goes_on
 from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
+from graphrt._flows.kept import KEPT, kept_in
 from graphrt._plan.fields import APPEND
 from graphrt.events import InterruptAnswered, SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
-"""Staged events by key. A key is a task's id, its id with `#` and the key of an effect, or a nested graph's path with
-`+` and the number of a batch, from 0."""
+"""Staged events by key. A key is a task's id, its id with `#` and the key of an effect, its id with `#kept`, or a nested
+graph's path with `+` and the number of a batch, from 0."""
 
 
 def restore_open(
@@ -46,15 +47,18 @@ def restore_open(
         LookupError, ValueError, TypeError: The staged events do not fit the graph.
     """
     if staged:
+        kept = kept_in(staged)
         # Staged rows may be older than an answer or a withdrawal: both are applied once more, on top of them.
-        _restore(engine, staged, told, take)
+        _restore(engine, staged, kept, told, take)
         for id_, event in answers.items():
             engine.answer({id_: event.answer}, nth=event.nth)
         for id_, reason in withdrawn.items():
             engine.withdraw({id_}, reason)
 
 
-def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) -> None:
+def _restore(
+    engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str], take: Take
+) -> None:
     if engine.held:
         return  # its outcomes are in the journal, and what was staged of them is out of date
     if not engine.tasks:  # the journal does not show that a superstep opened; the ids of staged tasks do
@@ -74,10 +78,12 @@ def _restore(engine: Engine, staged: Staged, told: Sequence[str], take: Take) ->
             if key.startswith(effects):
                 evolve_all(engine, logged, take, journalled=False)
         if task.node.child is not None:
+            if kept:
+                task.more().kept = kept
             if task.status in (DONE, HANDLED) or (task.extra is not None and task.extra.ended):
                 _settle_child(task, staged, told)
             else:
-                _restore_child(task, staged, told, take)
+                _restore_child(task, staged, kept, told, take)
 
 
 def _check_updates(engine: Engine, task: Task) -> None:
@@ -113,10 +119,12 @@ def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
             task.status = DONE
 
 
-def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) -> None:
+def _restore_child(
+    task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str], take: Take
+) -> None:
     """Restore the nested graph of an unfinished *task*, with its questions; nothing if no event of it is staged."""
     path = f"{task.id}/"
-    if not any(key.startswith(path) for key in staged):
+    if not any(key.startswith(path) and not key.endswith(KEPT) for key in staged):
         return
     child = child_again(task)
     # Its committed supersteps: folded here, and kept for the parent's commit, which journals them.
@@ -124,7 +132,7 @@ def _restore_child(task: Task, staged: Staged, told: Sequence[str], take: Take) 
         evolve_all(child, logged, take)
         child.settled += logged
         child.batches += 1
-    _restore(child, staged, _told_since_commit(child), take)
+    _restore(child, staged, kept, _told_since_commit(child), take)
     _forget_told(child, told)
     extra = task.more()
     extra.child = child

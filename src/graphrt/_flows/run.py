@@ -32,6 +32,7 @@ from graphrt._flows.effects import (
     Stage,
     Start,
 )
+from graphrt._flows.kept import take_kept
 from graphrt._flows.live import committed, given_up, reported, take_long_way
 from graphrt._flows.next_act import Act, next_act
 from graphrt._plan.copying import own
@@ -119,7 +120,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
 
 
 def _last_words(engine: Engine, watch: Watch, error: BaseException) -> Flow:
-    """Write that the run ended with *error*, which reaches the caller even if that cannot be stored."""
+    """Write that the run ended with *error*, which reaches the caller even if it cannot be stored."""
     try:
         yield from _flush(engine, watch, last=True)
     except StoreError as other:
@@ -132,9 +133,8 @@ def _land(engine: Engine, control: Control) -> Flow:
         yield from _stop(engine, control)
 
 
-def _node(error: Exception) -> str | None:
-    node: str | None = getattr(error, "node", None)
-    return node
+def _node(error: Exception) -> Any:
+    return getattr(error, "node", None)
 
 
 def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
@@ -173,7 +173,8 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
     while True:
         if control.halt is not None:
             return CANCELLED
-        call = None if control.live else fast_path.begin(engine)  # the fast path does not publish starts
+        # The fast path publishes no starts, and takes nothing that a fork kept.
+        call = None if control.live or engine.kept else fast_path.begin(engine)
         if call is not None:
             if engine.log:
                 yield from _flush(engine, watch)
@@ -211,6 +212,7 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
             return COMPLETED
         elif engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
             yield from _flush(engine, watch)
+        take_kept(engine)
         if engine.tasks:
             status = yield from _superstep(engine, control, watch, deadline_s)
             if status is not None:

@@ -28,7 +28,7 @@ from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import Batch, no_time
 from graphrt._journal.body import VERSION, Body, Vouch
-from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, WITH_NODE
+from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, NODE_IN_TASK_ID
 from graphrt._journal.field_codecs import Form, node_of
 from graphrt.errors import GraphrtError, StoreError
 
@@ -221,6 +221,6 @@ def _decoded(body: Body, entry: Any) -> Logged:
         else:
             values[name] = {} if how.empty.__class__ is dict else how.empty  # a fresh dict: it may be changed
     # The task's id names the node, so the node is not stored.
-    if kind in WITH_NODE:
+    if kind in NODE_IN_TASK_ID:
         values["node"] = node_of(values["task"], path)
     return path, kind(**values)

@@ -20,7 +20,7 @@ from graphrt.stores.protocol import Loaded
 
 
 class GraphLike(Protocol):
-    """The part of a compiled graph that the check needs."""
+    """What a journal and a run need to know of a compiled graph, whose class stands above them."""
 
     __graphrt_plan__: Plan
 

@@ -254,5 +254,5 @@ CODES: Final[Mapping[Any, int]] = {kind: code for code, kind, _ in _FORMS}
 """Event class to its stored code."""
 BY_CODE: Final[Mapping[Any, Any]] = {code: kind for code, kind, _ in _FORMS}
 """Stored code to event class."""
-WITH_NODE: Final = frozenset({events.TaskSucceeded, events.TaskFailed, events.OutcomeDropped})
+NODE_IN_TASK_ID: Final = frozenset({events.TaskSucceeded, events.TaskFailed, events.OutcomeDropped})
 """Events whose node is not stored, because the id of their task names it."""

@@ -191,7 +191,7 @@ def _get_error(body: Body, at: int) -> BaseException:
 
 def _put_usage(_body: Body, usage: Usage) -> list[Any]:
     """Write the counts, and the cost if it is known."""
-    # The order is stored; the cost comes last because it may be missing.
+    # Stored for good: a new count follows the cost, and an unknown cost is then null.
     counts: list[Any] = [
         usage.input_tokens,
         usage.output_tokens,

@@ -6,6 +6,7 @@ A key says what its body is about (decision 0020, docs/reference/journal.md):
     2.0:search#pay#0    an effect of a task that still runs
     2.0:sub/1.0:search  the same, for a task of a nested graph
     2.0:sub/+0          a commit of a nested graph whose task still runs
+    2.0:search#kept     what a fork kept for a task: effects, questions and answers
 """
 
 from __future__ import annotations

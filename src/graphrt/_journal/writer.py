@@ -337,7 +337,7 @@ class Journal:
         engine, commits, briefs = self._engine, self._commits, self._briefs
         assert engine is not None and commits is not None and briefs is not None  # noqa: PT018, S101 - `keep` was called
         with self._lock:
-            told, engine.told = engine.told, None
+            told = engine.told
             shape = briefs.shape(told)
             if shape is None or self.saved is not None:  # a new name, or a snapshot to vouch for
                 self.write(briefs.logged(told))

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from pydantic import BaseModel
 
 from graphrt._plan.fields import is_mapping, own
 from graphrt.errors import UpdateError
-
-if TYPE_CHECKING:
-    from graphrt._plan.tables import NodePlan
 
 DEFAULT_SIZE = 256
 """Number of results that a cache keeps under `cache=True`."""
@@ -37,8 +34,8 @@ class NodeCache:
         self._key = key
         self._results: OrderedDict[Hashable, Any] = OrderedDict()
 
-    def key(self, node: NodePlan, task: Any) -> Hashable:
-        """Return the key of a task's inputs: state and `ctx.arg`.
+    def key(self, node: str, task: Any) -> Hashable:
+        """Return the key of the inputs of a *task* of the node named *node*: state and `ctx.arg`.
 
         The user's `key=` function stands in for the state if the node has one.
 
@@ -53,12 +50,12 @@ class NodeCache:
             return (given, canonical(task.arg)) if task.arg is not None else given
         except (TypeError, RecursionError) as error:  # RecursionError: a value contains itself
             raise UpdateError(
-                f"The inputs of cached node {node.name!r} have no canonical form: {error}",
+                f"The inputs of cached node {node!r} have no canonical form: {error}",
                 code="cache-key",
                 where=task.engine.where(task),
                 fix="Give the node key=lambda state: ..., with what its result follows from, and Sends an argument that "
                 "can be hashed.",
-                node=node.name,
+                node=node,
                 boundary=True,
             ) from error
 
@@ -103,7 +100,7 @@ def canonical(value: Any) -> Hashable:
     if isinstance(value, _SETS):
         return kind, frozenset(canonical(item) for item in value)
     if isinstance(value, BaseModel):
-        return kind, canonical(dict(value.__dict__))
+        return kind, canonical([value.__dict__, value.__pydantic_extra__])
     if is_dataclass(kind):
         return kind, tuple(canonical(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, float):

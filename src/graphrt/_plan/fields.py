@@ -134,7 +134,7 @@ def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(value, Mapping)
 
 
-_NAMES: Final = frozenset(reducers.__all__) - {"DELETE", "Overwrite", "reduced"}
+_NAMES: Final = frozenset(reducers.__all__) - {"DELETE", "UNSET", "Overwrite", "reduced"}
 """Names that are probably meant as a reducer or marker where `Annotated` has a string (R7)."""
 
 

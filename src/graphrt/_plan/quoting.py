@@ -1,4 +1,4 @@
-"""Values as text in error messages: shortened, and left out where they belong to untracked fields (R16, ADR-0051).
+"""Values as text in error messages: shortened, and left out where they belong to untracked fields (R16, decision 0051).
 
 Every message that quotes a value of the user's goes through this module. The errors themselves are raised elsewhere.
 """

@@ -151,7 +151,7 @@ def to_json(plan: Plan) -> str:
 def fingerprint(plan: Plan) -> str:
     """Return the SHA-256 of names, edges, policies, schema and versions (R14), as 64 hex digits.
 
-    The bodies of functions do not count, nor do the graph's limits, which a runtime may override (ADR-0017).
+    The bodies of functions do not count, nor do the graph's limits, which a runtime may override (decision 0017).
     """
     from hashlib import sha256
 

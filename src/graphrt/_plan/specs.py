@@ -126,6 +126,8 @@ class GraphSpec:
     declared: tuple[Declared, ...]
     """In the order of the calls."""
     where: str = ""
+    file: str = ""
+    """Path of the file of `where`. It differs between machines, so no message and no stored value has it."""
     input: Any = None
     """Class of the input schema; None if an input is the whole state."""
     output: Any = None

@@ -127,7 +127,7 @@ class UpdateSchema:
         """Check updates of *field* against *hint*, the type that the Update declares for it.
 
         If *hint* repeats the field's bare type, or some members of it, the field's own constraints hold as well
-        (ADR-0017). Another type is taken literally.
+        (decision 0017). Another type is taken literally.
         """
         whole = field.annotation
         checked = checks.of(hint, field.name)

@@ -206,7 +206,7 @@ def portable(
         hint: Any annotation.
         localns: Names for forward references.
         busy: TypedDicts that are being replaced further out.
-        closed: Refuse unknown keys (ADR-0008, ADR-0017).
+        closed: Refuse unknown keys (decision 0008, decision 0017).
     """
     base = typing.get_origin(hint) or hint
     if te.is_typeddict(base):

@@ -91,7 +91,7 @@ def _in_slots(cls: Any, field_names: tuple[str, ...]) -> bool:
 IS_MAPPING, HAS_MAPPING, NEITHER = range(3)
 """Places where a view keeps its values: it is a dict itself; in its `__dict__`; or elsewhere too, in slots or extras.
 
-In the first two cases the engine compares view and values with one comparison of dicts (ADR-0052).
+In the first two cases the engine compares view and values with one comparison of dicts (decision 0052).
 """
 
 

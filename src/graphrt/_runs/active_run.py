@@ -6,11 +6,9 @@ runtime, perhaps worker threads. `ended`, `broke` and `close` give them back: on
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt import events
 from graphrt._ambient import PARENT_AGENT, SLEEP
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.engine import Engine
@@ -133,7 +131,8 @@ class ActiveRun:
             services.eager = store.durable and config.durability != "exit"
             # Steps of the fast path are written without building events, if nothing but the store reads them.
             if not config.sinks and not listen and engine.recorder is None:
-                engine.quick, services.tell = journal.step if codec is None else tell, journal.tell
+                engine.write_steps_with(journal.step if codec is None else tell)
+                services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
                 leases.renewer_of(store).add(claim)
         self._journal = journal
@@ -158,10 +157,6 @@ class ActiveRun:
         """Return the run as a flow of effects, for a driver."""
         return run(self.engine, self.control, self.watch)
 
-    def usage(self) -> events.Usage:
-        """Return what the run's model calls used, those of an open superstep included."""
-        return used(self.engine) or _NONE_USED
-
     def ended(self, status: Any) -> RunResult[Any]:
         """Close the run, which did not fail, and return its result.
 
@@ -175,7 +170,7 @@ class ActiveRun:
             services.warnings += never_fired(self.engine)
         if self.engine.unstorable and self.config.store is None:
             self._warn_of_values()
-        result: RunResult[Any] = RunResult(self, status)
+        result: RunResult[Any] = RunResult(self.engine, services, status)
         self.close()
         return result
 
@@ -191,7 +186,7 @@ class ActiveRun:
 
     def broke(self, error: BaseException) -> None:
         """Close the run after *error*, which the caller of this method raises next."""
-        prepare(self, error)
+        prepare(error, self.engine, self.services, self.seq if self.claim is not None else 0)
         try:
             self.close()
         except Exception as other:  # noqa: BLE001 - the first error is the one to raise
@@ -219,9 +214,3 @@ class ActiveRun:
 
 
 _NOBODY = Watch()
-_NONE_USED = events.Usage()
-
-
-def system_clock() -> float:
-    """Return seconds since the epoch."""
-    return time.time()

@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
+from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.pausing import EXPIRED
-from graphrt._engine.questions import OpenInterrupt, all_questions, effects_after, replaceable
+from graphrt._engine.questions import all_questions, effects_after, replaceable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import explain, short

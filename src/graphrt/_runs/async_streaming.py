@@ -50,15 +50,7 @@ class AsyncWatchVerbs(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "asteps", config, words)
-        begin = opener(self._config, input, thread, answers, answer, abandon=abandon)
-
-        async def open_() -> Reader:
-            from graphrt._runs.async_readers import PullReader
-
-            run = await opened(self._config.store, lambda: begin(listen=False, watch=Watch(steps=True)))
-            return PullReader(run, None)
-
-        return AsyncStream(open_)
+        return asteps(self._config, input, thread, answers, answer, abandon=abandon)
 
     @overload
     def astream(
@@ -152,13 +144,48 @@ class AsyncWatchVerbs(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "astream", config, words)
-        wanted = stream_modes(modes)
-        begin = opener(self._config, input, thread, answers, answer, abandon=abandon)
+        return astream(self._config, input, modes, thread, answers, answer, abandon=abandon)
 
-        async def open_() -> Reader:
-            from graphrt._runs.async_readers import LiveReader, PullReader
 
-            run = await opened(self._config.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))
-            return LiveReader(run, wanted) if wanted & LIVE else PullReader(run, wanted)
+def asteps(
+    config: RunConfig,
+    given: Any,
+    thread: str | None = None,
+    answers: Any = UNSET,
+    answer: Any = UNSET,
+    *,
+    abandon: bool = False,
+) -> AsyncStream[Step[Any], Any]:
+    """Return a stream that opens a run when it is first read, of the run's finished tasks; see `Runtime.asteps`."""
+    begin = opener(config, given, thread, answers, answer, abandon=abandon)
 
-        return AsyncStream(open_)
+    async def open_() -> Reader:
+        from graphrt._runs.async_readers import PullReader
+
+        run = await opened(config.store, lambda: begin(listen=False, watch=Watch(steps=True)))
+        return PullReader(run, None)
+
+    return AsyncStream(open_)
+
+
+def astream(
+    config: RunConfig,
+    given: Any,
+    modes: Any,
+    thread: str | None = None,
+    answers: Any = UNSET,
+    answer: Any = UNSET,
+    *,
+    abandon: bool = False,
+) -> AsyncStream[Any, Any]:
+    """Return a stream that opens a run when it is first read, of what happens in it; see `Runtime.astream`."""
+    wanted = stream_modes(modes)
+    begin = opener(config, given, thread, answers, answer, abandon=abandon)
+
+    async def open_() -> Reader:
+        from graphrt._runs.async_readers import LiveReader, PullReader
+
+        run = await opened(config.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))
+        return LiveReader(run, wanted) if wanted & LIVE else PullReader(run, wanted)
+
+    return AsyncStream(open_)

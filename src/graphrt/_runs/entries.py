@@ -38,7 +38,7 @@ def entries(config: RunConfig, thread: str, *, after: int = 0) -> Iterator[Entry
     loaded = store.load(thread, upto=max(after, 1))
     head, meta = loaded.head, read_meta(loaded.meta, thread)
     check_own(store, thread, meta)
-    reader = Reader(store, thread, config.graph.__graphrt_plan__.codec, meta=meta)
+    reader = Reader(store, thread, config.plan.codec, meta=meta)
     chained: str | None = meta.get("chained")
     # Start one record early, if there is one: the chain check of the next record needs its predecessor.
     seq = max(after, head.first) - 1

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from graphrt.errors import AuditError, GraphrtError, ReplayDivergedError, StoreError
 
 if TYPE_CHECKING:
-    from graphrt._runs.active_run import ActiveRun
+    from graphrt._drivers.run_services import RunServices
+    from graphrt._engine.engine import Engine
 
 _OURS: Final = __name__.partition(".")[0] + "."
 """Prefix of the names of graphrt's own modules."""
@@ -19,18 +20,22 @@ _WHOLE: Final = (AuditError, ReplayDivergedError, StoreError)
 """Errors that keep their whole traceback: its frames may show what is wrong with a store or with graphrt itself."""
 
 
-def prepare(run: ActiveRun, error: BaseException) -> None:
-    """Give *error*, which ended *run*, its place, run id and entry, and drop graphrt's own frames (decision 0054)."""
+def prepare(error: BaseException, engine: Engine, services: RunServices, seq: int) -> None:
+    """Give *error*, which ended a run, its place, run id and entry, and drop graphrt's own frames (decision 0054).
+
+    Args:
+        seq: Number of the last entry of the thread; 0 without a thread or an entry.
+    """
     if not isinstance(error, GraphrtError):
         return
-    error.locate(run.engine.where())
+    error.locate(engine.where())
     known = error.__dict__
     # "boundary" marks an error that passes through its own run unwrapped. If a node of another run made this run, the
     # error is a failure of that node like any other.
     known.pop("boundary", None)
-    known.setdefault("run_id", run.services.run_id)
-    if run.claim is not None and run.seq:
-        known.setdefault("seq", run.seq)
+    known.setdefault("run_id", services.run_id)
+    if seq:
+        known.setdefault("seq", seq)
     if not isinstance(error, _WHOLE):
         error.__traceback__ = users_frames(error.__traceback__)
 

@@ -6,6 +6,7 @@ source, which may be pruned, changed or deleted afterwards (decision 0027).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from graphrt import events
@@ -49,12 +50,13 @@ def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue
     return journal
 
 
-def fork(config: RunConfig, thread: str, at: int | None, to: str | None) -> str:
+def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep_effects: bool = False) -> str:
     """Create a new thread from the state that *thread* had after its entry *at*, and return its id.
 
     Args:
         at: None forks the thread as it is now, with what is staged of an open superstep.
         to: Id of the new thread; None makes one.
+        keep_effects: Whether the next superstep gets the effects and answers that it had in *thread*.
 
     Raises:
         InputError: There is no such thread or entry, *to* exists, or an older graph with other fields wrote the entry.
@@ -77,6 +79,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None) -> str:
             thread=thread,
             seq=fold.seq,
         )
+    kept = _kept(config, fold) if keep_effects and not whole else {}
     made_at = config.clock()
     claim = take(store, target, create=True, lease_s=config.lease_s, at=made_at)
     try:
@@ -88,18 +91,32 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None) -> str:
                 fix="Fork to another id, or delete that thread first.",
                 thread=target,
             )
-        _begin_fork(config, store, fold, loaded if whole else None, CommitQueue(store, claim, "sync"))
+        _begin_fork(config, store, fold, loaded if whole else None, kept, CommitQueue(store, claim, "sync"))
     finally:
         give_back(store, claim)
     return target
 
 
-def _begin_fork(config: RunConfig, store: Store, fold: Fold, whole: Loaded | None, commits: CommitQueue) -> None:
+def _kept(config: RunConfig, fold: Fold) -> dict[str, list[emit_events.Logged]]:
+    from graphrt._runs.kept_effects import kept_effects  # imported late: it loads the services of agents
+
+    return kept_effects(config, fold)
+
+
+def _begin_fork(
+    config: RunConfig,
+    store: Store,
+    fold: Fold,
+    whole: Loaded | None,
+    kept: Mapping[str, list[emit_events.Logged]],
+    commits: CommitQueue,
+) -> None:
     """Write the first record of a fork, and stage the open superstep anew.
 
     Args:
         fold: The source, folded up to the entry of the fork.
         whole: The source as it is now, if that is what is forked; None for an earlier entry.
+        kept: What the next superstep begins with, by the keys to stage it under.
         commits: Writes to the new thread.
     """
     engine, source = fold.engine, fold.reader.thread
@@ -129,6 +146,7 @@ def _begin_fork(config: RunConfig, store: Store, fold: Fold, whole: Loaded | Non
     # Effects of running tasks and commits of nested graphs are staged under keys of their own.
     for key, body in whole.staged if whole is not None else ():
         staged.setdefault(key, list(fold.reader.staged(key, body)))
+    staged.update(kept)
     if status == "interrupted" and not engine.open_interrupts():
         status = "running"  # without an owner: `retry` or `resume` continues it
     journal.write([("", forked), *_questions(fold)], list(staged.items()), status=status, release=True)
@@ -188,7 +206,7 @@ def _judged(config: RunConfig, store: Store, head: Head) -> Verdict | None:
     try:
         loaded = store.load(head.thread)
         meta = read_meta(loaded.meta, head.thread)
-        reader = Reader(store, head.thread, config.graph.__graphrt_plan__.codec, meta=meta)
+        reader = Reader(store, head.thread, config.plan.codec, meta=meta)
         verdict = judge(config.graph, meta, reader, loaded, config.migrations)
         # `judge` leaves out the pending nodes of an identical graph, which a run does not need; the report does.
         verdict = replace(verdict, pending=pending(reader, loaded))

@@ -33,7 +33,7 @@ def the_store(config: RunConfig) -> Store:
         raise InputError(
             "This runtime has no store, and so no threads.",
             code="thread-without-store",
-            where=config.graph.__graphrt_plan__.place(),
+            where=config.plan.place(),
             fix='Make it with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
         )
     return config.store
@@ -91,7 +91,7 @@ def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
     Raises:
         InputError: The graph of the thread is not compatible with the runtime's.
     """
-    plan = config.graph.__graphrt_plan__
+    plan = config.plan
     meta = read_meta(loaded.meta, loaded.head.thread)
     check_own(the_store(config), loaded.head.thread, meta)
     reader = Reader(the_store(config), loaded.head.thread, plan.codec, meta=meta)

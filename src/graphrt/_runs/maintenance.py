@@ -108,7 +108,7 @@ def verified(config: RunConfig, *, replayed: bool) -> Verification:
     """Verify the store of the runtime; with *replayed*, replay the threads of its graph too."""
 
     def further(store: Store, thread: str) -> None:
-        if store.head(thread).graph == config.graph.name:
+        if store.head(thread).graph == config.plan.name:
             replay(config, thread)
 
     return verify(the_store(config), further if replayed else None)

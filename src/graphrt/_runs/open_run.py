@@ -61,7 +61,7 @@ def begin(
         ConflictError: Another run drives the thread.
         StoreError: The store failed.
     """
-    plan = config.graph.__graphrt_plan__
+    plan = config.plan
     store = config.store
     if thread_id is not None and store is None:
         raise InputError(
@@ -231,7 +231,7 @@ def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None) -> Non
     raise InputError(
         f"Thread {thread!r} is {status}: it cannot {doing}.",
         code="wrong-verb",
-        where=f"thread {thread!r}, graph {config.graph.name!r}",
+        where=f"thread {thread!r}, graph {config.plan.name!r}",
         known=f"status {status}, {claim.head.seq} entries",
         fix=f"Use {how.get(right, f'run(input, thread={thread!r})')}"
         + (f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "")

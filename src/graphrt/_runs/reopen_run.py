@@ -66,7 +66,7 @@ def on_either(
         if missing
         else "An input and answers were given: a run takes one of them.",
         code="input-or-answers",
-        where=config.graph.__graphrt_plan__.place(),
+        where=config.plan.place(),
         fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= alone to "
         "go on with one that failed or was cancelled.",
         thread=thread_id,

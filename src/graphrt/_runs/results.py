@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, fin
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from graphrt import events
-from graphrt._engine.questions import OpenInterrupt
+from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.spending import used
 from graphrt._plan.fields import own
 from graphrt._plan.views import EXTRA
 from graphrt.stores.protocol import Head, Status
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
+    from graphrt._drivers.run_services import RunServices
     from graphrt._engine.engine import Engine
     from graphrt._journal.thread_fold import Fold
-    from graphrt._runs.active_run import ActiveRun
 
 S = TypeVar("S")
-
+_NONE_USED = events.Usage()
 
 InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "before", "after"]
 
@@ -91,9 +92,8 @@ class RunResult(Generic[S]):
 
     __slots__ = ("_plan", "_run", "_visits", "interrupts", "state", "status", "steps", "thread", "usage", "warnings")
 
-    def __init__(self, run: ActiveRun, status: Any) -> None:
-        engine = run.engine
-        self._run = run.services
+    def __init__(self, engine: Engine, services: RunServices, status: Any) -> None:
+        self._run = services
         self.status: Literal["completed", "interrupted", "cancelled"] = status
         self.interrupts: tuple[InterruptInfo, ...] = ()
         """Open questions, in task order."""
@@ -101,12 +101,12 @@ class RunResult(Generic[S]):
             self.interrupts = open_questions(engine, status)
         self.steps: int = engine.steps
         """Number of supersteps that the run has had."""
-        self.thread: str | None = run.services.thread
-        self.usage: events.Usage = run.usage()
-        """Usage of all model calls of the run."""
+        self.thread: str | None = services.thread
+        self.usage: events.Usage = used(engine) or _NONE_USED
+        """Usage of all model calls of the run, those of an open superstep included."""
         self.state: S = engine.make_view(engine.values)
         """The last committed state."""
-        self.warnings: tuple[str, ...] = tuple(run.services.warnings)
+        self.warnings: tuple[str, ...] = tuple(services.warnings)
         """0..n sentences about odd conditions that did not fail the run, in the order in which they were found."""
         self._plan = engine.plan
         self._visits = engine.visits[:]

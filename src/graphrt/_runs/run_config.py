@@ -1,25 +1,32 @@
 """The configuration of a runtime: what its runs and its verbs need, checked and frozen.
 
-`Runtime` builds one and passes it to every function of this package, none of which knows `Runtime` itself. The two
-values that change, the runs that are active and the threads that runs share, are objects with methods of their own.
+`Runtime` has one and passes it to every function of this package; `CompiledGraph.run` makes one for a single run. No
+function here knows either class. The two values that change, the runs that are active and the threads that runs share,
+are objects with methods of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from graphrt._drivers.shared_threads import SharedThreads
 from graphrt._forks import Emptied
+from graphrt._journal.compatibility_check import GraphLike
+from graphrt._observers import observed_sinks
+from graphrt._plan.tables import Plan
+from graphrt._runs import arguments
 from graphrt._runs.check_state_option import checks_state
+from graphrt.errors import InputError, a_type
 
 if TYPE_CHECKING:
     from graphrt import events
-    from graphrt._drivers.shared_threads import SharedThreads
     from graphrt._flows.effects import Control
     from graphrt._journal.durability import Durability
-    from graphrt.graph import CompiledGraph
     from graphrt.harness.agent._model_overrides import NamedModels
     from graphrt.harness.budget._budget import Budget
+    from graphrt.harness.protocol import ChatModel
     from graphrt.limits import Limits
     from graphrt.migrations import Migration
     from graphrt.stores.protocol import Store
@@ -73,7 +80,8 @@ class ActiveRuns:
 class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us longer to make
     """The checked arguments of a `Runtime`, which documents them. It is not used as a tuple."""
 
-    graph: CompiledGraph[Any, Any]
+    graph: GraphLike
+    """The `CompiledGraph`, whose class stands above this package."""
     limits: Limits
     """Limits of a run: those of the graph, overridden by those of the runtime."""
     store: Store | None
@@ -98,6 +106,73 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     threads: SharedThreads
 
     @property
+    def plan(self) -> Plan:
+        """The plan of the graph."""
+        return self.graph.__graphrt_plan__
+
+    @property
     def checks_state(self) -> bool:
         """Whether a run that begins now compares the state before and after each superstep."""
         return checks_state(given=self.check_state, harness=self.harness)
+
+
+def configure(
+    graph: GraphLike,
+    *,
+    store: Store | str | None = None,
+    durability: Durability = "sync",
+    chain: bool | None = None,
+    lease_s: float = 30.0,
+    migrations: Sequence[Migration] = (),
+    harness: Any = None,
+    deps: Any = None,
+    limits: Limits | None = None,
+    budget: Budget | None = None,
+    sinks: Sequence[Callable[[events.Entry], Any]] = (),
+    clock: Callable[[], float] | None = None,
+    sleep: Callable[[float], Any] | None = None,
+    ids: Callable[[], str] | None = None,
+    seed: int | None = None,
+    models: Mapping[str, ChatModel | str] | None = None,
+    worker_threads: int = 40,
+    check_state: bool | None = None,
+) -> RunConfig:
+    """Check the arguments of `Runtime`, which documents them, and return them as a configuration.
+
+    Raises:
+        InputError: *graph* is not compiled, or another argument has a wrong type or value.
+    """
+    if not hasattr(graph, "__graphrt_plan__"):
+        raise InputError(
+            f"A Runtime drives a compiled graph, not {a_type(graph)}.",
+            code="not-compiled",
+            fix="Call compile() first: Runtime(builder.compile()).",
+        )
+    own = graph.__graphrt_plan__.limits
+    overrides = arguments.checked_models(models)
+    return RunConfig(
+        graph=graph,
+        limits=own if limits is None else arguments.checked(limits).over(own),
+        durability=arguments.checked_durability(durability),
+        chain=chain,
+        lease_s=arguments.checked_lease(lease_s),
+        migrations=arguments.checked_migrations(migrations),
+        harness=arguments.checked_harness(harness),
+        budget=arguments.checked_budget(budget),
+        deps=deps,
+        sinks=observed_sinks(graph, arguments.checked_sinks(sinks)),
+        clock=arguments.checked_clock(clock) if clock is not None else system_clock,
+        sleep=arguments.checked_sleep(sleep),
+        ids=ids if ids is not None else arguments.new_id,
+        seed=seed,
+        models=overrides,
+        threads=SharedThreads(arguments.checked_workers(worker_threads)),
+        check_state=check_state,
+        active=ActiveRuns(),
+        store=arguments.opened_store(store),  # last: a store is not left open if another argument is refused
+    )
+
+
+def system_clock() -> float:
+    """Return seconds since the epoch."""
+    return time.time()

@@ -10,15 +10,15 @@ from typing import Any
 
 from graphrt import events
 from graphrt._codec import NotStorable
-from graphrt._engine import emit_events
+from graphrt._engine import emit_events, joins
 from graphrt._engine.edit import folded_in, status_after, unfinished
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve
 from graphrt._engine.pending_as_data import due_parts, join_standings
-from graphrt._engine.route import Due, merged
+from graphrt._engine.route import merged
 from graphrt._engine.steps import target_name
 from graphrt._engine.storability import storable, tracked
-from graphrt._engine.task import DONE, HANDLED
+from graphrt._engine.task import DONE, HANDLED, Due
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.reader import Reader
@@ -77,7 +77,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
 
 def _new(config: RunConfig, store: Store, thread: str) -> Fold:
     """Return the fold of a thread that has no entries yet."""
-    plan = config.graph.__graphrt_plan__
+    plan = config.plan
     chained = store.durable if config.chain is None else config.chain
     meta = {"chained": thread if chained else None}
     return Fold(plan, config.limits, Reader(store, thread, plan.codec), meta, check_state=config.checks_state)
@@ -123,7 +123,7 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.
     node_plan = plan.by_name[node]
     router = engine.router()
     routed = router.ask(node_plan, engine.make_view(after)) if targets is None else router.lead(targets)
-    moved = engine.arrive(routed)
+    moved = joins.arrive(engine, routed)
     # As if all activations of the node had finished, Sends included (rule R18).
     before = engine.waiting if engine.tasks else [item for item in engine.due if item.node is not node_plan]
     due = merged(before, routed)

@@ -72,8 +72,7 @@ class WatchVerbs(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "steps", config, words)
-        begin = opener(self._config, input, thread, answers, answer, abandon=abandon)
-        return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
+        return steps(self._config, input, thread, answers, answer, abandon=abandon)
 
     @overload
     def stream(
@@ -185,10 +184,38 @@ class WatchVerbs(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "stream", config, words)
-        wanted = stream_modes(modes)
-        begin = opener(self._config, input, thread, answers, answer, abandon=abandon)
-        run = begin(listen="events" in wanted, watch=watch_for(wanted))
-        return Stream(run, lambda run, box: _picked(run, box, wanted))
+        return stream(self._config, input, modes, thread, answers, answer, abandon=abandon)
+
+
+def steps(
+    config: RunConfig,
+    given: Any,
+    thread: str | None = None,
+    answers: Any = UNSET,
+    answer: Any = UNSET,
+    *,
+    abandon: bool = False,
+) -> Stream[Step[Any], Any]:
+    """Open a run, and return a stream of its finished tasks; see `Runtime.steps`."""
+    begin = opener(config, given, thread, answers, answer, abandon=abandon)
+    return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
+
+
+def stream(
+    config: RunConfig,
+    given: Any,
+    modes: Any,
+    thread: str | None = None,
+    answers: Any = UNSET,
+    answer: Any = UNSET,
+    *,
+    abandon: bool = False,
+) -> Stream[Any, Any]:
+    """Open a run, and return a stream of what happens in it; see `Runtime.stream`."""
+    wanted = stream_modes(modes)
+    begin = opener(config, given, thread, answers, answer, abandon=abandon)
+    run = begin(listen="events" in wanted, watch=watch_for(wanted))
+    return Stream(run, lambda run, box: _picked(run, box, wanted))
 
 
 def opener(config: RunConfig, input: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool) -> Open:

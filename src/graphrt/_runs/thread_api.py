@@ -159,15 +159,20 @@ class ThreadVerbs(Generic[S]):
         """Fold several updates into the state; see `bulk_update`."""
         return await self._unhurried(lambda: self.bulk_update(thread, updates))
 
-    def fork(self, thread: str, *, at: int | None = None, to: str | None = None) -> str:
+    def fork(self, thread: str, *, at: int | None = None, to: str | None = None, keep_effects: bool = False) -> str:
         """Create a new thread from the state that *thread* had after the entry *at*. The old thread stays as it is.
 
         The fork has the status of its source: a fork of an interrupted thread is interrupted. One from the middle of a
         run is continued with `retry` or `resume`.
 
+        With *keep_effects*, the first superstep of the fork is given what the same tasks recorded in *thread* after
+        *at*: the results of `ctx.effect`, the replies of models and tools, the answers of people. What they ask for
+        again is not made again; anything else is.
+
         Args:
             at: `seq` of an entry; None forks the present state, with the outcomes of an open superstep.
             to: Id of the new thread; None makes one.
+            keep_effects: Whether the first superstep gets the effects and answers that it had in *thread*.
 
         Returns:
             The id of the new thread.
@@ -175,11 +180,13 @@ class ThreadVerbs(Generic[S]):
         Raises:
             InputError: There is no such thread or entry, or *to* exists.
         """
-        return forking.fork(self._config, thread, at, to)
+        return forking.fork(self._config, thread, at, to, keep_effects=keep_effects)
 
-    async def afork(self, thread: str, *, at: int | None = None, to: str | None = None) -> str:
+    async def afork(
+        self, thread: str, *, at: int | None = None, to: str | None = None, keep_effects: bool = False
+    ) -> str:
         """Create a new thread from an entry of another; see `fork`."""
-        return await self._unhurried(lambda: self.fork(thread, at=at, to=to))
+        return await self._unhurried(lambda: self.fork(thread, at=at, to=to, keep_effects=keep_effects))
 
     # -- all threads ---------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
+from graphrt.events.parts import HandledTask, JoinStanding
 from graphrt.events.run import (
     AnswerDiscarded,
     AnswerUsed,
@@ -33,9 +34,7 @@ from graphrt.events.run import (
     TaskSucceeded,
 )
 from graphrt.events.thread import (
-    HandledTask,
     HistoryPruned,
-    JoinStanding,
     StateSaved,
     TasksRouted,
     ThreadForked,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphrt.events._word import Word
-from graphrt.events.thread import HandledTask, JoinStanding
+from graphrt.events.parts import HandledTask, JoinStanding
 from graphrt.events.usage import Usage
 
 __all__ = [

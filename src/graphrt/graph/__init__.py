@@ -3,8 +3,9 @@
 A compiled graph can be drawn, routed without a run, changed into another one, and run.
 """
 
+from graphrt._observers import GraphObserver, observe
 from graphrt.graph.builder import Branch, GraphBuilder
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.handles import NodeHandle
 
-__all__ = ["Branch", "CompiledGraph", "GraphBuilder", "NodeHandle"]
+__all__ = ["Branch", "CompiledGraph", "GraphBuilder", "GraphObserver", "NodeHandle", "observe"]

@@ -113,6 +113,7 @@ class GraphBuilder(Generic[S, U]):
         self._problems: list[Problem] = []
         self._by_function: dict[int, str] = {}
         self._where = at(frame)
+        self._file = frame.f_code.co_filename
         self._input = input
         self._output = output
         self._inline = inline
@@ -358,6 +359,7 @@ class GraphBuilder(Generic[S, U]):
             update=self._update,
             declared=tuple(self._declared),
             where=self._where,
+            file=self._file,
             input=self._input,
             output=self._output,
             input_names=self._names["input"],

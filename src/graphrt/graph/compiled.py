@@ -1,6 +1,7 @@
 """`CompiledGraph`: a checked and frozen graph. It can be drawn, routed without a run, copied with other nodes, and run.
 
-Running imports the runtime inside the call, since the runtime is built on this module.
+`run` and its other verbs make the same calls as those of `Runtime`, which stands above this module: each makes a
+configuration of its own, for one run.
 """
 
 from __future__ import annotations
@@ -12,30 +13,25 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, final
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
+from graphrt._drivers.message_item import MessageItem
 from graphrt._engine.route import Router
+from graphrt._engine.steps import Step
+from graphrt._flows.live import Live
+from graphrt._observers import observed
 from graphrt._plan import render
 from graphrt._plan.callables import node_shape
 from graphrt._plan.specs import NodeSpec
-from graphrt._plan.tables import Plan
+from graphrt._plan.tables import NodePlan, Plan
+from graphrt._runs import async_streaming, run_to_end, streaming
+from graphrt._runs.arguments import Mode, Modes, RuntimeOptions
+from graphrt._runs.results import RunResult
+from graphrt._runs.run_config import RunConfig, configure
+from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
 from graphrt.errors import DefinitionError, InputError, Problem, _foreign, closest, names
+from graphrt.events import Entry
 from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits
-
-if TYPE_CHECKING:
-    from graphrt.events import Entry
-    from graphrt.runtime import (
-        AsyncStream,
-        Live,
-        MessageItem,
-        Mode,
-        Modes,
-        RunResult,
-        Runtime,
-        RuntimeOptions,
-        Step,
-        Stream,
-    )
 
 Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
 """A replacement for a node's function. Its result is checked at run time only, since type checkers cannot infer the
@@ -46,13 +42,14 @@ result of a lambda in such a union."""
 class CompiledGraph(Generic[S, U]):
     """An immutable graph, made by `GraphBuilder.compile()`. Runtimes and worker threads may share it."""
 
-    __slots__ = ("__graphrt_plan__", "_fingerprint")
+    __slots__ = ("__graphrt_plan__", "__weakref__", "_fingerprint")
     __graphrt_plan__: Plan
     _fingerprint: str | None
 
     def __init__(self, plan: Plan) -> None:
         object.__setattr__(self, "__graphrt_plan__", plan)
         object.__setattr__(self, "_fingerprint", None)
+        observed(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"CompiledGraph is immutable: cannot set {name!r}; use with_nodes() or compile again")
@@ -91,6 +88,25 @@ class CompiledGraph(Generic[S, U]):
             known = render.fingerprint(self.__graphrt_plan__)
             object.__setattr__(self, "_fingerprint", known)
         return known
+
+    @property
+    def nested(self) -> Mapping[str, CompiledGraph[Any, Any]]:
+        """The nested graphs, by the names of the nodes that run them."""
+        return {node.name: node.fn for node in self.__graphrt_plan__.nodes if node.child is not None}
+
+    def declared_at(self, node: NodeRef | None = None) -> tuple[str, int] | None:
+        """Return file and line where the graph's builder was made, or where *node* was added; None if unknown.
+
+        Raises:
+            InputError: The node is unknown.
+        """
+        plan = self.__graphrt_plan__
+        where = plan.spec.where if node is None else plan.spec_where(self._known(node, "declared_at()").index)
+        file, _, line = where.rpartition(":")
+        if not file or not line.isdigit():
+            return None
+        # Places have no folder, so that messages are the same on every machine; only the graph's own file is known.
+        return (plan.spec.file if plan.spec.file.endswith(file) else file), int(line)
 
     def topology(self) -> dict[str, Any]:
         """Return nodes, edges, fields and limits as plain, JSON-ready data."""
@@ -137,20 +153,7 @@ class CompiledGraph(Generic[S, U]):
             RouteError: A router raised, or returned a label without a route.
         """
         plan = self.__graphrt_plan__
-        name = node_name(node)
-        if isinstance(name, StartType):
-            source = plan.start
-        elif isinstance(name, str) and name in plan.by_name:
-            source = plan.by_name[name]
-        else:
-            guess = closest(name, plan.by_name)
-            raise InputError(
-                f"route() was asked about {name!r}, which is not a node.",
-                code="unknown-node",
-                where=plan.place(),
-                known=f"nodes {names(plan.by_name)}",
-                fix=f"Did you mean {guess!r}?" if guess else "Name a node of the graph, or START.",
-            )
+        source = plan.start if isinstance(node, StartType) else self._known(node, "route()", ", or START")
         values = plan.state.initial(state, where=plan.place())
         routed = Router(plan, plan.place).ask(source, plan.state.view(values))
         for join, _ in routed.arrivals:
@@ -162,6 +165,21 @@ class CompiledGraph(Generic[S, U]):
         if routed.ends or plan.leads_to_end(source.index) or not due:
             due.append(END)
         return tuple(due)
+
+    def _known(self, node: Any, verb: str, others: str = "") -> NodePlan:
+        """Return the plan of *node*, which *verb* was asked about; *others* is what else it may be asked about."""
+        plan = self.__graphrt_plan__
+        name = node_name(node)
+        if isinstance(name, str) and name in plan.by_name:
+            return plan.by_name[name]
+        guess = closest(name, plan.by_name)
+        raise InputError(
+            f"{verb} was asked about {name!r}, which is not a node.",
+            code="unknown-node",
+            where=plan.place(),
+            known=f"nodes {names(plan.by_name)}",
+            fix=f"Did you mean {guess!r}?" if guess else f"Name a node of the graph{others}.",
+        )
 
     def with_nodes(self, replacements: Mapping[Any, Stub[S] | CompiledGraph[Any, Any]]) -> CompiledGraph[S, U]:
         """Return a copy with the functions of some nodes replaced, for instance by stubs in a test.
@@ -205,7 +223,7 @@ class CompiledGraph(Generic[S, U]):
         )
         return CompiledGraph(Plan(replace(plan.spec, declared=declared), plan.limits))
 
-    # -- running: the one import that goes up --------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------
 
     def run(
         self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
@@ -215,25 +233,25 @@ class CompiledGraph(Generic[S, U]):
         Raises:
             GraphrtError: The run failed.
         """
-        return self._runtime(options, "run", config).run(input, thread=thread)
+        return run_to_end.run(self._configured(options, "run", config), input, thread)
 
     async def arun(
         self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
         """Run the graph once on the running event loop; see `run`."""
-        return await self._runtime(options, "arun", config).arun(input, thread=thread)
+        return await run_to_end.arun(self._configured(options, "arun", config), input, thread)
 
     def steps(
         self, input: S | Mapping[str, Any], *config: Never, **options: Unpack[RuntimeOptions]
     ) -> Stream[Step[S], S]:
         """Run the graph once and yield each finished task; see `Runtime.steps`."""
-        return self._runtime(options, "steps", config).steps(input)
+        return streaming.steps(self._configured(options, "steps", config), input)
 
     def asteps(
         self, input: S | Mapping[str, Any], *config: Never, **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[Step[S], S]:
         """Run the graph once on the running event loop and yield each finished task; see `Runtime.steps`."""
-        return self._runtime(options, "asteps", config).asteps(input)
+        return async_streaming.asteps(self._configured(options, "asteps", config), input)
 
     @overload
     def stream(
@@ -279,10 +297,7 @@ class CompiledGraph(Generic[S, U]):
         **options: Unpack[RuntimeOptions],
     ) -> Stream[Any, S]:
         """Run the graph once and yield what happens; see `Runtime.stream`."""
-        # Untyped: which overload of `Runtime.stream` applies depends on the caller's modes.
-        runtime: Any = self._runtime(options, "stream", config)
-        items: Stream[Any, S] = runtime.stream(input, modes=modes)
-        return items
+        return streaming.stream(self._configured(options, "stream", config), input, modes)
 
     @overload
     def astream(
@@ -328,12 +343,10 @@ class CompiledGraph(Generic[S, U]):
         **options: Unpack[RuntimeOptions],
     ) -> AsyncStream[Any, S]:
         """Run the graph once on the running event loop and yield what happens; see `Runtime.stream`."""
-        runtime: Any = self._runtime(options, "astream", config)
-        items: AsyncStream[Any, S] = runtime.astream(input, modes=modes)
-        return items
+        return async_streaming.astream(self._configured(options, "astream", config), input, modes)
 
-    def _runtime(self, options: RuntimeOptions, verb: str, config: Sequence[Any]) -> Runtime[S]:
-        """Return a runtime for one run.
+    def _configured(self, options: RuntimeOptions, verb: str, config: Sequence[Any]) -> RunConfig:
+        """Return the configuration of one run.
 
         Args:
             options: Keyword arguments of the verb, unchecked.
@@ -343,8 +356,6 @@ class CompiledGraph(Generic[S, U]):
         Raises:
             InputError: An option is unknown (`unknown-option`), or has a wrong value.
         """
-        from graphrt.runtime import Runtime, RuntimeOptions
-
         if config:
             _foreign.refuse(self, verb, config, {})
         unknown = [option for option in options if option not in RuntimeOptions.__annotations__]
@@ -361,4 +372,4 @@ class CompiledGraph(Generic[S, U]):
                 known=f"options {names(RuntimeOptions.__annotations__)}",
                 fix=fix,
             )
-        return Runtime(self, **options)
+        return configure(self, **options)

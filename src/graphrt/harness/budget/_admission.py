@@ -1,8 +1,8 @@
 """One model call within a budget: reserve an upper bound, make the call, and settle what it used.
 
-Counting only after the calls would let parallel calls exceed the limit together (ADR-0030). The ledger itself, with its
-lock and queue, is `_ledger`; this module computes the amounts, stores reservations through the host, and asks a person
-for more if the budget says so.
+Counting only after the calls would let parallel calls exceed the limit together (decision 0030). The ledger itself,
+with its lock and queue, is `_ledger`; this module computes the amounts, stores reservations through the host, and asks
+a person for more if the budget says so.
 """
 
 from __future__ import annotations

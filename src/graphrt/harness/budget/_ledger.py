@@ -1,7 +1,7 @@
 """The ledger of a budget: it admits model calls so that parallel calls never exceed a limit together.
 
 A call reserves an upper bound before it is made, and settles what it really used when it has ended. The invariant is
-spent + held <= limit, in whole tokens, micro-dollars and calls (ADR-0030).
+spent + held <= limit, in whole tokens, micro-dollars and calls (decision 0030).
 
 Ledgers form a tree by `parent`: run, field `token_budget`, node, agent. A call must fit its ledger and all ledgers
 above it. All ledgers of a tree share one lock and one queue of waiting calls, first come, first served. The lock is

@@ -2,7 +2,7 @@
 
 Its SHA-256 is the key under which a cassette finds a recording. Everything that differs between two runs of one test is
 left out: message ids, ids of tool calls, timeouts, addresses, headers and credentials. So are fields at their defaults,
-so that a new field of `ModelRequest` changes no existing key (ADR-0032). Pure functions.
+so that a new field of `ModelRequest` changes no existing key (decision 0032). Pure functions.
 """
 
 from __future__ import annotations

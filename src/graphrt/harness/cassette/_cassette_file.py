@@ -2,7 +2,7 @@
 
 The first line has the version. Then follows one indented JSON object for each recording. `{` and `}` are alone on a
 line only where a recording begins and ends. So a diff shows the lines that changed, a truncated file is recognised,
-errors have a line number, and `jq` can read the file (ADR-0032).
+errors have a line number, and `jq` can read the file (decision 0032).
 """
 
 from __future__ import annotations

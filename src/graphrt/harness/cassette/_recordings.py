@@ -1,7 +1,7 @@
 """The recordings of a cassette and the order in which they are replayed: its mutable state, under one lock.
 
 Recordings are kept in the order in which their calls began. A call reserves its place when it begins, not when its
-reply arrives, so parallel calls replay as they ran (ADR-0032). No model is called here.
+reply arrives, so parallel calls replay as they ran (decision 0032). No model is called here.
 """
 
 from __future__ import annotations

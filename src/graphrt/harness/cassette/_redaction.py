@@ -26,7 +26,7 @@ _SHORTEST: Final = 8
 _DIGIT: Final = re.compile(r"\d")
 # The lookaheads are bounded, because an unbounded one makes matching quadratic in the length of the text.
 # A match needs digits and some length, unlike in errors: a recorded reply must not lose `pk_customer` or "the bearer
-# of news" (ADR-0032).
+# of news" (decision 0032).
 _SHAPES: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai)(?:-(?=[\w*.-]{0,200}\d)[\w*.-]{12,}|_(?=[\w*.-]{0,200}\d)[\w*.-]{20,})|\bAIza[\w-]{16,}"
     r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{16,}"  # GitHub, GitLab

@@ -45,6 +45,7 @@ _NO_ANSWER: Final = (
     "Empty or invalid response from LLM endpoint",
     "Unable to get json response",
     "provider returned 'choices' that is not a list",
+    "provider returned a response with no 'choices'",
 )
 """Phrases of litellm for an answer that it cannot read."""
 _UNREADABLE: Final = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, UnreadableAnswerError)

@@ -1,4 +1,4 @@
-"""Bounds that litellm lacks: how often a request is sent, and how much of a text is searched for credentials.
+"""Changes to litellm: how often a request is sent, how much of a text is searched for credentials, how a stream ends.
 
 Each change to a function of litellm takes effect in calls of graphrt only. `_http_exchange` bounds how much of an
 answer is read, and from where; the caller bounds the time.
@@ -18,9 +18,10 @@ _TEXT_CHARS: Final = 20_000
 
 
 def install(ours: ContextVar[Exchange | None]) -> None:
-    """Apply the bounds to calls in whose context *ours* is set; other calls are not affected."""
+    """Apply the changes to calls in whose context *ours* is set; other calls are not affected."""
     _send_once(ours)
     _search_so_much(ours)
+    _end_without_reason(ours)
 
 
 def _send_once(ours: ContextVar[Exchange | None]) -> None:
@@ -29,15 +30,19 @@ def _send_once(ours: ContextVar[Exchange | None]) -> None:
     It would do so once, whatever `max_retries` says, although the provider may have charged for the first request.
     """
     handler: Any = import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
-    again: Final[Any] = handler.single_connection_post_request
+    # The method that sends again; litellm renamed it in 1.110.
+    name = next(
+        name for name in ("single_connection_request", "single_connection_post_request") if hasattr(handler, name)
+    )
+    again: Final[Any] = getattr(handler, name)
 
-    async def single_connection_post_request(self: Any, *args: Any, **arguments: Any) -> Any:
+    async def send_again(self: Any, *args: Any, **arguments: Any) -> Any:
         error = sys.exception()  # litellm calls this while it handles the first failure
         if ours.get() is not None and error is not None:
             raise error
         return await again(self, *args, **arguments)
 
-    handler.single_connection_post_request = single_connection_post_request
+    setattr(handler, name, send_again)
 
 
 def _search_so_much(ours: ContextVar[Exchange | None]) -> None:
@@ -52,3 +57,17 @@ def _search_so_much(ours: ContextVar[Exchange | None]) -> None:
         return result
 
     redaction._python_redact_string = clipped
+
+
+def _end_without_reason(ours: ContextVar[Exchange | None]) -> None:
+    """Let a stream end without a finish reason: whether its answer is whole, `ReplyBuilder` finds by the end mark."""
+    wrapper: Any = import_module("litellm.litellm_core_utils.streaming_handler").CustomStreamWrapper
+    fails: Final[Any] = getattr(wrapper, "_should_fail_on_clean_eof", None)
+    if fails is None:
+        return  # versions before 1.110 have no opinion
+
+    def ends(self: Any) -> bool:
+        result: bool = ours.get() is None and fails(self)
+        return result
+
+    wrapper._should_fail_on_clean_eof = ends

@@ -8,7 +8,7 @@ A brace group begins with `{` and ends with the next brace or with the line. Its
 * Anything else is text: `{}`, `{"a": 1}`, `{n + 1}`, an unpaired brace, a group that spans several lines.
 
 There is no escape. A doubtful form is refused rather than kept as text: an error when the template is made costs a
-minute, and a wrong guess is sent to a model (ADR-0032).
+minute, and a wrong guess is sent to a model (decision 0032).
 """
 
 from __future__ import annotations

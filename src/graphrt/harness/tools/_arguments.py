@@ -103,7 +103,7 @@ def json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 def validated(tool: str, adapter: TypeAdapter[T], arguments: Mapping[str, Any], known: tuple[str, ...]) -> T:
     """Validate *arguments* with *adapter*, in pydantic's lax mode.
 
-    They are validated as JSON text and not as Python objects, because JSON is what the model sent (ADR-0031).
+    They are validated as JSON text and not as Python objects, because JSON is what the model sent (decision 0031).
 
     Args:
         tool: Name of the tool, for errors.

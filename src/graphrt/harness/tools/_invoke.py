@@ -78,7 +78,7 @@ async def _in_a_thread(call: Callable[[], Any]) -> Any:
     """Run *call* in a worker thread and await its result.
 
     `asyncio.to_thread` is not used, because its pool is small: tools that hang would keep other tools from running.
-    `asyncio.run` would also wait for them when it ends, long after the agent has timed out (ADR-0031).
+    `asyncio.run` would also wait for them when it ends, long after the agent has timed out (decision 0031).
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Any] = loop.create_future()

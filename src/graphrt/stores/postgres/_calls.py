@@ -47,7 +47,7 @@ class Calls:
         Raises:
             StoreError: The work failed, or the server did not come back within `connect_timeout_s`.
         """
-        patience: Patience | None = None
+        wait: ReconnectWait | None = None
         failure: StoreError | None = None
         lost = entered = False
         tries = 0
@@ -74,8 +74,8 @@ class Calls:
                 failure = failure or error
             tries += entered
             entered = False
-            patience = patience or Patience(self._link.connect_timeout_s)
-            if tries == _TRIES or not patience.wait():
+            wait = wait or ReconnectWait(self._link.connect_timeout_s)
+            if tries == _TRIES or not wait.wait():
                 raise failure
 
     def run(self, connection: Connection, text: str, values: Any = None) -> Cursor:
@@ -87,7 +87,7 @@ class Calls:
         return self.call(lambda connection, _: self.run(connection, text, values), doing)
 
 
-class Patience:
+class ReconnectWait:
     """The backoff of one call: pauses of 0.01 s, doubled up to 0.25 s, until *timeout_s* seconds have passed."""
 
     def __init__(self, timeout_s: float) -> None:

@@ -25,7 +25,7 @@ from graphrt.stores.sqlite._errors import BUSY, FULL, breaks, explain, of_sqlite
 from graphrt.stores.sqlite._file_system import Folder, identity
 from graphrt.stores.sqlite._group_commit import DONE, Group
 from graphrt.stores.sqlite._journal_modes import Pragmas
-from graphrt.stores.sqlite._lock_polling import patiently
+from graphrt.stores.sqlite._lock_polling import with_polling
 from graphrt.stores.sqlite._log import Log
 from graphrt.stores.sqlite._write import Write
 
@@ -137,7 +137,7 @@ class Database:
         with self.lock:
             while True:
                 try:
-                    found = patiently(lambda: self._read_once(work), self._busy_timeout_s)
+                    found = with_polling(lambda: self._read_once(work), self._busy_timeout_s)
                 except BaseException as error:
                     moved = self._moved() and isinstance(error, Exception)
                     if moved:  # read without locks while another process wrote: the error may come from torn pages
@@ -218,13 +218,13 @@ class Database:
             try:  # covers all phases, so that not even Ctrl-C can leave a transaction open
                 db = self._ready(writes)
                 step = _BEGIN
-                patiently(partial(db.execute, "BEGIN IMMEDIATE"), self._busy_timeout_s)
+                with_polling(partial(db.execute, "BEGIN IMMEDIATE"), self._busy_timeout_s)
                 step = _WORK
                 for one in writes:
                     one.found = one.work(db)
                 step = _END
                 # With a rollback journal, COMMIT waits for readers. With a log it waits for nothing.
-                patiently(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
+                with_polling(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
                 for one in writes:
                     one.end()
             except BaseException as error:

@@ -22,7 +22,7 @@ from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite import _schema as schema
 from graphrt.stores.sqlite._errors import explain, of_sqlite
 from graphrt.stores.sqlite._journal_modes import Pragmas
-from graphrt.stores.sqlite._lock_polling import patiently
+from graphrt.stores.sqlite._lock_polling import with_polling
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -124,12 +124,12 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
     logged = False
     try:
         if read_only is None:
-            logged = patiently(lambda: modes.set_up(db, path, pragmas, alone=alone), busy_timeout_s)
+            logged = with_polling(lambda: modes.set_up(db, path, pragmas, alone=alone), busy_timeout_s)
             file = place.identity(path)
             if file is not None:
                 _logging[file] = logged
         else:
-            patiently(lambda: _set_up_looking(db, path, read_only), busy_timeout_s)
+            with_polling(lambda: _set_up_looking(db, path, read_only), busy_timeout_s)
     except BaseException as error:
         db.close()
         if of_sqlite(error):

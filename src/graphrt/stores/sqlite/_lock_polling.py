@@ -21,7 +21,7 @@ _MOST_S: Final = 0.002
 """Seconds of the longest pause, before jitter."""
 
 
-def patiently(step: Callable[[], T], timeout_s: float) -> T:
+def with_polling(step: Callable[[], T], timeout_s: float) -> T:
     """Call *step* until it no longer raises SQLITE_BUSY, and return its result.
 
     Args:

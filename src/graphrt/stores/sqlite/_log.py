@@ -20,7 +20,7 @@ from graphrt.stores.sqlite import _file_system as place
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import BUSY, explain, of_sqlite, primary
-from graphrt.stores.sqlite._lock_polling import patiently
+from graphrt.stores.sqlite._lock_polling import with_polling
 from graphrt.stores.sqlite._schema import PAGE_BYTES
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PAGES: int = 1_000
 """Pages written to the log after which a checkpoint runs. Such a checkpoint takes a few milliseconds."""
 _WRITTEN: Final = 4
 """Estimated pages of a small commit: those of the thread's row and of the record, and their parents."""
-_PATIENCE_S: Final = 1.0
+_WAIT_S: Final = 1.0
 """Seconds that a checkpoint waits for SQLite's write lock; if it gets none, a later checkpoint will."""
 _logger: Final = logging.getLogger("graphrt.stores")
 
@@ -138,7 +138,7 @@ class Log:
             StoreError: It failed, or a reader still prevents it from completing.
         """
         try:
-            done = self._emptied(_PATIENCE_S)
+            done = self._emptied(_WAIT_S)
         except Exception as error:
             if not of_sqlite(error):
                 raise
@@ -247,11 +247,11 @@ class Log:
         finally:
             self._copying.release()
 
-    def _emptied(self, patience_s: float) -> bool | None:
+    def _emptied(self, wait_s: float) -> bool | None:
         """Run a checkpoint now. The caller holds the database's lock.
 
         Args:
-            patience_s: Seconds to wait for other processes that write.
+            wait_s: Seconds to wait for other processes that write.
 
         Returns:
             Whether the whole log was copied; None if other processes were writing it, or running a checkpoint.
@@ -261,7 +261,7 @@ class Log:
             StoreError: The database was removed or replaced.
         """
         try:
-            copied = copy(self._path, self._main, None, patience_s)
+            copied = copy(self._path, self._main, None, wait_s)
         except Exception as error:
             if primary(error) != BUSY:
                 raise
@@ -280,7 +280,7 @@ class Log:
 
 
 def copy(
-    path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None, patience_s: float = _PATIENCE_S
+    path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None, wait_s: float = _WAIT_S
 ) -> Copied | None:
     """Run a checkpoint of *path*: most of it while commits go on, and the remainder while commits wait.
 
@@ -291,13 +291,13 @@ def copy(
         path: The database file.
         file: Device and inode that *path* must still have.
         hold: Keeps the writers of this process out; None if the caller does so already.
-        patience_s: Seconds to wait for other processes that write.
+        wait_s: Seconds to wait for other processes that write.
 
     Returns:
         None if another process is running a checkpoint.
 
     Raises:
-        sqlite3.Error: The checkpoint failed, or other processes did not stop writing within *patience_s*.
+        sqlite3.Error: The checkpoint failed, or other processes did not stop writing within *wait_s*.
         StoreError: *path* is another file now.
     """
     guard = _connect(path, file)
@@ -314,7 +314,7 @@ def copy(
                 finally:
                     guard.execute("ROLLBACK")
             with hold or nullcontext():
-                patiently(lambda: guard.execute("BEGIN IMMEDIATE"), patience_s)
+                with_polling(lambda: guard.execute("BEGIN IMMEDIATE"), wait_s)
                 try:
                     return _copy(other)
                 finally:
@@ -337,7 +337,7 @@ def _connect(path: str, file: tuple[int, int] | None) -> Connection:
         if place.identity(path) != file:
             raise files.gone(path)
         modes.careful(db, path)
-        patiently(lambda: _read(db), _PATIENCE_S)
+        with_polling(lambda: _read(db), _WAIT_S)
         if place.identity(path) != file:
             raise files.gone(path)
     except BaseException:

@@ -289,7 +289,7 @@ class _Watched:
     """Wrapper of the SDK's receive stream that notes when the stream ends.
 
     The SDK's client does not report a lost connection before the next request fails. With the note, no request is sent
-    into a dead connection (ADR-0031).
+    into a dead connection (decision 0031).
     """
 
     def __init__(self, stream: Any, notes: Notes) -> None:

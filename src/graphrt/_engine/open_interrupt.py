@@ -1,0 +1,102 @@
+"""A question that a task asked, with its answer and what became of it (R10)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+USED: Final = "used"
+"""Fate of an answer that its node was given; any other fate is the reason why the answer was discarded."""
+STATIC: Final = ("before", "after")
+"""Kinds of questions that the node's policy asks, and not its code."""
+
+
+@final
+class OpenInterrupt:
+    """A question that a task asked; it is open until it is answered or closed."""
+
+    __slots__ = (
+        "answer",
+        "answer_type",
+        "answered",
+        "closed",
+        "expires_at",
+        "fate",
+        "fate_told",
+        "id",
+        "key",
+        "kind",
+        "logged",
+        "newest",
+        "node",
+        "nth",
+        "payload",
+        "reworded",
+        "stale",
+        "told",
+        "version",
+    )
+
+    def __init__(self, id: str, key: str, node: str, payload: Any, *, kind: str = "question", version: int = 1) -> None:
+        self.id: str = id
+        """Thread, task id and key: `thread/task#key`. Stable over re-execution."""
+        self.key: str = key
+        """Ordinal or user's key inside the task, with a colon and the version if that is above 1."""
+        self.node: str = node
+        """Name of the node that asked."""
+        self.payload: Any = payload
+        """Data to show to the person who answers; the newest one, while a keyed question is open."""
+        self.kind: str = kind
+        """`question`, `approval`, `budget`, `effect`, `before` or `after`."""
+        self.version: int = version
+        """Number of this question among those with the same base key, from 1."""
+        self.answer_type: Any = None
+        """Type that the answer must have, as the codec describes types; None if any answer will do."""
+        self.expires_at: float | None = None
+        """Time after which no answer is taken, in seconds since the epoch; None if it never expires."""
+        self.stale: bool = False
+        """Whether the state was edited after it was asked. An answer is then used even if the node asks something else."""
+        self.closed: str = ""
+        """Reason why it takes no answer any more although it has none; empty while it is open."""
+        self.answered: bool = False
+        """Whether it has an answer."""
+        self.answer: Any = None
+        """The answer; only meaningful if `answered`."""
+        self.nth: int = 0
+        """Number of its answer among those of its task, from 1; 0 without an answer."""
+        self.fate: str = ""
+        """`used`, or the reason why the answer was discarded; empty while that is not known."""
+        self.fate_told: bool = False
+        """Whether the journal says what became of the answer, or why the question was closed."""
+        self.reworded: bool = False
+        """Whether the payload had changed, to `newest`, when the node was given the answer."""
+        self.newest: Any = None
+        """The payload with which the node was given the answer, if it differs from `payload`; else None."""
+        self.logged: bool = False
+        """Whether its own graph has journalled it."""
+        self.told: frozenset[str] = frozenset()
+        """Paths of enclosing graphs that have journalled it already, so that each writes one `InterruptRaised`."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it waits for an answer."""
+        return not self.answered and self.current
+
+    @property
+    def static(self) -> bool:
+        """Whether `interrupt_before` or `interrupt_after` asked it: any answer lets the run continue."""
+        return self.kind in STATIC
+
+    @property
+    def base(self) -> str:
+        """The key without the version."""
+        return self.key if self.version == 1 else self.key.removesuffix(f":{self.version}")
+
+    @property
+    def task_id(self) -> str:
+        """Id of the task that asked, with the path of its graph."""
+        return self.id.partition("/")[2].removesuffix(f"#{self.key}")
+
+    @property
+    def current(self) -> bool:
+        """Whether an answer to it counts: it is not closed, and no answer to it was discarded."""
+        return not self.closed and self.fate in ("", USED)

@@ -1,0 +1,121 @@
+"""Observers of every graph of a process: tools that look at graphs and runs which other code makes, such as coverage.
+
+An observer sees each graph that is compiled, each answer of a router, and, through sinks, the journal entries of each
+run. Nothing is called, wrapped or allocated while there is no observer (decision 0072).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from graphrt.errors import InputError, told
+
+if TYPE_CHECKING:
+    from graphrt.events import Entry
+
+__all__ = ["ENVIRONMENT", "GraphObserver", "observe", "observed", "observed_sinks"]
+
+Graph: TypeAlias = Any
+"""A `CompiledGraph`: its module is above this one."""
+ENVIRONMENT: Final = "GRAPHRT_OBSERVER"
+"""Environment variable with `module:function`; the function is called at the first compiled graph and may `observe`.
+
+So a tool reaches the processes that a test starts.
+"""
+
+
+class GraphObserver(Protocol):
+    """What `observe` takes. The methods are called on whichever thread compiles, routes or creates a runtime."""
+
+    def compiled(self, graph: Graph, /) -> None:
+        """*graph* was compiled, or copied with other nodes."""
+        ...
+
+    def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
+        """A router of *graph* returned *value*: in a run, or because `route` asked it.
+
+        *source* is the name of the node before the conditional edge, or "START"; *branch* numbers the conditional
+        edges of the node.
+        """
+        ...
+
+    def sink(self, graph: Graph, /) -> Callable[[Entry], Any] | None:
+        """Return a sink for a new runtime of *graph*, or None. Entries of nested graphs have their path."""
+        ...
+
+
+class _Registry:
+    """The observers of this process."""
+
+    observers: tuple[GraphObserver, ...] = ()
+    environment_read: bool = False
+
+
+def observe(observer: GraphObserver) -> Callable[[], None]:
+    """Show *observer* every graph that is compiled, and every runtime that is created, from now on.
+
+    Graphs that were compiled before are not shown, and their routers are not observed; their runs are.
+
+    Returns:
+        A function that removes the observer again.
+    """
+    _Registry.observers = (*_Registry.observers, observer)
+
+    def stop() -> None:
+        _Registry.observers = tuple(known for known in _Registry.observers if known is not observer)
+
+    return stop
+
+
+def observed(graph: Graph) -> None:
+    """Show *graph*, which is not used yet, to the observers, and let them see what its routers answer."""
+    if not _Registry.environment_read:
+        _read_environment()
+    if not _Registry.observers:
+        return
+    for node in (graph.__graphrt_plan__.start, *graph.__graphrt_plan__.nodes):
+        source = "START" if node.index < 0 else node.name
+        for number, branch in enumerate(node.branches):
+            branch.router = _shown(branch.router, graph, source, number)
+            if node.router is not None:  # the fast path has the only router of a node at hand
+                node.router = branch.router
+    for observer in _Registry.observers:
+        observer.compiled(graph)
+
+
+def observed_sinks(graph: Graph, sinks: tuple[Callable[[Entry], Any], ...]) -> tuple[Callable[[Entry], Any], ...]:
+    """Return *sinks* of a new runtime of *graph*, and those of the observers."""
+    if not _Registry.observers:
+        return sinks
+    return (*sinks, *(sink for observer in _Registry.observers if (sink := observer.sink(graph)) is not None))
+
+
+def _shown(router: Callable[[Any], Any], graph: Graph, source: str, branch: int) -> Callable[[Any], Any]:
+    def shown(state: Any) -> Any:
+        value = router(state)
+        for observer in _Registry.observers:
+            observer.routed(graph, source, branch, value)
+        return value
+
+    # `wraps` copies what there is: a router may be a partial, or an object with `__call__`.
+    return wraps(router)(shown)
+
+
+def _read_environment() -> None:
+    _Registry.environment_read = True
+    given = os.environ.get(ENVIRONMENT)
+    if not given:
+        return
+    module, _, function = given.partition(":")
+    try:
+        getattr(import_module(module), function)()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"The observer of graphs in the environment cannot be used: {told(error)}",
+            known=f"{ENVIRONMENT}={given!r}",
+            fix="Set it to module:function, a function without arguments, or remove it.",
+        ) from error

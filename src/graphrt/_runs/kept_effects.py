@@ -1,0 +1,109 @@
+"""What the tasks of a superstep had recorded: results of effects, replies of models and tools, answers of people.
+
+`fork(keep_effects=True)` gives it to the same tasks of the fork, which then call no model again and ask nobody twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from graphrt import events
+from graphrt._drivers.task_services import FAILED
+from graphrt._engine.emit_events import Logged
+from graphrt._flows.kept import KEPT
+from graphrt._journal.thread_fold import Fold
+from graphrt._runs.entries import entries
+from graphrt._runs.loading import the_store
+from graphrt._runs.run_config import RunConfig
+
+_OVER = (events.InterruptWithdrawn, events.InterruptExpired, events.AnswerDiscarded)
+"""Events after which a question has no answer that another execution could be given."""
+_NEXT = (events.SuperstepCommitted, events.SuperstepAbandoned, events.RunStarted)
+"""Events of the graph at the top that end the superstep, or that begin another run."""
+
+
+def kept_effects(config: RunConfig, fold: Fold) -> dict[str, list[Logged]]:
+    """Return what the superstep after the present entry of *fold* recorded, by the keys to stage it under in a fork.
+
+    Args:
+        fold: The source, folded up to the entry of the fork.
+
+    Raises:
+        StoreError: The source cannot be read.
+    """
+    found: dict[str, _Kept] = {}
+    for event in _recorded(config, fold):
+        _keep(found, event)
+    logged = {task: kept.logged() for task, kept in found.items()}
+    return {f"{task}{KEPT}": events for task, events in logged.items() if events}
+
+
+def _recorded(config: RunConfig, fold: Fold) -> Iterator[events.Event]:
+    """Yield the events of the superstep: journalled ones, and those that are staged if it is still open."""
+    thread = fold.reader.thread
+    for entry in entries(config, thread, after=fold.seq):
+        if not entry.path and isinstance(entry.event, _NEXT):
+            return
+        yield entry.event
+    for key, body in the_store(config).load(thread).staged:
+        yield from (event for _, event in fold.reader.staged(key, body))
+
+
+class _Kept:
+    """What one task recorded."""
+
+    def __init__(self) -> None:
+        self.effects: dict[tuple[type, str], Logged] = {}
+        self.questions: dict[str, Logged] = {}
+        self.answers: dict[str, Logged] = {}
+        self.failed: bool = False
+
+    def logged(self) -> list[Logged]:
+        """Return its events: effects, then each answered question with its answer."""
+        logged = [one for one in map(self._as_asked, self.effects.values()) if one is not None]
+        for id_, question in self.questions.items():
+            if id_ in self.answers:
+                logged += [question, self.answers[id_]]
+        return logged
+
+    def _as_asked(self, effect: Logged) -> Logged | None:
+        """Return an effect as the last attempt found it; None if it did not exist then.
+
+        The number of failed attempts is part of the keys of replies. If the last attempt failed as well, it counts
+        itself, and its own replies would not be found.
+        """
+        path, event = effect
+        if self.failed and isinstance(event, events.EffectRecorded) and event.key == FAILED:
+            return (path, replace(event, result=event.result - 1)) if event.result > 1 else None
+        return effect
+
+
+def _keep(found: dict[str, _Kept], event: events.Event) -> None:
+    """Add *event* to what its task recorded, if it is an effect, a question, or what became of a question."""
+    if isinstance(event, events.EffectStarted | events.EffectRecorded):
+        kept = found.setdefault(event.task, _Kept())
+        kept.effects[type(event), event.key] = (_path(event.task), event)
+    elif isinstance(event, events.InterruptRaised):
+        # A question of a nested graph has an entry in each enclosing graph, too; the one of its own task is kept.
+        if _task(event.id) == event.task:
+            kept = found.setdefault(event.task, _Kept())
+            kept.questions[event.id] = (_path(event.task), replace(event, usage=None, stale=False))
+    elif isinstance(event, events.InterruptAnswered):
+        task = _task(event.id)
+        found.setdefault(task, _Kept()).answers[event.id] = (_path(task), event)
+    elif isinstance(event, events.TaskFailed | events.TaskSucceeded):
+        found.setdefault(event.task, _Kept()).failed = isinstance(event, events.TaskFailed)
+    elif isinstance(event, _OVER):
+        kept = found.setdefault(_task(event.id), _Kept())
+        kept.answers.pop(event.id, None)
+
+
+def _task(question: str) -> str:
+    """Return the id of the task that asked, from the id of its question: `thread/2.0:sub/1.0:ask#0`."""
+    return question.partition("/")[2].partition("#")[0]
+
+
+def _path(task: str) -> str:
+    """Return the path of the graph that a task belongs to, as engines and staged events have it."""
+    return task[: task.rfind("/") + 1]

@@ -1,0 +1,93 @@
+"""The verbs that drive a run to its end and return its result: `run`, `resume`, `retry` and their async twins.
+
+`Runtime` and `CompiledGraph` document them. Inputs and answers arrive unchecked; `open_run` and `reopen_run` check
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphrt._runs import open_run, reopen_run
+from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.driving import adrive, drive, opened
+from graphrt._runs.results import RunResult
+from graphrt._runs.run_config import RunConfig
+from graphrt._runs.run_once import Present
+from graphrt.errors import InputError
+
+
+def run(
+    config: RunConfig, given: Any, thread: str | None, *, abandon: bool = False, only_if_new: bool = False
+) -> RunResult[Any]:
+    """Run the graph on an input; see `Runtime.run`."""
+    if only_if_new:
+        try:
+            begun = _begin_new(config, given, thread, abandon=abandon)
+        except Present as found:
+            return found.result
+        return drive(begun)
+    return drive(open_run.begin(config, given, thread, listen=False, watch=None, abandon=abandon))
+
+
+async def arun(
+    config: RunConfig, given: Any, thread: str | None, *, abandon: bool = False, only_if_new: bool = False
+) -> RunResult[Any]:
+    """Run the graph on an input, on the running event loop."""
+
+    def begin() -> ActiveRun:
+        if only_if_new:
+            return _begin_new(config, given, thread, abandon=abandon)
+        return open_run.begin(config, given, thread, listen=False, watch=None, abandon=abandon)
+
+    try:
+        begun = await opened(config.store, begin)
+    except Present as found:
+        return found.result
+    return await adrive(begun)
+
+
+def _begin_new(config: RunConfig, given: Any, thread: str | None, *, abandon: bool) -> ActiveRun:
+    """Open a run on a new thread.
+
+    Raises:
+        Present: The thread exists; carries its result.
+        InputError: No thread is named, *abandon* is set too, or the last run of the thread has no result.
+        ConflictError: A living owner drives the thread.
+    """
+    if abandon:
+        raise InputError(
+            "only_if_new=True and abandon=True were given: the first runs nothing on a thread that exists.",
+            code="bad-input",
+            where=config.plan.place(),
+            fix="Pass one of the two.",
+            thread=thread,
+        )
+    if thread is None:
+        raise InputError(
+            "only_if_new=True needs the name of the thread: one that is made is always new.",
+            code="only-if-new-without-thread",
+            where=config.plan.place(),
+            fix="Pass thread=, named after what is asked for: the id of the request, say.",
+        )
+    return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True)
+
+
+def resume(config: RunConfig, thread: str, answers: Any, answer: Any) -> RunResult[Any]:
+    """Answer the interrupts of a thread and continue it; see `Runtime.resume`."""
+    return drive(reopen_run.resumed(config, thread, answers, answer))
+
+
+async def aresume(config: RunConfig, thread: str, answers: Any, answer: Any) -> RunResult[Any]:
+    """Answer the interrupts of a thread and continue it on the running event loop."""
+    return await adrive(await opened(config.store, lambda: reopen_run.resumed(config, thread, answers, answer)))
+
+
+def retry(config: RunConfig, thread: str) -> RunResult[Any]:
+    """Continue a thread that failed, was cancelled or lost its owner; see `Runtime.retry`."""
+    return drive(reopen_run.retried(config, thread))
+
+
+async def aretry(config: RunConfig, thread: str) -> RunResult[Any]:
+    """Continue a thread on the running event loop."""
+    return await adrive(await opened(config.store, lambda: reopen_run.retried(config, thread)))
