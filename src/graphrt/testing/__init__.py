@@ -1,4 +1,4 @@
-"""Tools for users' own tests: a scripted run, a fake chat server, and a conformance suite for stores.
+"""Tools for users' own tests: recorded runs with assertions, doubles of nodes, stores and servers, laws of reducers.
 
 Names are imported at first access, so that `import graphrt.testing` stays cheap. No other package of graphrt may import
 this one.
@@ -9,16 +9,76 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from graphrt.testing.assertions import RunAssertions, assert_run
+    from graphrt.testing.cases import ReplayedStep, ReplayedTask, case_of, replay_case
     from graphrt.testing.chat_answers import ChatAnswer, ChatRequest
     from graphrt.testing.chat_server import FakeChatServer
-    from graphrt.testing.scripted import run_scripted
+    from graphrt.testing.exploring import (
+        Exploration,
+        Finding,
+        explore_crashes,
+        explore_forks,
+        explore_schedules,
+    )
+    from graphrt.testing.flaky_store import Fault, FlakyStore
+    from graphrt.testing.golden import golden_divergence, golden_trace
+    from graphrt.testing.nodes import ScriptedNode, failing, fan_out, interrupting, noop, scripted, slow
+    from graphrt.testing.recording import RecordedRun, Route, arecord, record
+    from graphrt.testing.reducer_laws import check_reducer
+    from graphrt.testing.scripted_run import run_scripted
+    from graphrt.testing.virtual_clock import VirtualClock
 
-__all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer", "run_scripted"]
+__all__ = [
+    "ChatAnswer",
+    "ChatRequest",
+    "Exploration",
+    "FakeChatServer",
+    "Fault",
+    "Finding",
+    "FlakyStore",
+    "RecordedRun",
+    "ReplayedStep",
+    "ReplayedTask",
+    "Route",
+    "RunAssertions",
+    "ScriptedNode",
+    "VirtualClock",
+    "arecord",
+    "assert_run",
+    "case_of",
+    "check_reducer",
+    "explore_crashes",
+    "explore_forks",
+    "explore_schedules",
+    "failing",
+    "fan_out",
+    "golden_divergence",
+    "golden_trace",
+    "interrupting",
+    "noop",
+    "record",
+    "replay_case",
+    "run_scripted",
+    "scripted",
+    "slow",
+]
 
 _HOMES: Final[dict[str, str]] = {
+    **dict[str, str].fromkeys(("RunAssertions", "assert_run"), "graphrt.testing.assertions"),
+    **dict[str, str].fromkeys(("ReplayedStep", "ReplayedTask", "case_of", "replay_case"), "graphrt.testing.cases"),
     **dict[str, str].fromkeys(("ChatAnswer", "ChatRequest"), "graphrt.testing.chat_answers"),
+    **dict[str, str].fromkeys(("Exploration", "Finding"), "graphrt.testing.exploring"),
+    **dict[str, str].fromkeys(("explore_crashes", "explore_forks", "explore_schedules"), "graphrt.testing.exploring"),
     "FakeChatServer": "graphrt.testing.chat_server",
-    "run_scripted": "graphrt.testing.scripted",
+    **dict[str, str].fromkeys(("Fault", "FlakyStore"), "graphrt.testing.flaky_store"),
+    **dict[str, str].fromkeys(("golden_divergence", "golden_trace"), "graphrt.testing.golden"),
+    **dict[str, str].fromkeys(
+        ("ScriptedNode", "failing", "fan_out", "interrupting", "noop", "scripted", "slow"), "graphrt.testing.nodes"
+    ),
+    **dict[str, str].fromkeys(("RecordedRun", "Route", "arecord", "record"), "graphrt.testing.recording"),
+    "check_reducer": "graphrt.testing.reducer_laws",
+    "run_scripted": "graphrt.testing.scripted_run",
+    "VirtualClock": "graphrt.testing.virtual_clock",
 }
 """Public name to the module that defines it."""
 

@@ -1,0 +1,136 @@
+"""Which superstep of a thread a case is of, and what the journal says that it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from graphrt.errors import InputError
+from graphrt.events import (
+    EffectRecorded,
+    Entry,
+    InterruptAnswered,
+    InterruptRaised,
+    RunFailed,
+    RunStarted,
+    SuperstepCommitted,
+    TaskFailed,
+    TasksRouted,
+    TaskSucceeded,
+    ThreadForked,
+    ThreadMigrated,
+    ThreadUpdated,
+)
+from graphrt.runtime import Runtime
+from graphrt.testing.cases.replaying import ReplayedStep, step_in
+
+_BEGINS: Final = (RunStarted, SuperstepCommitted, TasksRouted, ThreadUpdated, ThreadForked, ThreadMigrated)
+"""Events of the graph at the top after which the next superstep begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A superstep, as the journal has it."""
+
+    at: int
+    """The entry before it."""
+    time: float
+    """When it ended, in seconds since the epoch."""
+    run: str
+    """Id of its run."""
+    nodes: Sequence[str]
+    """Nodes that were due, each once."""
+    step: ReplayedStep
+    """What it did."""
+    error: str | None
+    """Why the run failed in it, as `NodeError: text`; None if it did not."""
+    replies: Sequence[tuple[str, str, Any]]
+    """What was recorded for its tasks: (task, what it is, value)."""
+
+
+def recorded(runtime: Runtime[Any], thread: str, at: int | None) -> Recorded:
+    """Return the superstep that follows the entry *at* of *thread*; the last one if *at* is None.
+
+    Raises:
+        InputError: No superstep follows.
+    """
+    if at is not None and at.__class__ is not int:
+        raise InputError(
+            f"at={at!r} is not the number of an entry.",
+            fix="Take the seq of a snapshot of history(thread), or leave it out for the last step.",
+            thread=thread,
+        )
+    entries = list(runtime.entries(thread))
+    begins = [entry.seq for entry in entries if not entry.path and isinstance(entry.event, _BEGINS)]
+    first = entries[0].seq - 1 if entries else 0
+    if first:
+        begins.insert(0, first)  # older entries were pruned; the state before the first one left was kept
+    steps = {seq: part for seq, part in _parts(entries, begins) if _did_something(part)}
+    if not steps:
+        raise InputError(f"No superstep of thread {thread!r} has ended yet.", fix="Run it first.", thread=thread)
+    before = max(steps) if at is None else max((seq for seq in begins if seq <= at), default=None)
+    if before not in steps:
+        known = ", ".join(map(str, list(steps)[-12:]))
+        raise InputError(
+            f"No superstep follows entry {at} of thread {thread!r}.",
+            known=f"supersteps follow the entries {known}" if len(steps) <= 12 else f"supersteps follow ..., {known}",
+            fix="Take the seq of a snapshot of history(thread), after which the step ran.",
+            thread=thread,
+            seq=at,
+        )
+    part = steps[before]
+    ended = isinstance(part[-1].event, SuperstepCommitted)
+    questions = () if ended else [question.payload for question in runtime.state(thread).interrupts]
+    failed = [entry.event for entry in part if not entry.path and isinstance(entry.event, RunFailed)]
+    return Recorded(
+        at=before,
+        time=part[-1].at,
+        run=part[-1].run,
+        nodes=list(dict.fromkeys(runtime.state(thread, at=before).next)),
+        step=step_in(part, questions),
+        error=f"{failed[-1].error}: {failed[-1].message}" if failed and not ended else None,
+        replies=list(_replies(part)),
+    )
+
+
+def _parts(entries: list[Entry], begins: list[int]) -> list[tuple[int, list[Entry]]]:
+    """Return each entry after which a superstep may follow, with the entries up to the next one or up to the commit."""
+    ends = [*begins[1:], entries[-1].seq if entries else 0]
+    spans = zip(begins, ends, strict=True)
+    return [(at, [entry for entry in entries if at < entry.seq <= until]) for at, until in spans]
+
+
+def _did_something(part: list[Entry]) -> bool:
+    events = [entry.event for entry in part if not entry.path]
+    return any(
+        isinstance(event, TaskSucceeded | TaskFailed | RunFailed)
+        or (isinstance(event, InterruptRaised) and event.kind != "after")
+        for event in events
+    )
+
+
+def _replies(part: list[Entry]) -> Any:
+    """Yield what a task was given when it asked: replies of models and tools, results of effects, answers."""
+    for event in (entry.event for entry in part):
+        if isinstance(event, EffectRecorded):
+            what = _what(event)
+            if what is not None:
+                yield event.task, *what
+        elif isinstance(event, InterruptAnswered):
+            yield event.id.partition("/")[2].partition("#")[0], "answer", event.answer
+
+
+def _what(effect: EffectRecorded) -> tuple[str, Any] | None:
+    """Return what an effect is and its result; None for what is only counted."""
+    kind, _, rest = effect.key.partition("/")
+    if kind in ("held", "granted", "harness") and rest:
+        return None
+    result: Any = effect.result
+    known: Any = result if issubclass(type(result), Mapping) else {}
+    if kind == "model" and "text" in known:
+        calls: Sequence[Mapping[str, Any]] = known.get("tool_calls", ())
+        return "model", known["text"] or f"calls {', '.join(str(call.get('name')) for call in calls)}"
+    if kind == "tool" and "text" in known:
+        return f"tool {rest.partition('/')[0]}", known["text"]
+    return f"effect {effect.key.rpartition('#')[0]}", result

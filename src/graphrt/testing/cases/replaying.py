@@ -1,0 +1,173 @@
+"""`replay_case`: run a recorded step again, on the state, replies, effects and answers that it had.
+
+The recording is imported into a store in memory, and its thread is continued up to the next commit.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from graphrt.errors import GraphrtError, InputError, ModelRequestForbiddenError, a_type, names
+from graphrt.events import Entry, SuperstepCommitted, TaskFailed, TaskSucceeded
+from graphrt.graph import CompiledGraph
+from graphrt.harness.real_requests import allow_model_requests
+from graphrt.runtime import Runtime
+from graphrt.stores import MemoryStore
+from graphrt.testing.cases import _archive
+from graphrt.testing.cases._plain import plain
+
+_ASKS_ANEW: Final = (
+    "The step makes a model request that the recording has no reply to: the node asks something else than it did then. "
+    "Pass the reply that it is to get, replay_case(graph, CASE, models={'agent': ScriptedModel([...])}), or write the "
+    "case of a newer run."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedTask:
+    """What one task did. Values are shown as literals can show them: a pydantic model as a dict, a date as its text."""
+
+    id: str
+    """Id of the task, such as `3.0:draft`."""
+    node: str
+    """Name of its node."""
+    updates: tuple[Mapping[str, Any], ...]
+    """The updates that it returned: 0 or 1; for a nested graph one for each of its commits that wrote something."""
+    goto: tuple[str, ...] | None
+    """Targets of its Command; None if the edges of its node applied."""
+    failed: str | None
+    """The error that a handler took, as `ValueError: text`; None if the task succeeded."""
+
+    @property
+    def wrote(self) -> Mapping[str, Any]:
+        """The only update; empty if there is none.
+
+        Raises:
+            InputError: There are several; see `updates`.
+        """
+        if len(self.updates) > 1:
+            raise InputError(
+                f"Task {self.id!r} ran a nested graph, which made {len(self.updates)} updates.",
+                fix="Compare `updates`, which has one for each commit of the nested graph.",
+            )
+        return self.updates[0] if self.updates else {}
+
+
+@final
+class ReplayedStep(Mapping[str, ReplayedTask]):
+    """What a superstep did: its tasks by id, also those of nested graphs. A node's name finds its only task."""
+
+    def __init__(self, tasks: Mapping[str, ReplayedTask], following: tuple[str, ...] | None, asked: Any) -> None:
+        self._tasks = dict(tasks)
+        self.next: tuple[str, ...] | None = following
+        """Nodes that became due with its commit, in task order; None if it paused."""
+        self.asked: tuple[Any, ...] = tuple(asked)
+        """Payloads of the questions that it asked and that have no answer, in task order."""
+
+    def __getitem__(self, key: str) -> ReplayedTask:
+        """Return the task with the id *key*, or the only task of the node *key*.
+
+        Raises:
+            InputError: There is none, or the node had several tasks.
+        """
+        if key in self._tasks:
+            return self._tasks[key]
+        of_node = [task for task in self._tasks.values() if task.node == key]
+        if len(of_node) == 1:
+            return of_node[0]
+        raise InputError(
+            f"The step had {len(of_node)} tasks of node {key!r}." if of_node else f"No task {key!r} ended in the step.",
+            known=f"tasks {names(self._tasks)}",
+            fix="Name a task by its id.",
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __repr__(self) -> str:
+        return f"ReplayedStep({list(self._tasks.values())}, next={self.next}, asked={self.asked})"
+
+
+def replay_case(graph: CompiledGraph[Any, Any], case: str, **options: Any) -> ReplayedStep:
+    """Run the step of *case* once more, and return what it did.
+
+    The step gets the state, the replies of models and tools, the results of `ctx.effect`, the answers, the clock and
+    the random numbers that it had. What it did not ask for then is done for real, but for requests to models: those
+    are refused.
+
+    Args:
+        graph: The graph as it is now.
+        case: The text that `case_of` wrote.
+        options: Further options of `Runtime`, such as `deps=`, `harness=` and `models=`.
+
+    Raises:
+        InputError: *case* is not the text of a case (`bad-case`), or is one of another graph (`other-graph`,
+            `graph-changed`).
+        GraphrtError: The step failed.
+    """
+    any_graph: Any = graph
+    if not isinstance(any_graph, CompiledGraph):
+        raise InputError(
+            f"replay_case() takes a compiled graph, not {a_type(any_graph)}.",
+            fix="Pass what compile() returned.",
+        )
+    found = _archive.decode(case)
+    if graph.name != found.graph:
+        raise InputError(
+            f"The case is of graph {found.graph!r}, and this is graph {graph.name!r}.",
+            code="other-graph",
+            where=f"thread {found.thread!r}",
+            fix=f"Pass graph {found.graph!r}, or write the case again with case_of(), if the graph was renamed.",
+            thread=found.thread,
+        )
+    entries: list[Entry] = []
+    given: dict[str, Any] = {"clock": lambda: found.time, "ids": lambda: found.run, **options}
+    given["sinks"] = (*given.get("sinks", ()), entries.append)
+    with MemoryStore() as store, Runtime(graph, store=store, **given) as runtime:
+        runtime.import_thread(io.BytesIO(found.data))
+        with allow_model_requests(False):
+            _continue(runtime, found.thread, entries)
+        asked = [plain(question.payload) for question in runtime.state(found.thread).interrupts]
+    return step_in(entries, asked)
+
+
+def step_in(entries: list[Entry], asked: Any) -> ReplayedStep:
+    """Return what the first superstep of *entries* did; *asked* are the payloads of its open questions."""
+    tasks: dict[str, ReplayedTask] = {}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, TaskSucceeded | TaskFailed):
+            tasks[event.task] = _task(event)
+        elif isinstance(event, SuperstepCommitted) and not entry.path:
+            return ReplayedStep(tasks, event.next, ())
+    return ReplayedStep(tasks, None, asked)
+
+
+def _task(event: TaskSucceeded | TaskFailed) -> ReplayedTask:
+    if isinstance(event, TaskFailed):
+        failed = f"{event.error}: {event.message}"
+        return ReplayedTask(id=event.task, node=event.node, updates=(), goto=None, failed=failed)
+    updates = tuple(plain(update) for update in event.updates)
+    return ReplayedTask(id=event.task, node=event.node, updates=updates, goto=event.goto, failed=None)
+
+
+def _continue(runtime: Runtime[Any], thread: str, entries: list[Entry]) -> None:
+    """Continue *thread* until a superstep of the graph at the top has committed, or the run has paused."""
+    try:
+        with runtime.steps(thread=thread) as steps:
+            for _ in steps:
+                if any(isinstance(entry.event, SuperstepCommitted) and not entry.path for entry in entries):
+                    return
+    except GraphrtError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ModelRequestForbiddenError):
+            cause = cause.__cause__
+        if cause is not None:
+            error.add_note(_ASKS_ANEW)
+        raise

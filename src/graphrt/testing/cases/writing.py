@@ -1,0 +1,165 @@
+"""`case_of`: write a step of a thread as a test.
+
+The thread is only read. Its export is imported into a store in memory, and forked there right before the step; the
+fork is what the file holds.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import fields
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from graphrt.errors import InputError, a_type
+from graphrt.graph import CompiledGraph
+from graphrt.harness.budget import Budget
+from graphrt.runtime import Runtime
+from graphrt.stores import MemoryStore
+from graphrt.testing.cases import _archive
+from graphrt.testing.cases._plain import plain
+from graphrt.testing.cases._source import Source, slug, source
+from graphrt.testing.cases._step import Recorded, recorded
+
+_COPY: Final = "graphrt-case-source"
+"""Id of the copy of the thread that is forked, so that the fork can have the id of the thread."""
+
+
+def case_of(
+    runtime: Runtime[Any],
+    thread: str,
+    at: int | None = None,
+    *,
+    graph: str | None = None,
+    to: str | PathLike[str] = ".",
+    overwrite: bool = False,
+    decrypted: bool = False,
+) -> Path:
+    """Write a pytest file that runs a step of *thread* again and asserts what it did.
+
+    The file has the state before the step, and the replies of models and tools, results of effects and answers that
+    the journal recorded for it. If the run failed in the step, the test fails until the node is mended.
+
+    Args:
+        runtime: A runtime with the thread's store and graph. Nothing is written to the store.
+        thread: A thread that no run drives.
+        at: The entry before the step: the `seq` of a snapshot of `history(thread)`. None takes the last step.
+        graph: Where the test imports the graph from: `module:variable`, or `module:function()` if a function returns
+            it. None looks for a variable of an imported module that holds it.
+        to: The file to write, or an existing folder, where it is named after node, thread and entry. Missing parent
+            folders of a file are made.
+        overwrite: Whether an existing file may be replaced. One with the same content is no obstacle.
+        decrypted: Whether values of an encrypted store may be written in plain.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        InputError: There is no such thread, no superstep follows *at*, the graph cannot be imported, the file exists,
+            or the store keeps objects of this process (`not-exportable`), or encrypted values (`export-decrypted`).
+    """
+    given: Any = runtime
+    if not isinstance(given, Runtime):
+        raise InputError(f"case_of() takes a Runtime, not {a_type(given)}.", fix="Pass the runtime of the thread.")
+    module, name = _home(runtime.graph, graph)
+    step = recorded(runtime, thread, at)
+    fork = _fork(runtime, thread, step, decrypted=decrypted)
+    about = Source(
+        thread=thread,
+        module=module,
+        name=name,
+        deps=None if runtime.deps is None else f"{type(runtime.deps).__module__}.{type(runtime.deps).__qualname__}",
+        harness=runtime.harness is not None,
+        budget=None if runtime.budget is None else _short_repr(runtime.budget),
+        state=plain(runtime.state(thread, at=step.at).values),
+        text=_archive.encode(fork),
+    )
+    path = Path(to)
+    if path.is_dir():
+        path /= f"test_{slug('_'.join([*step.nodes[:3], thread]))}_{step.at}.py"
+    _write(path, source(about, step), overwrite=overwrite)
+    return path
+
+
+def _fork(runtime: Runtime[Any], thread: str, step: Recorded, *, decrypted: bool) -> _archive.Case:
+    """Return the thread as it was before the step, with everything that was recorded for the step."""
+    file = io.BytesIO()
+    runtime.export_thread(thread, file, decrypted=decrypted)
+    file.seek(0)
+    with (
+        MemoryStore() as store,
+        Runtime(
+            runtime.graph,
+            store=store,
+            seed=0,  # salts of the fork; the same thread gives the same file. The run keeps its own seed
+            chain=True,  # so that the fork is kept as bytes, which can be exported
+            clock=lambda: step.time,
+            ids=lambda: step.run,
+            migrations=runtime.migrations,
+        ) as scratch,
+    ):
+        scratch.import_thread(file, thread=_COPY)
+        scratch.fork(_COPY, at=step.at, to=thread, keep_effects=True)
+        made = io.BytesIO()
+        scratch.export_thread(thread, made)
+    name = runtime.graph.name
+    return _archive.Case(thread=thread, graph=name, run=step.run, time=step.time, data=made.getvalue())
+
+
+def _short_repr(budget: Budget) -> str:
+    """Return the source text of *budget*, without the arguments at their defaults."""
+    given = ((field, getattr(budget, field.name)) for field in fields(budget) if field.init)
+    return f"Budget({', '.join(f'{field.name}={value!r}' for field, value in given if value != field.default)})"
+
+
+def _home(graph: CompiledGraph[Any, Any], given: str | None) -> tuple[str, str]:
+    """Return the module and the name under which the test finds the graph.
+
+    Raises:
+        InputError: No imported module has it, or *given* leads to something else.
+    """
+    if given is not None:
+        return _named(graph, given)
+    for module, content in list(sys.modules.items()):
+        if module == "__main__" or module.startswith("graphrt."):
+            continue
+        for name, value in list(getattr(content, "__dict__", {}).items()):
+            if value is graph and name.isidentifier():
+                return module, name
+    raise InputError(
+        f"The test cannot import graph {graph.name!r}: no variable of an imported module holds it.",
+        fix="Say where it is: case_of(..., graph='module:variable'), or 'module:function()' if a function returns it.",
+    )
+
+
+def _named(graph: CompiledGraph[Any, Any], given: str) -> tuple[str, str]:
+    module, _, name = given.partition(":")
+    function = name.removesuffix("()")
+    try:
+        found = getattr(import_module(module), function)
+        made = found() if function != name else found
+    except Exception as error:
+        raise InputError(
+            f"There is no graph at {given!r}: {type(error).__name__}: {error}.",
+            fix="Pass graph='module:variable', or 'module:function()' if a function returns the graph.",
+        ) from error
+    if not isinstance(made, CompiledGraph) or made.fingerprint != graph.fingerprint:
+        what = f"graph {made.name!r}" if isinstance(made, CompiledGraph) else a_type(made)
+        raise InputError(
+            f"At {given!r} is {what}, and not the runtime's graph {graph.name!r} as it is now.",
+            fix="Name the variable that holds the graph that the runtime drives.",
+        )
+    return module, name
+
+
+def _write(path: Path, text: str, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite and path.read_text(encoding="utf-8") != text:
+        raise InputError(
+            f"There is a file {str(path)!r} already, with other content.",
+            fix="Pass another path as to=, or overwrite=True if nobody has changed the file.",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

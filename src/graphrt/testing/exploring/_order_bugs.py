@@ -1,0 +1,95 @@
+"""What is wrong with a run, by itself or beside a run in another order. Each bug is (kind, place, text)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any, get_type_hints
+
+from graphrt.testing.exploring._scheduled_run import Scheduled, differs, plain
+
+Bug = tuple[str, str, str]
+
+
+def by_itself(run: Scheduled) -> list[Bug]:
+    """Return what is wrong in any order: state, input or arguments of reducers that were changed."""
+    bugs: list[Bug] = []
+    if getattr(run.error, "code", None) == "mutated-state":
+        node = getattr(run.error, "node", None)
+        bugs.append(("mutated-state", str(node), str(run.error).splitlines()[0]))
+    if run.input_changed:
+        bugs.append(("mutated-input", "input", "The run changed its input in place."))
+    return [*bugs, *_mutating_reducers(run)]
+
+
+def compared(first: Scheduled, other: Scheduled, *, same_order: bool) -> list[Bug]:
+    """Return what differs between two runs. If both had the same order, the order is not to blame."""
+    before, after = first.outcome, other.outcome
+    names = [name for name in {**before, **after} if differs(before.get(name), after.get(name))]
+    nodes = _changed_nodes(first, other)
+    who = f"node{'s' if len(nodes) > 1 else ''} {', '.join(map(repr, nodes))}" if nodes else "a reducer or a router"
+    if same_order:
+        if not names and not nodes:
+            return []
+        text = f"Two runs in the same order differ: {who} reads a clock, draws a number or keeps values between runs."
+        return [("not-deterministic", ", ".join(nodes), text)]
+    if first.error is None and other.error is not None:
+        node = getattr(other.error, "node", None)
+        said = str(other.error).splitlines()[0]
+        return [("fails-in-some-order", str(node), f"Node {node!r} fails in this order only: {said}")]
+    return [
+        (
+            "order-dependent-result",
+            name,
+            (
+                f"{name[0].upper()}{name[1:]} depends on the order; {who} wrote something else.\n"
+                f"in task order {before.get(name)!r}, here {after.get(name)!r}"
+            ),
+        )
+        for name in names
+    ]
+
+
+def _changed_nodes(first: Scheduled, other: Scheduled) -> list[str]:
+    """Return the nodes of the earliest superstep in which a task wrote something else."""
+    before = {step.task_id: step for step in first.steps}
+    changed: dict[str, None] = {}
+    at: int | None = None
+    for step in sorted(other.steps, key=lambda step: step.superstep):
+        known = before.get(step.task_id)
+        if known is not None and differs(known.update, step.update) and at in (None, step.superstep):
+            at = step.superstep
+            changed[step.node] = None
+    return list(changed)
+
+
+def _mutating_reducers(run: Scheduled) -> Iterator[Bug]:
+    for step in run.steps:
+        before: Any = step.before
+        if not isinstance(step.update, Mapping) or before is None:
+            continue
+        reducers = _reducers(before.__class__)
+        for name in step.update.keys() & reducers.keys():
+            current = deepcopy(plain(before).get(name))
+            incoming = deepcopy(step.update[name])
+            given = deepcopy((current, incoming))
+            try:
+                reducers[name](current, incoming)
+            except Exception:  # noqa: BLE001, S112 - the run itself reports a reducer that fails
+                continue
+            if differs(current, given[0]) or differs(incoming, given[1]):
+                yield "mutating-reducer", name, f"The reducer of field {name!r} changes its arguments in place."
+
+
+def _reducers(state: type) -> dict[str, Any]:
+    """Return the user's reducers; graphrt's own are tested elsewhere."""
+    try:
+        hints = get_type_hints(state, include_extras=True)
+    except (NameError, TypeError):
+        return {}
+    return {
+        name: mark
+        for name, hint in hints.items()
+        for mark in getattr(hint, "__metadata__", ())
+        if callable(mark) and not isinstance(mark, type) and not str(mark.__module__).startswith("graphrt.")
+    }

@@ -1,0 +1,118 @@
+"""The differences between what two cases came to, as kinds of bugs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from graphrt.events import InterruptAnswered, InterruptRaised, TaskSucceeded
+from graphrt.testing.exploring._lives import Outcome
+
+_MOST = 300
+"""Most characters of a value in a text."""
+
+
+def differences(wanted: Outcome, found: Outcome, *, state_only: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield pairs (kind, text) of what *found* has that *wanted* has not, the cause before its effects."""
+    yield from found.faults
+    if wanted.status != found.status or wanted.error != found.error:
+        yield "not-resumable", f"The run ended {_ended(found)}, and uninterrupted {_ended(wanted)}."
+        return
+    if not state_only:
+        yield from _world(wanted, found)
+        yield from _questions(wanted, found)
+        if wanted.usage != found.usage:
+            yield "budget-differs", f"usage {found.usage}, uninterrupted {wanted.usage}"
+    yield from _states(wanted, found)
+
+
+def first_difference(one: Outcome, other: Outcome) -> tuple[str, str] | None:
+    """Return the node whose task first did something else, and what; None if the outcomes are equal."""
+    for left, right in zip(_tasks(one).items(), _tasks(other).items(), strict=False):
+        if left != right:
+            return left[0][1], f"{_short(left[1])} in one run, {_short(right[1])} in another"
+    if (one.status, one.error) != (other.status, other.error):
+        return "the run", f"ended {_ended(one)} once, and {_ended(other)} another time"
+    if data(one.state) != data(other.state):
+        return "a reducer", f"made {_short(one.state)} in one run, {_short(other.state)} in another"
+    return None
+
+
+def data(state: Any) -> dict[str, Any]:
+    """Return the fields of *state*."""
+    if hasattr(state, "model_dump"):
+        dumped: dict[str, Any] = state.model_dump()
+        return dumped
+    if issubclass(type(state), Mapping):
+        return dict(state)
+    if is_dataclass(state) and not isinstance(state, type):
+        return asdict(state)
+    return {} if state is None else {"": state}
+
+
+def _world(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
+    before, after = Counter(map(repr, wanted.once)), Counter(map(repr, found.once))
+    if more := after - before:
+        yield "double-effect", f"It happened more often than in the uninterrupted run: {_short(list(more))}"
+    if less := before - after:
+        yield "lost-effect", f"It did not happen: {_short(list(less))}"
+
+
+def _questions(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
+    before, after = _answered(wanted), _answered(found)
+    for node, _ in after - before:
+        yield "interrupt-answered-twice", f"A question of node {node!r} had to be answered once more."
+        return
+    for node, _ in before - after:
+        yield "lost-answer", f"An answer to node {node!r} is not in the journal."
+        return
+
+
+def _answered(outcome: Outcome) -> Counter[tuple[str, str]]:
+    nodes = {
+        one.event.id: one.event.node
+        for one in outcome.entries
+        if isinstance(one.event, InterruptRaised) and one.event.kind == "question"
+    }
+    return Counter(
+        (nodes[one.event.id], repr(one.event.answer))
+        for one in outcome.entries
+        if isinstance(one.event, InterruptAnswered) and one.event.id in nodes
+    )
+
+
+def _tasks(outcome: Outcome) -> dict[tuple[str, str], Any]:
+    return {
+        (f"{entry.path}/{entry.event.task}", entry.event.node): (entry.event.updates, entry.event.goto)
+        for entry in outcome.entries
+        if isinstance(entry.event, TaskSucceeded)
+    }
+
+
+def _states(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
+    before, after = data(wanted.state), data(found.state)
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    if not names:
+        return
+    name = names[0]
+    kind = "order-changed" if _reordered(before.get(name), after.get(name)) else "state-differs"
+    text = f"Field {name!r} is {_short(after.get(name))}, and uninterrupted {_short(before.get(name))}."
+    there = _tasks(found)
+    nodes = [node for (task, node), did in _tasks(wanted).items() if (task, node) in there and there[task, node] != did]
+    yield kind, text + (f" Node {nodes[0]!r} returned something else." if nodes else "")
+
+
+def _reordered(one: Any, other: Any) -> bool:
+    both = one.__class__ is list and other.__class__ is list
+    return both and Counter(map(repr, one)) == Counter(map(repr, other))
+
+
+def _ended(outcome: Outcome) -> str:
+    return outcome.status + (f" ({_short(outcome.error)})" if outcome.error else "")
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _MOST else f"{text[:_MOST]}..."

@@ -1,0 +1,103 @@
+"""What a search reports: `Exploration`, its `Finding`s, and the progress of a search that is still running."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from textwrap import indent
+from time import monotonic
+from typing import final
+
+_EVERY_S = 1.0
+"""Seconds between two lines of progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that went wrong in one of the cases that a search tried."""
+
+    kind: str
+    """What kind of bug it is, such as `order-dependent-result`: the same for all findings of that kind."""
+    text: str
+    """What went wrong, with the values that differ: 1..n lines."""
+    case: str
+    """The smallest case that shows it: an order, a crash, a path through the graph."""
+    replay: str
+    """A line of Python that tries this case alone."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}\n  case: {indent(self.case, '  ').strip()}\n  replay: {self.replay}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """What a search tried and found."""
+
+    graph: str
+    """Name of the graph."""
+    what: str
+    """What was searched, in plural: `schedules`, `crashes`, `routes`, `mutants`."""
+    tried: int
+    """How many cases were tried."""
+    findings: tuple[Finding, ...] = ()
+    """0..n findings, each kind at each place once, with its smallest case."""
+    left_out: tuple[str, ...] = ()
+    """What was not searched, and why: a bound that was reached, a node that reads the wall clock. Empty if the search
+    was complete."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the search; what was found until then is there."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def check(self) -> Exploration:
+        """Return the exploration itself if nothing was found.
+
+        Raises:
+            AssertionError: Something was found; the text is that of `str()`.
+        """
+        if self.findings:
+            raise AssertionError(str(self))
+        return self
+
+    def __str__(self) -> str:
+        found = (
+            f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}" if self.findings else "no finding"
+        )
+        lines = [f"{self.graph}: {self.tried:,} {self.what} tried, {found}."]
+        lines += [f"{number}. {finding}" for number, finding in enumerate(self.findings, 1)]
+        lines += [f"Not searched: {reason}" for reason in self.left_out]
+        if self.interrupted:
+            lines.append("The search was interrupted.")
+        return "\n".join(lines)
+
+
+@final
+class Progress:
+    """Tells how far a search is, at most once a second.
+
+    Args:
+        what: What is searched, in plural.
+        tell: Gets the lines; None writes them to stderr if that is a terminal, and else nowhere.
+    """
+
+    def __init__(self, what: str, tell: Callable[[str], object] | None = None) -> None:
+        self._what = what
+        self._tell = tell if tell is not None else _on_terminal()
+        self._last = monotonic()
+
+    def at(self, tried: int, found: int, of: int | None = None) -> None:
+        """Tell that *tried* cases, out of *of* if that is known, gave *found* findings."""
+        if self._tell is None or monotonic() < self._last + _EVERY_S:
+            return
+        self._last = monotonic()
+        self._tell(f"{tried:,}{'' if of is None else f' of {of:,}'} {self._what} tried, {found} found")
+
+
+def _on_terminal() -> Callable[[str], object] | None:
+    if not sys.stderr.isatty():
+        return None
+    return lambda line: sys.stderr.write(line + "\n")

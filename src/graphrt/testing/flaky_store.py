@@ -1,0 +1,188 @@
+"""`FlakyStore`: a store that fails or stalls where a test says so, in front of a real one."""
+
+# ruff: noqa: D102 - the methods are those of the store protocol, which documents them
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, final
+
+from graphrt.errors import InputError, StoreError, closest, names
+from graphrt.stores.protocol import METHODS, Claim, Commit, Head, Loaded, Record, Status, Store
+
+_MOMENTS: Final = ("before", "after")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a `FlakyStore`.
+
+    With *moment* "before" the call has no effect; with "after" it takes effect, and its caller gets the error all the
+    same, as when a connection is lost while the answer is on its way.
+    """
+
+    operation: str
+    """Method of the store protocol, such as `commit`, `claim` or `load`."""
+    nth: int = 1
+    """Which call of the operation is the first that fails, counted from 1."""
+    times: int = 1
+    """How many calls fail, one after another."""
+    error: Callable[[], BaseException] | None = None
+    """Makes the error; by default a `StoreError` with the code `store-unavailable`."""
+    stall: threading.Event | None = None
+    """Instead of failing, the call waits for this event."""
+    moment: Literal["before", "after"] = "before"
+    """Whether the fault happens before the call takes effect, or after."""
+
+    def __post_init__(self) -> None:
+        if self.operation not in METHODS:
+            guess = closest(self.operation, METHODS)
+            raise InputError(
+                f"A store has no operation {self.operation!r}.",
+                known=names(METHODS),
+                fix=f"Did you mean {guess!r}?" if guess else "Name a method of the store protocol.",
+            )
+        if self.nth < 1 or self.times < 1:
+            raise InputError(f"A fault cannot have nth={self.nth} and times={self.times}.", fix="Count from 1.")
+        if self.moment not in _MOMENTS:
+            raise InputError(f"A fault has no moment {self.moment!r}.", known=names(_MOMENTS))
+
+
+@final
+class FlakyStore:
+    """A store with faults, in front of another one.
+
+    Args:
+        store: The store that does the work. Closing the `FlakyStore` closes it.
+        faults: What goes wrong, and when; more with `add`.
+    """
+
+    def __init__(self, store: Store, faults: Iterable[Fault] = ()) -> None:
+        self.store: Store = store
+        self.durable: bool = store.durable
+        self.blocking: bool = store.blocking
+        self.calls: dict[str, int] = dict.fromkeys(METHODS, 0)
+        """How often each operation was called."""
+        self.happened: list[Fault] = []
+        """Faults in the order in which they happened, once for each call that they hit."""
+        self._faults = list(faults)
+        self._lock = threading.Lock()
+
+    def add(self, fault: Fault) -> None:
+        """Plan one more fault. Its `nth` counts all calls, those before this one too."""
+        with self._lock:
+            self._faults.append(fault)
+
+    def _do(self, operation: str, *args: Any, **words: Any) -> Any:
+        with self._lock:
+            self.calls[operation] += 1
+            number = self.calls[operation]
+            hits = [f for f in self._faults if f.operation == operation and f.nth <= number < f.nth + f.times]
+            self.happened += hits
+        for fault in hits:
+            if fault.moment == "before":
+                self._happen(fault, number)
+        result = getattr(self.store, operation)(*args, **words)
+        for fault in hits:
+            if fault.moment == "after":
+                self._happen(fault, number)
+        return result
+
+    def _happen(self, fault: Fault, number: int) -> None:
+        if fault.stall is not None:
+            fault.stall.wait()
+        elif fault.error is not None:
+            raise fault.error()
+        else:
+            stored = "nothing was stored" if fault.moment == "before" else "whether it took effect is not known"
+            raise StoreError(
+                f"The test makes call {number} of {fault.operation} fail.",
+                code="store-unavailable",
+                known=stored,
+                fix="This failure is planned: check how the run behaves, and continue it.",
+            )
+
+    # -- the store protocol --------------------------------------------------------------------------------------
+
+    def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
+        claim: Claim = self._do("claim", thread, create=create, lease_s=lease_s, at=at)
+        return claim
+
+    def renew(self, claims: Iterable[Claim]) -> None:
+        self._do("renew", claims)
+
+    def release(self, claim: Claim) -> None:
+        self._do("release", claim)
+
+    def commit(self, claim: Claim, commit: Commit) -> None:
+        self._do("commit", claim, commit)
+
+    def head(self, thread: str) -> Head:
+        head: Head = self._do("head", thread)
+        return head
+
+    def heads(
+        self,
+        *,
+        status: Status | None = None,
+        graph: str | None = None,
+        prefix: str | None = None,
+        updated_before: float | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        found: list[Head] = self._do(
+            "heads",
+            status=status,
+            graph=graph,
+            prefix=prefix,
+            updated_before=updated_before,
+            after=after,
+            limit=limit,
+        )
+        return found
+
+    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+        loaded: Loaded = self._do("load", thread, upto=upto)
+        return loaded
+
+    def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        found: Iterator[Record] = self._do("records", thread, after=after, upto=upto)
+        return found
+
+    def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = self._do("blobs", thread, names)
+        return found
+
+    def delete(self, thread: str) -> None:
+        self._do("delete", thread)
+
+    def copy(self, thread: str, to: str, *, at: float) -> None:
+        self._do("copy", thread, to, at=at)
+
+    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
+        count: int = self._do("prune", claim, upto, keep_blobs=keep_blobs)
+        return count
+
+    def close(self) -> None:
+        self._do("close")
+
+    def __enter__(self) -> FlakyStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> FlakyStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,109 @@
+"""Journal entries as data that equal runs have in common, grouped by superstep.
+
+Left out is what differs between equal runs (ids, numbers, times, seeds, fingerprints) and graphrt's own bookkeeping,
+which only repeats what other events say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from graphrt.events import (
+    EffectRecorded,
+    EffectStarted,
+    Entry,
+    HistoryPruned,
+    StateSaved,
+    TaskSucceeded,
+    event_kind,
+)
+from graphrt.testing.golden._values import compact, plain
+
+_LEFT_OUT: Final = frozenset(
+    {
+        *("thread", "run", "cause", "seed", "source", "target", "at"),
+        *("fingerprint", "folded", "digests", "names", "nth", "answers", "exception", "graph", "wrote"),
+    }
+)
+"""Fields of events: ids and numbers of threads, runs and entries, checksums, and what other fields say already."""
+_HASH: Final = r"[0-9a-f]{16,}"
+_BOOKKEEPING: Final = re.compile(rf"harness/failed|granted/.*|held/\d+/{_HASH}.*|model/\d+/{_HASH}.*/spent/\d+")
+"""Keys of effects that repeat what others say; not a key that a user would give to an effect."""
+_REPLY: Final = re.compile(rf"model/\d+/{_HASH}.*")
+_DIGEST: Final = re.compile(rf"/{_HASH}(?![0-9a-f])")
+"""The digest of arguments in a key: the arguments themselves are in other events."""
+
+
+def supersteps(entries: Iterable[Entry]) -> list[tuple[int, list[dict[str, Any]]]]:
+    """Return the events of *entries* in order, each group with the number of its superstep; 0 before the first one."""
+    groups: list[tuple[int, list[dict[str, Any]]]] = []
+    number = 0
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, HistoryPruned) or _is_bookkeeping(event):
+            continue
+        number = _superstep(entry, number)
+        if not groups or groups[-1][0] != number:
+            groups.append((number, []))
+        groups[-1][1].append(_shown(entry))
+    return groups
+
+
+def _is_bookkeeping(event: Any) -> bool:
+    return isinstance(event, EffectRecorded | EffectStarted) and _BOOKKEEPING.fullmatch(event.key) is not None
+
+
+def _superstep(entry: Entry, number: int) -> int:
+    """Return the superstep of the graph at the top that *entry* belongs to; *number* is that of the entry before it."""
+    task = entry.path or getattr(entry.event, "task", "")
+    first, _, _ = task.partition(".")
+    return int(first) if first.isdigit() else number
+
+
+def _shown(entry: Entry) -> dict[str, Any]:
+    event: Any = entry.event
+    given = _fields(event)
+    thread = entry.thread
+    for name in ("id", "interrupts"):
+        if name in given:
+            given[name] = _without(thread, given[name])
+    if "key" in given:
+        given["key"] = "model" if _REPLY.fullmatch(given["key"]) else _DIGEST.sub("", given["key"])
+    if isinstance(event, TaskSucceeded) and len(event.updates) == 1:
+        (given["update"],) = given.pop("updates")
+    if "task" in given:
+        given.pop("node", None)  # the id of the task ends with it
+    elif entry.path:
+        given = {"path": entry.path, **given}
+    # Last, so that a short line begins with what happened and where.
+    usage = {"usage": given.pop("usage")} if "usage" in given else {}
+    return {"event": event_kind(event), **{name: plain(item) for name, item in {**given, **usage}.items()}}
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    given = {name: item for name, item in compact(event).items() if name not in _LEFT_OUT}
+    if "expires_at" in given:
+        given["expires_at"] = "set"  # a time of the clock
+    if "delay_s" in given:
+        given["delay_s"] = round(given["delay_s"], 6)
+    if "errors" in given:
+        given["errors"] = {at: _name(error) for at, error in given["errors"].items()}
+    if isinstance(given.get("state"), StateSaved):
+        given["state"] = _fields(given["state"])
+    if "held" in given:
+        given["held"] = [_fields(outcome) for outcome in given["held"]]
+    return given
+
+
+def _name(error: BaseException) -> str:
+    # What a store kept of an exception of an unknown class names that class.
+    return str(getattr(error, "type_name", None) or type(error).__name__)
+
+
+def _without(thread: str | None, ids: Any) -> Any:
+    """Return ids of interrupts without the thread that they begin with, and without digests."""
+    if not isinstance(ids, str):
+        return [_without(thread, one) for one in ids]
+    return _DIGEST.sub("", ids.removeprefix(f"{thread}/"))

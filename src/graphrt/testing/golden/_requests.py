@@ -1,0 +1,148 @@
+"""Model requests as data: what a model was asked, without what the provider never sees and what may be secret."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from graphrt.errors import InputError
+from graphrt.events import Entry, InterruptRaised, TaskFailed, TaskRetried, TaskSucceeded
+from graphrt.harness.messages import ToolCall
+from graphrt.harness.request import ModelRequest
+from graphrt.testing.golden._values import compact, plain
+
+UNNAMED: Final = "model"
+"""Name of the agent whose requests are given without a name."""
+_WITH_CALLS: Final = (TaskSucceeded, TaskFailed, TaskRetried, InterruptRaised)
+
+
+def requests_by_agent(given: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the requests of each agent as data. *given* is a list of requests, or a mapping of lists.
+
+    Raises:
+        InputError: *given* is something else.
+    """
+    if given is None:
+        return {}
+    lists: dict[Any, Any] = dict(given) if issubclass(given.__class__, Mapping) else {UNNAMED: given}
+    return {str(agent): [_shown(request) for request in _checked(calls)] for agent, calls in lists.items()}
+
+
+def _checked(calls: Any) -> list[ModelRequest]:
+    found: list[Any] = list(calls) if hasattr(calls, "__iter__") else [calls]
+    for one in found:
+        if not isinstance(one, ModelRequest):
+            raise InputError(
+                f"requests= has a value of type {type(one).__name__}, which is not a model request.",
+                known="a list of requests, or a mapping from names of agents to such lists",
+                fix="Pass the calls of a double: requests=model.calls.",
+                value=one,
+            )
+    return found
+
+
+def _shown(request: ModelRequest) -> dict[str, Any]:
+    given = compact(request)
+    # Values of `options` may be credentials; `timeout_s` is no part of what the model is asked.
+    given.pop("timeout_s", None)
+    if "options" in given:
+        given["options"] = sorted(given["options"])
+    messages = [_message(message) for message in given.pop("messages")]
+    return {**{name: plain(item) for name, item in given.items()}, "messages": messages}
+
+
+def _message(message: Any) -> dict[str, Any]:
+    given = compact(message)
+    given.pop("id", None)  # providers never see it
+    if "tool_calls" in given:
+        given["tool_calls"] = [_call(call) for call in given["tool_calls"]]
+    return {name: plain(item) for name, item in given.items()}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    given = compact(call)
+    if call.error is None:
+        given.pop("arguments_text", None)  # the same as `arguments`
+    return given
+
+
+def in_any_order(entries: Sequence[Entry], count: int) -> bool:
+    """Return whether parallel tasks may have made the *count* requests of a run, so that their order means nothing."""
+    calls: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, _WITH_CALLS):
+            superstep = event.task.removeprefix(f"{entry.path}/").partition(".")[0]
+            tasks = calls[entry.path, superstep]
+            tasks[event.task] = max(tasks.get(event.task, 0), event.usage.calls if event.usage else 0)
+    if any(sum(number > 0 for number in tasks.values()) > 1 for tasks in calls.values()):
+        return True
+    # A call that no task counted may have been made by any of them.
+    counted = sum(sum(tasks.values()) for (path, _), tasks in calls.items() if not path)
+    return counted < count and any(len(tasks) > 1 for tasks in calls.values())
+
+
+def in_fixed_order(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return *requests* in an order that follows from their contents; the rounds of a conversation stay in order."""
+    return sorted(requests, key=lambda one: ([as_json(message) for message in one["messages"]], as_json(one)))
+
+
+def folded(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return *requests* as the file has them: a round of a conversation has only what the round before it lacks."""
+    lines: list[dict[str, Any]] = []
+    for at, request in enumerate(requests):
+        messages = request["messages"]
+        number = next((n for n in range(at, 0, -1) if _begins(messages, requests[n - 1]["messages"])), None)
+        head: dict[str, Any] = {"request": at + 1}
+        if number is None:
+            lines.append({**head, **request})
+            continue
+        before = requests[number - 1]
+        changed = {
+            name: request.get(name)
+            for name in {**before, **request}
+            if name != "messages" and request.get(name) != before.get(name)
+        }
+        rest = messages[len(before["messages"]) :]
+        lines.append({**head, "continues": number, **changed, "messages": rest})
+    return lines
+
+
+def unfolded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the whole requests of *lines*, which `folded` made.
+
+    Raises:
+        ValueError: A line continues a request that is not before it.
+    """
+    requests: list[dict[str, Any]] = []
+    for line in lines:
+        given = {name: item for name, item in line.items() if name not in ("request", "continues")}
+        number = line.get("continues")
+        if number is not None:
+            if type(number) is not int or not 1 <= number <= len(requests):
+                raise ValueError(f"continues request {number!r}, which is not before it")
+            before = requests[number - 1]
+            whole = {**before, **given, "messages": [*before["messages"], *given["messages"]]}
+            given = {name: item for name, item in whole.items() if item is not None}
+        requests.append(given)
+    return requests
+
+
+def rounds(requests: list[dict[str, Any]]) -> list[int]:
+    """Return for each request the number of its round in its conversation, from 1."""
+    found: list[int] = []
+    for line in folded(requests):
+        before: int | None = line.get("continues")
+        found.append(1 if before is None else found[before - 1] + 1)
+    return found
+
+
+def as_json(data: Any) -> str:
+    """Return *data* as JSON in which equal data is equal text."""
+    return json.dumps(data, ensure_ascii=False, sort_keys=True)
+
+
+def _begins(messages: list[Any], before: list[Any]) -> bool:
+    return 0 < len(before) < len(messages) and messages[: len(before)] == before

@@ -1,0 +1,200 @@
+"""`golden_divergence`: the first difference between two golden traces, explained for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from difflib import SequenceMatcher
+from typing import Any, Final, TypeAlias
+
+from graphrt.testing.golden._differences import Difference, first_difference, shown
+from graphrt.testing.golden._phrases import happened, place
+from graphrt.testing.golden._requests import as_json, rounds
+from graphrt.testing.golden.trace import Trace, read_trace
+
+_FOLLOWING: Final = 2
+"""Events that are shown behind an event that is missing or extra."""
+_TEXT: Final = 80
+_HINT: Final = "the model was asked something else: with requests=model.calls, the golden trace shows what"
+_Event: TypeAlias = tuple[int, dict[str, Any]]
+"""An event, and the number of its superstep."""
+
+
+def golden_divergence(expected: str, found: str) -> str | None:
+    """Explain where the golden trace *found* first differs from *expected*; None if they are equal.
+
+    Args:
+        expected: The text that is kept; formatting and the order of keys do not matter.
+        found: The text of the present run, from `golden_trace`.
+
+    Raises:
+        InputError: One of them is not a golden trace, or is of another version (`bad-golden-trace`).
+    """
+    before, now = read_trace(expected), read_trace(found)
+    if before.graph != now.graph:
+        return f"The golden trace is of graph {before.graph!r}, and the run is of graph {now.graph!r}."
+    wanted, got = list(_events(before)), list(_events(now))
+    asked = _in_requests(before, now)
+    # Usage follows from the requests: that a prompt became longer is told by the request.
+    event = _in_events(wanted, got, usage=asked is None, hint=not before.requests)
+    parts = [part for part in (event, asked) if part is not None]
+    return "\n".join(parts) if parts else None
+
+
+# -- events ------------------------------------------------------------------------------------------------------
+
+
+def _events(trace: Trace) -> Iterator[_Event]:
+    return ((number, event) for number, events in trace.supersteps for event in events)
+
+
+def _in_events(wanted: list[_Event], got: list[_Event], *, usage: bool, hint: bool) -> str | None:
+    """Explain the first difference that is not one of usage alone, or the first of all; the former if there is one."""
+    for alike in (_without_usage, _whole) if usage else (_without_usage,):
+        for at in range(max(len(wanted), len(got))):
+            one, other = (side[at] if at < len(side) else None for side in (wanted, got))
+            if one is None or other is None or alike(one) != alike(other):
+                return _explained(wanted[at:], got[at:], alike, _nodes(wanted, got, at), hint=hint)
+    return None
+
+
+def _nodes(wanted: list[_Event], got: list[_Event], at: int) -> str:
+    """Return the names of the nodes that ran before position *at* in the superstep of that position."""
+    number = (wanted if at < len(wanted) else got)[at][0]
+    tasks = dict.fromkeys(event["task"] for n, event in got[:at] if n == number and "task" in event)
+    return ", ".join(dict.fromkeys(str(task).partition("/")[0].partition(":")[2] for task in tasks))
+
+
+def _whole(item: _Event) -> _Event:
+    return item
+
+
+def _without_usage(item: _Event) -> _Event:
+    number, event = item
+    kept = {name: value for name, value in event.items() if name != "usage"}
+    if event.get("key") == "model" and event.get("result").__class__ is dict:
+        kept["result"] = {name: value for name, value in event["result"].items() if name != "usage"}
+    return number, kept
+
+
+def _explained(
+    wanted: list[_Event], got: list[_Event], alike: Callable[[_Event], _Event], nodes: str, *, hint: bool
+) -> str:
+    if wanted and got and _identity(wanted[0]) == _identity(got[0]):
+        number, event = alike(wanted[0])
+        other = alike(got[0])[1]
+        difference = first_difference(event, other)
+        if event["event"] in ("superstep-committed", "tasks-routed") and difference.path.startswith("next"):
+            return _routed(number, event, other, nodes)
+        text = f"First difference: {place(number, event)}.\n{_indented(difference)}"
+        return f"{text}\n    {_HINT}" if hint and difference.path.endswith("usage.input_tokens") else text
+    number = min(side[0][0] for side in (wanted, got) if side)
+    return "\n".join(
+        [
+            f"First difference: superstep {number}.",
+            f"  expected  {_next(wanted)}",
+            f"  found     {_next(got)}",
+            *_followed("expected", wanted),
+            *_followed("found", got),
+        ]
+    )
+
+
+def _identity(item: _Event) -> tuple[Any, ...]:
+    number, event = item
+    return (number, *(event.get(name) for name in ("event", "task", "path", "id", "key")))
+
+
+def _routed(number: int, event: dict[str, Any], other: dict[str, Any], nodes: str) -> str:
+    where = f"superstep {number}" + (f" ({nodes})" if nodes else "") if number else "START"
+    inside = f", inside {event['path']}" if "path" in event else ""
+    return f"First difference: what runs after {where}{inside}.\n  expected  {_due(event)}\n  found     {_due(other)}"
+
+
+def _due(event: dict[str, Any]) -> str:
+    return ", ".join(map(str, event.get("next", []))) or "nothing: the graph ends"
+
+
+def _next(side: list[_Event]) -> str:
+    return happened(side[0][1]) if side else "nothing more"
+
+
+def _followed(name: str, side: list[_Event]) -> Iterator[str]:
+    following = side[1 : 1 + _FOLLOWING]
+    if following:
+        yield f"  {name} then: {'; '.join(happened(event) for _, event in following)}"
+
+
+def _indented(difference: Difference) -> str:
+    return "\n".join(f"  {line}" for line in difference.lines())
+
+
+# -- requests ----------------------------------------------------------------------------------------------------
+
+
+def _in_requests(before: Trace, now: Trace) -> str | None:
+    for agent in {**before.requests, **now.requests}:
+        if agent not in now.requests:
+            return f"The golden trace has model requests of {agent!r}, and the test passes none: see requests=."
+        if agent not in before.requests:
+            return f"The test passes model requests of {agent!r}, and the golden trace has none."
+        wanted, got = before.requests[agent], now.requests[agent]
+        pair = _first_unequal(wanted, got, any_order=now.any_order)
+        if pair is not None:
+            return _request(agent, wanted, got, *pair)
+    return None
+
+
+def _first_unequal(
+    wanted: list[dict[str, Any]], got: list[dict[str, Any]], *, any_order: bool
+) -> tuple[int | None, int | None] | None:
+    """Return the positions of the first two requests that differ, None on the side that has none; None if all agree."""
+    if not any_order:
+        at = next((at for at, (one, other) in enumerate(zip(wanted, got, strict=False)) if one != other), None)
+        if at is None and len(wanted) == len(got):
+            return None
+        at = min(len(wanted), len(got)) if at is None else at
+        return at if at < len(wanted) else None, at if at < len(got) else None
+    rest = list(range(len(got)))
+    missing: list[int] = []
+    for at, one in enumerate(wanted):
+        same = next((place for place in rest if got[place] == one), None)
+        if same is None:
+            missing.append(at)
+        else:
+            rest.remove(same)
+    if not missing:
+        return (None, rest[0]) if rest else None
+    # Without an order, the request that it became is the one that is most like it.
+    text = as_json(wanted[missing[0]])
+    return missing[0], max(rest, key=lambda place: _likeness(text, as_json(got[place])), default=None)
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one[:5_000], other[:5_000], autojunk=False).quick_ratio()
+
+
+def _request(
+    agent: str, wanted: list[dict[str, Any]], got: list[dict[str, Any]], one: int | None, other: int | None
+) -> str:
+    if one is None and other is not None:
+        asked = got[other]["messages"][-1:]
+        return (
+            f"Extra model request: {_which(agent, got, other)}, which the golden trace does not have.\n{_asked(asked)}"
+        )
+    assert one is not None  # noqa: S101 - one of the two is given
+    if other is None:
+        asked = wanted[one]["messages"][-1:]
+        return f"Missing model request: {_which(agent, wanted, one)}, which the run did not make.\n{_asked(asked)}"
+    return (
+        f"Model request that differs: {_which(agent, wanted, one)}.\n"
+        f"{_indented(first_difference(wanted[one], got[other]))}"
+    )
+
+
+def _which(agent: str, requests: list[dict[str, Any]], at: int) -> str:
+    number = rounds(requests)[at]
+    return f"request {at + 1} of {agent!r}" + (f" (round {number} of its conversation)" if number > 1 else "")
+
+
+def _asked(messages: list[dict[str, Any]]) -> str:
+    return "\n".join(f"  {message.get('role')}: {shown(message.get('text', ''), _TEXT)}" for message in messages)

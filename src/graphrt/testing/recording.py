@@ -1,0 +1,312 @@
+"""`record` and `arecord`: run a graph once and keep everything that a test may want to ask about the run.
+
+A `RecordedRun` is made from the public steps and journal entries of the run. A run that fails or pauses is recorded
+too, and can be continued with `resume` and `retry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Generic, TypeVar, final
+
+from graphrt.commands import END, START, Send
+from graphrt.errors import GraphrtError, InputError
+from graphrt.events import (
+    Entry,
+    Event,
+    NodeFatigued,
+    SuperstepCommitted,
+    TaskFailed,
+    TasksRouted,
+    TaskSucceeded,
+    Usage,
+)
+from graphrt.graph import CompiledGraph
+from graphrt.runtime import InterruptInfo, RunResult, Runtime, Step
+
+S = TypeVar("S")
+
+THREAD: Final = "recorded"
+"""Id of the thread of a recorded run, if the test gives no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An edge that a run took."""
+
+    source: str
+    """Name of the node that the edge leaves, or "START"."""
+    target: str
+    """Name of the node that it leads to, or "END"."""
+    superstep: int
+    """Number of the superstep whose end took the edge; 0 for edges of START."""
+
+
+@final
+class RecordedRun(Generic[S]):
+    """A run with its steps, journal entries, routes and outcome. `record` makes it.
+
+    After `resume` or `retry`, the new recording contains the steps and entries of the earlier one as well.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime[S],
+        thread: str,
+        steps: list[Step[S]],
+        entries: list[Entry],
+        result: RunResult[S] | None,
+        error: BaseException | None,
+    ) -> None:
+        self._runtime = runtime
+        self.thread: str = thread
+        self.steps: tuple[Step[S], ...] = tuple(steps)
+        """Tasks that finished, failed or paused, in commit order; tasks of nested graphs are left out."""
+        self.entries: tuple[Entry, ...] = tuple(entries)
+        """The journal of the run, with the entries of nested graphs."""
+        self.result: RunResult[S] | None = result
+        """What the run returned; None if it failed."""
+        self.error: BaseException | None = error
+        """What the run raised; None if it did not fail."""
+        self._all_entries = entries
+
+    @property
+    def graph(self) -> CompiledGraph[S, Any]:
+        """The graph that ran."""
+        return self._runtime.graph
+
+    @property
+    def status(self) -> str:
+        """How the run ended: `completed`, `interrupted`, `cancelled` or `failed`."""
+        return "failed" if self.result is None else self.result.status
+
+    @property
+    def state(self) -> S:
+        """The last committed state."""
+        return self._runtime.state(self.thread).values if self.result is None else self.result.state
+
+    @property
+    def interrupts(self) -> tuple[InterruptInfo, ...]:
+        """Questions that wait for an answer, in task order."""
+        return () if self.result is None else self.result.interrupts
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was odd, but did not fail the run."""
+        return () if self.result is None else self.result.warnings
+
+    @cached_property
+    def usage(self) -> Usage:
+        """What the model calls of the run used, calls of tasks that failed or paused included."""
+        return self._runtime.state(self.thread).usage if self.result is None else self.result.usage
+
+    @cached_property
+    def visited(self) -> tuple[str, ...]:
+        """Names of the nodes that ran, one for each task, in commit order. A task that ran again counts once."""
+        return tuple({step.task_id: step.node for step in self.steps}.values())
+
+    @cached_property
+    def nested(self) -> dict[str, tuple[str, ...]]:
+        """What ran in nested graphs: id of the task that runs the graph, to the names of the nodes that ended there."""
+        found: dict[str, dict[str, str]] = {}
+        for entry in self.entries:
+            if entry.path and isinstance(entry.event, TaskSucceeded | TaskFailed):
+                found.setdefault(entry.path, {})[entry.event.task] = entry.event.node
+        return {path: tuple(tasks.values()) for path, tasks in found.items()}
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        """Edges that the run took, in order: static and conditional ones, targets of Commands and of error handlers.
+
+        Routers are called again, on the state that they saw in the run; a router is a pure function of the state.
+        """
+        return tuple(_routes(self))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events of `entries`, without their places."""
+        return tuple(entry.event for entry in self.entries)
+
+    def resume(self, answers: Any = None, **words: Any) -> RecordedRun[S]:
+        """Answer the open questions and record the run to its next end; see `Runtime.resume`.
+
+        Args:
+            answers: A mapping is read as interrupt ids to answers. Any other value answers the only open question.
+            words: `answer=`, which answers the only open question with a mapping too.
+        """
+        given = words if "answer" in words else {"answers": answers}
+        return _run(self._runtime, self.thread, self._kept(), **given)
+
+    async def aresume(self, answers: Any = None, **words: Any) -> RecordedRun[S]:
+        """Answer the open questions on the running event loop; see `resume`."""
+        given = words if "answer" in words else {"answers": answers}
+        return await _arun(self._runtime, self.thread, self._kept(), **given)
+
+    def retry(self) -> RecordedRun[S]:
+        """Continue a failed or cancelled run and record it to its next end; see `Runtime.retry`."""
+        return _run(self._runtime, self.thread, self._kept())
+
+    async def aretry(self) -> RecordedRun[S]:
+        """Continue a failed or cancelled run on the running event loop; see `retry`."""
+        return await _arun(self._runtime, self.thread, self._kept())
+
+    def _kept(self) -> _Kept[S]:
+        return _Kept(list(self.steps), self._all_entries)
+
+    def __repr__(self) -> str:
+        return f"RecordedRun({self.graph.name!r}, {self.status!r}, visited={list(self.visited)!r})"
+
+
+@dataclass
+class _Kept(Generic[S]):
+    """What was recorded so far. The list of entries is the one that the runtime's sink appends to."""
+
+    steps: list[Step[S]]
+    entries: list[Entry]
+
+
+def record(
+    graph: CompiledGraph[S, Any], input: S | Mapping[str, Any], *, thread: str = THREAD, **options: Any
+) -> RecordedRun[S]:
+    """Run *graph* once and return the recording. A run that fails is recorded too: its error is in `error`.
+
+    Args:
+        graph: The compiled graph to run.
+        input: As for `Runtime.run`.
+        thread: Id of the thread to run on.
+        options: Further options of `Runtime`, such as `harness=`. Without `store=`, the thread is kept in memory.
+
+    Raises:
+        InputError: *graph* is not a compiled graph, or an option or the input does not fit: nothing ran.
+    """
+    runtime, kept = _prepared(graph, options)
+    return _run(runtime, thread, kept, input=input)
+
+
+async def arecord(
+    graph: CompiledGraph[S, Any], input: S | Mapping[str, Any], *, thread: str = THREAD, **options: Any
+) -> RecordedRun[S]:
+    """Run *graph* once on the running event loop and return the recording; see `record`."""
+    runtime, kept = _prepared(graph, options)
+    return await _arun(runtime, thread, kept, input=input)
+
+
+def _prepared(graph: CompiledGraph[S, Any], options: Mapping[str, Any]) -> tuple[Runtime[S], _Kept[S]]:
+    if _is_runtime(graph):
+        raise InputError(
+            "record() takes a compiled graph, not a Runtime, because it adds a sink of its own.",
+            fix="Pass runtime.graph, and the arguments of the runtime as options: record(graph, input, harness=...).",
+        )
+    entries: list[Entry] = []
+    options = {"store": "memory:", **options}
+    options["sinks"] = (*options.get("sinks", ()), entries.append)
+    try:
+        return Runtime(graph, **options), _Kept([], entries)
+    except TypeError as error:
+        raise InputError(f"record() cannot make a Runtime of these options: {error}.") from None
+
+
+def _is_runtime(value: object) -> bool:
+    return isinstance(value, Runtime)
+
+
+def _run(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) -> RecordedRun[S]:
+    # Called outside the `try`: what is wrong with the call is the test's mistake, and not an outcome of the run.
+    stream = runtime.steps(**given, thread=thread)
+    error: BaseException | None = None
+    try:
+        with stream:
+            for step in stream:
+                kept.steps.append(step)
+    except Exception as raised:  # noqa: BLE001 - how the run failed is what the test asks about
+        error = raised
+    return RecordedRun(runtime, thread, kept.steps, kept.entries, stream.result, error)
+
+
+async def _arun(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) -> RecordedRun[S]:
+    stream = await runtime.asteps(**given, thread=thread)
+    error: BaseException | None = None
+    try:
+        async with stream:
+            async for step in stream:
+                kept.steps.append(step)
+    except Exception as raised:  # noqa: BLE001 - how the run failed is what the test asks about
+        error = raised
+    return RecordedRun(runtime, thread, kept.steps, kept.entries, stream.result, error)
+
+
+@dataclass
+class _Ends:
+    """What the journal says of the ends of supersteps."""
+
+    due: dict[int, set[str]]
+    """Committed superstep to the nodes that became due at its end."""
+    handlers: dict[str, str | None]
+    """Failed task to the node that handles its error."""
+    fatigued: dict[int, list[Route]]
+    """Superstep to the `on_fatigue` routes that were taken at its end."""
+
+
+def _ends(entries: tuple[Entry, ...]) -> _Ends:
+    ends = _Ends({}, {}, {})
+    superstep = 0
+    for event in (entry.event for entry in entries if not entry.path):
+        if isinstance(event, TaskFailed):
+            ends.handlers[event.task] = event.handler
+        elif isinstance(event, SuperstepCommitted):
+            superstep = event.superstep
+            ends.due[superstep] = set(event.next)
+        elif isinstance(event, TasksRouted) and superstep in ends.due:
+            ends.due[superstep].update(event.next)
+        elif isinstance(event, NodeFatigued) and superstep in ends.due:
+            # The node did not become due, but an edge led to it.
+            ends.due[superstep].add(event.node)
+            ends.fatigued.setdefault(superstep, []).append(Route(event.node, event.route, superstep))
+    return ends
+
+
+def _routes(run: RecordedRun[Any]) -> list[Route]:
+    steps = run.steps
+    if not steps:
+        return []
+    ends = _ends(run.entries)
+    found = [Route("START", name, 0) for name in _asked(run.graph, START, steps[0].before)]
+    newest = {step.superstep: step for step in steps}
+    """The last step of each superstep: its state is what the routers saw."""
+    ended = {step.task_id: step for step in steps if step.outcome != "interrupted"}
+    for step in ended.values():
+        number = step.superstep
+        if number not in ends.due:
+            continue
+        targets = _targets(run, step, newest[number], ends)
+        # Several Sends of one node take each edge of it once.
+        routes = dict.fromkeys(Route(step.node, name, number) for name in targets)
+        found += [route for route in routes if route not in found]
+        if step is newest[number]:
+            found += ends.fatigued.get(number, [])
+    return found
+
+
+def _targets(run: RecordedRun[Any], step: Step[Any], newest: Step[Any], ends: _Ends) -> list[str]:
+    """Return the names of the targets that the end of *step* led to."""
+    handler = ends.handlers.get(step.task_id) if step.outcome == "error" else None
+    if handler is not None:
+        return [handler]
+    if step.goto is not None:
+        return list(step.goto)
+    # A join is asked as if it fired, and a pause after a node can end a run before its edges are taken.
+    due = ends.due[step.superstep]
+    return [name for name in _asked(run.graph, step.node, newest.after) if name == "END" or name in due]
+
+
+def _asked(graph: CompiledGraph[Any, Any], node: Any, state: Any) -> list[str]:
+    """Return the names of the targets that the edges of *node* lead to for *state*."""
+    try:
+        routed = graph.route(node, state)
+    except GraphrtError:
+        # A state of a run need not be a valid input, and a router that fails has no answer: the wiring is all there is.
+        name = "START" if node is START else node
+        return [edge["to"] for edge in graph.topology()["edges"] if edge["from"] == name]
+    return ["END" if item is END else item.node if isinstance(item, Send) else item for item in routed]

@@ -1,0 +1,163 @@
+"""`check_reducer`: the laws of a reducer, tried on values that Hypothesis makes.
+
+A reducer is called again when a run resumes, and for each of several updates of one superstep. So it must be pure; the
+other laws are claims, and are checked where they are claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, Final
+
+from graphrt.errors import InputError, MissingExtraError
+
+_NOT_GIVEN: Final[Any] = object()
+
+
+def check_reducer(
+    reducer: Callable[[Any, Any], Any],
+    values: Any,
+    *,
+    current: Any = None,
+    identity: Any = _NOT_GIVEN,
+    associative: bool = False,
+    commutative: bool = False,
+    batch: Callable[[Any, Any], Any] | None = None,
+    max_examples: int = 100,
+) -> None:
+    """Check the laws of *reducer*; a law that does not hold is shown with the smallest example that was found.
+
+    Always checked is purity: neither argument is changed, the result shares no container that a later call changes,
+    and equal arguments give equal results.
+
+    Args:
+        reducer: A function of the current and the incoming value.
+        values: A Hypothesis strategy for incoming values.
+        current: A strategy for current values; by default the incoming ones, and what the reducer made of two of them.
+        identity: A value that leaves the other one as it is: `reducer(identity, x) == x`.
+        associative: Whether grouping does not matter: `r(r(a, b), c) == r(a, r(b, c))`.
+        commutative: Whether the order of updates does not matter: `r(r(a, b), c) == r(r(a, c), b)`.
+        batch: Merges two updates into one, which must have the same effect: `r(r(a, b), c) == r(a, batch(b, c))`.
+        max_examples: How many examples each law is tried on.
+
+    Raises:
+        AssertionError: A law does not hold. The message has the arguments and results.
+        MissingExtraError: Hypothesis is not installed.
+        InputError: *values* or *current* is not a strategy.
+    """
+    __tracebackhide__ = True
+    try:
+        from hypothesis import HealthCheck, Phase, given, settings
+        from hypothesis.strategies import SearchStrategy, one_of, tuples
+    except ImportError as error:
+        raise MissingExtraError(
+            "check_reducer() needs Hypothesis, which is not installed.", fix='pip install "graphrt[testing]"'
+        ) from error
+    for name, strategy in (("values", values), ("current", current)):
+        if not isinstance(strategy, SearchStrategy) and not (name == "current" and strategy is None):
+            raise InputError(
+                f"check_reducer() got {name}={strategy!r}, which is not a Hypothesis strategy.",
+                fix="Pass a strategy, for instance st.lists(st.integers()).",
+            )
+    told = getattr(reducer, "__name__", repr(reducer))
+    start: SearchStrategy[Any] = current if current is not None else one_of(values, _folded(reducer, values))
+
+    def neutral(a: Any, _: Any) -> None:
+        _holds(a, reducer(deepcopy(identity), deepcopy(a)), told, "identity", f"{told}({identity!r}, x) is not x", a)
+
+    laws: list[tuple[Callable[..., None], SearchStrategy[Any]]] = [(_pure(reducer, told), tuples(start, values))]
+    if identity is not _NOT_GIVEN:
+        laws.append((neutral, tuples(values, values)))
+    three = tuples(start, values, values)
+    claims = _claims(reducer, told, associative=associative, commutative=commutative, batch=batch)
+    laws.extend((law, three) for law in claims)
+    for law, strategy in laws:
+        given(strategy)(
+            settings(
+                max_examples=max_examples,
+                database=None,
+                deadline=None,
+                derandomize=True,
+                phases=[Phase.generate, Phase.shrink],
+                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+            )(_on(law))
+        )()
+
+
+def _pure(reducer: Callable[[Any, Any], Any], told: str) -> Callable[..., None]:
+    def pure(a: Any, b: Any) -> None:
+        first = reducer(*(kept := (deepcopy(a), deepcopy(b))))
+        for word, before, after in (("current", a, kept[0]), ("incoming", b, kept[1])):
+            _holds(before, after, told, "purity", f"it changes its {word} value", a, b)
+        snapshot = deepcopy(first)
+        second = reducer(deepcopy(a), deepcopy(b))
+        _holds(snapshot, second, told, "purity", "the same arguments give different results", a, b)
+        reducer(first, deepcopy(b))
+        _holds(snapshot, first, told, "purity", "it changes what an earlier call returned", a, b)
+
+    return pure
+
+
+def _claims(
+    reducer: Callable[[Any, Any], Any],
+    told: str,
+    *,
+    associative: bool,
+    commutative: bool,
+    batch: Callable[[Any, Any], Any] | None,
+) -> list[Callable[..., None]]:
+    """Return the laws about two updates of one value that are claimed."""
+
+    def regrouped(a: Any, b: Any, c: Any) -> Any:
+        return reducer(a, reducer(b, c))
+
+    def reordered(a: Any, b: Any, c: Any) -> Any:
+        return reducer(reducer(a, c), b)
+
+    def merged(a: Any, b: Any, c: Any) -> Any:
+        return reducer(a, (batch or reducer)(b, c))
+
+    claims = (
+        (associative, "associativity", regrouped),
+        (commutative, "commutativity", reordered),
+        (batch is not None, "batching", merged),
+    )
+    return [_ternary(reducer, other, told, name) for claimed, name, other in claims if claimed]
+
+
+def _on(law: Callable[..., None]) -> Callable[[tuple[Any, ...]], None]:
+    def one(example: tuple[Any, ...]) -> None:
+        __tracebackhide__ = True
+        law(*example)
+
+    return one
+
+
+def _folded(reducer: Callable[[Any, Any], Any], values: Any) -> Any:
+    """Return a strategy for what the reducer makes of two values, which is what it gets in the middle of a run."""
+
+    def fold(pair: tuple[Any, Any]) -> Any:
+        return reducer(*deepcopy(pair))
+
+    from hypothesis.strategies import tuples
+
+    return tuples(values, values).map(fold)
+
+
+def _ternary(
+    reducer: Callable[[Any, Any], Any], other: Callable[[Any, Any, Any], Any], told: str, law: str
+) -> Callable[..., None]:
+    def check(a: Any, b: Any, c: Any) -> None:
+        left = reducer(reducer(*deepcopy((a, b))), deepcopy(c))
+        right = other(*deepcopy((a, b, c)))
+        _holds(left, right, told, law, f"one way gives {left!r}, the other {right!r}", a, b, c)
+
+    return check
+
+
+def _holds(left: Any, right: Any, told: str, law: str, why: str, *arguments: Any) -> None:
+    # Compared by type too: True == 1, and a list that became a tuple is another value once it was stored.
+    if type(left) is not type(right) or left != right:
+        shown = ", ".join(map(repr, arguments))
+        raise AssertionError(f"{told} breaks the law of {law}: {why}.\n  arguments: {shown}")

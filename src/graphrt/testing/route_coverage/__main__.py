@@ -1,0 +1,49 @@
+"""`python -m graphrt.testing.route_coverage`: merges the data of several runs of pytest, and reports it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from graphrt.errors import GraphrtError
+from graphrt.testing.route_coverage import CoverageData, load, reports, summarise
+from graphrt.testing.route_coverage.html_page import html
+
+_REPORTS = {
+    "term": reports.terminal,
+    "json": reports.as_json,
+    "lcov": reports.lcov,
+    "cobertura": reports.cobertura,
+    "mermaid": reports.mermaid,
+    "html": html,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Merge and report; return the exit code: 1 if too little was taken, 2 if something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m graphrt.testing.route_coverage", description=__doc__)
+    parser.add_argument("data", nargs="+", type=Path, help="files that pytest --graphrt-cov wrote")
+    parser.add_argument("--target", action="append", default=[], help="as for --graphrt-cov")
+    parser.add_argument("--report", choices=sorted(_REPORTS), default="term", help="written to standard output")
+    parser.add_argument("--save", type=Path, help="file for the merged data")
+    parser.add_argument(
+        "--fail-under", type=float, default=0.0, metavar="PERCENT", help="as for --graphrt-cov-fail-under"
+    )
+    given = parser.parse_args(arguments)
+    data = CoverageData()
+    try:
+        for path in given.data:
+            data.merge(load(path))
+        if given.save is not None:
+            data.save(given.save)
+        summary = summarise(data, given.target)
+    except GraphrtError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(_REPORTS[given.report](summary).rstrip("\n") + "\n")
+    return 1 if summary.percent < given.fail_under else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

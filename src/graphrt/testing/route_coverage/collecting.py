@@ -1,0 +1,391 @@
+"""The collector: sees every graph and run of a process, and appends what was taken to a file of its own.
+
+A line is written when an arc is taken for the first time in a test, so a process that is killed loses nothing. The
+files of all processes of a test run are in one folder; `data` merges them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, final
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from graphrt.commands import Send
+from graphrt.events import (
+    Entry,
+    InterruptAnswered,
+    InterruptRaised,
+    JoinStanding,
+    NodeFatigued,
+    RunCompleted,
+    RunStarted,
+    SuperstepCommitted,
+    TaskFailed,
+    TaskRetried,
+    TasksRouted,
+    TaskSucceeded,
+)
+from graphrt.graph import CompiledGraph, observe
+from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, declared, joins, shown, signature
+
+FOLDER: Final = "GRAPHRT_COV_FOLDER"
+"""Environment variable with the folder for the files of this test run."""
+FORMAT: Final = 1
+"""Version of the files, which another version of graphrt may not be able to read."""
+_TASK = re.compile(r"\d+\.\d+:")
+"""Begin of a task's id, which its node's name follows."""
+
+Graph = CompiledGraph[Any, Any]
+
+
+_STARTED: Final[list[Collector]] = []
+"""The collector of this process; empty without one."""
+
+
+def start() -> None:
+    """Begin to collect in this process, if the environment names a folder; the environment's observer hook calls it."""
+    folder = os.environ.get(FOLDER)
+    if folder and not _STARTED:
+        _STARTED.append(collector := Collector(Path(folder)))
+        atexit.register(collector.flush)
+        observe(collector)
+
+
+def flush() -> None:
+    """Write what is not written yet."""
+    for collector in _STARTED:
+        collector.flush()
+
+
+def node_path(path: str) -> tuple[str, ...]:
+    """Return the names of the nodes of a path of task ids, such as `1.0:child/2.0:leaf`."""
+    return tuple(part for part in re.split(r"(?:^|/)\d+\.\d+:", path) if part)
+
+
+@final
+class Unit:
+    """A graph in this process, with its arcs by what the events tell of it."""
+
+    def __init__(self, graph: Graph) -> None:
+        topology = graph.topology()
+        arcs = declared(topology)
+        place = graph.declared_at() or ("", 0)
+        self.key: str = f"{graph.name}|{place[0]}:{place[1]}|{signature(arcs)}"
+        """Names the graph in the data of all processes. Copies with other nodes have the same."""
+        self.nested: Mapping[str, Graph] = graph.nested
+        self.joins: dict[tuple[str, ...], Mapping[str, Any]] = joins(topology)
+        self.static: dict[str, list[Arc]] = {}
+        """Static edges by their source."""
+        self.routes: dict[tuple[str, int], list[Arc]] = {}
+        """Routes by source and number of the conditional edge."""
+        for arc in arcs:
+            if arc.kind == "edge":
+                self.static.setdefault(arc.source, []).append(arc)
+            elif arc.kind == "route":
+                self.routes.setdefault((arc.source, arc.branch), []).append(arc)
+        lines = {name: at[1] for name in graph.nodes if (at := graph.declared_at(name)) and at[0] == place[0]}
+        self.description: dict[str, Any] = {
+            "graph": self.key,
+            "name": graph.name,
+            "file": place[0],
+            "line": place[1],
+            "lines": lines,
+            "arcs": [[arc.kind, arc.source, arc.target, arc.label, arc.branch] for arc in arcs],
+        }
+
+    def answered(self, source: str, branch: int, value: Any) -> list[Arc]:
+        """Return the routes that the answer *value* of a router takes."""
+        routes = self.routes.get((source, branch), [])
+        taken: list[Arc] = []
+        labels: Sequence[Any] = value if isinstance(value, list | tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
+        for label in labels:  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(label, Send):
+                name = getattr(label.node, "name", label.node)
+                taken += [arc for arc in routes if arc.target == name]
+                continue
+            text = shown(label)
+            found = [arc for arc in routes if arc.label == text] or [arc for arc in routes if arc.label == DEFAULT]
+            taken += found
+        return taken
+
+
+@final
+class Collector:
+    """An observer of graphs that appends what it sees to a file. It may be called from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path: Path | None = None
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._units: WeakKeyDictionary[Graph, Unit] = WeakKeyDictionary()
+        self._told: set[str] = set()
+        """Keys of the graphs that are described in the file."""
+        self._seen: set[tuple[str, str, str, str]] = set()
+        self._asked: list[tuple[Unit, str, list[Arc]]] = []
+        """Answers of routers with their contexts, until a commit tells in which nested run they were given."""
+
+    # -- what an observer of graphs is called with ---------------------------------------------------------------
+
+    def compiled(self, graph: Graph, /) -> None:
+        """Describe *graph* in the file."""
+        with self._lock:
+            self._unit(graph)
+
+    def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
+        """Remember the routes that an answer takes until the commit that follows it, if there is one."""
+        with self._lock:
+            unit = self._unit(graph)
+            context = _context()
+            if self._asked and self._asked[-1][1] != context:
+                self.flush()
+            self._asked.append((unit, context, unit.answered(source, branch, value)))
+
+    def sink(self, graph: Graph, /) -> Callable[[Entry], Any]:
+        """Return a sink for the runs of one runtime."""
+        with self._lock:
+            return _RunSink(self, graph, self._unit(graph)).take
+
+    # -- what the sinks report -----------------------------------------------------------------------------------
+
+    def hit(self, root: Unit, path: tuple[str, ...], arcs: Iterable[Arc]) -> None:
+        """Report that the graph at *path* below *root* took *arcs*."""
+        context, where = _context(), "/".join(path)
+        with self._lock:
+            for arc in arcs:
+                self._write_hit(root.key, where, arc, context)
+
+    def committed(self, root: Unit, path: tuple[str, ...], unit: Unit) -> None:
+        """Report the answers of the routers of *unit*, which has just committed a superstep at *path* below *root*."""
+        if not self._asked:
+            return
+        with self._lock:
+            rest: list[tuple[Unit, str, list[Arc]]] = []
+            for asked in self._asked:
+                if asked[0].key == unit.key:
+                    for arc in asked[2]:
+                        self._write_hit(root.key, "/".join(path), arc, asked[1])
+                else:
+                    rest.append(asked)
+            self._asked = rest
+
+    def flush(self) -> None:
+        """Report answers of routers that were asked outside of a run, such as by `graph.route`."""
+        with self._lock:
+            asked, self._asked = self._asked, []
+            for unit, context, arcs in asked:
+                for arc in arcs:
+                    self._write_hit(unit.key, "", arc, context)
+
+    def unit_at(self, graph: Graph, path: tuple[str, ...]) -> Unit | None:
+        """Return the nested graph of *graph* at *path*; None if there is none."""
+        for name in path:
+            nested = graph.nested.get(name)
+            if nested is None:
+                return None
+            graph = nested
+        with self._lock:
+            return self._unit(graph)
+
+    # -- the file ------------------------------------------------------------------------------------------------
+
+    def _unit(self, graph: Graph) -> Unit:
+        unit = self._units.get(graph)
+        if unit is None:
+            unit = self._units[graph] = Unit(graph)
+            self._describe(unit)
+        return unit
+
+    def _describe(self, unit: Unit) -> None:
+        if unit.key in self._told:
+            return
+        self._told.add(unit.key)
+        nested = {name: self._unit(graph).key for name, graph in unit.nested.items()}
+        self._write({**unit.description, "nested": nested})
+
+    def _write_hit(self, key: str, path: str, arc: Arc, context: str) -> None:
+        hit = (key, path, arc.id, context)
+        if hit not in self._seen:
+            self._seen.add(hit)
+            self._write({"hit": [key, path, [arc.kind, arc.source, arc.target, arc.label, arc.branch], context]})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._path is None or self._process != os.getpid():  # a child of os.fork() has a file of its own
+            self._process = os.getpid()
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._path = self._folder / f"routes.{os.getpid()}.{uuid4().hex[:8]}.jsonl"
+            self._append({"format": FORMAT})
+        self._append(line)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        # Opened each time: lines are few, and no file stays open that a test for unclosed files would find.
+        with self._path.open("a", encoding="utf-8") as file:  # type: ignore[union-attr]  # `_write` has set it
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _context() -> str:
+    """Return the test that runs, as `file::test`; empty outside of pytest."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+
+
+@final
+class _RunSink:
+    """Reads the journal entries of the runs of one runtime."""
+
+    def __init__(self, collector: Collector, graph: Graph, root: Unit) -> None:
+        self._collector = collector
+        self._graph = graph
+        self._root = root
+        self._paths: dict[str, tuple[tuple[str, ...], Unit | None]] = {"": ((), root)}
+        """Path of entries to the names of its nodes and the graph there."""
+        self._open: dict[tuple[str, str], _Open] = {}
+        """What is not decided yet, by run and path."""
+
+    def take(self, entry: Entry) -> None:
+        """Report what *entry* says was taken."""
+        path, unit = self._at(entry.path)
+        if unit is None:  # a node that the graph no longer has as a nested graph
+            return
+        arcs = self._arcs(entry, path, unit)
+        if arcs:
+            self._collector.hit(self._root, path, arcs)
+
+    def _at(self, path: str) -> tuple[tuple[str, ...], Unit | None]:
+        known = self._paths.get(path)
+        if known is None:
+            names = node_path(path)
+            known = self._paths[path] = (names, self._collector.unit_at(self._graph, names))
+        return known
+
+    def _arcs(  # noqa: PLR0911 - one branch for each event
+        self, entry: Entry, path: tuple[str, ...], unit: Unit
+    ) -> list[Arc]:
+        event = entry.event
+        match event:
+            case RunStarted():
+                return unit.static.get("START", [])
+            case TaskSucceeded():
+                open_ = self._state(entry)
+                if event.goto is None:
+                    open_.ended.append(event.node)
+                return [Arc("node", event.node), *(Arc("goto", event.node, name) for name in event.goto or ())]
+            case TaskFailed():
+                handled = [] if event.handler is None else [Arc("error", event.node, event.handler)]
+                return [Arc("node", event.node), *_of_error(event), *handled]
+            case TaskRetried():
+                return [Arc("node", event.node), Arc("retry", event.node), *_of_error(event)]
+            case SuperstepCommitted():
+                begun = unit.static.get("START", []) if path else []
+                return [*begun, *self._ended(entry, path, unit, event.joins, paused=bool(event.after))]
+            case TasksRouted():
+                starved = event.reason == "starved"
+                return self._ended(entry, path, unit, event.joins, starved=starved)
+            case NodeFatigued():
+                return [Arc("fatigue", event.node, event.route)]
+            case InterruptRaised():
+                return self._asked(event.id, event.kind)
+            case InterruptAnswered():
+                return self._asked(event.id, None)
+            case RunCompleted():
+                return self._state(entry, last=True).starved(unit)
+            case _:
+                return []
+
+    def _state(self, entry: Entry, *, last: bool = False) -> _Open:
+        place = (entry.run, entry.path)
+        found = self._open.setdefault(place, _Open())
+        if last:
+            del self._open[place]
+        return found
+
+    def _ended(
+        self,
+        entry: Entry,
+        path: tuple[str, ...],
+        unit: Unit,
+        standings: tuple[JoinStanding, ...],
+        *,
+        paused: bool = False,
+        starved: bool = False,
+    ) -> list[Arc]:
+        """Return what the end of a superstep took: static edges of its nodes, and outcomes of joins."""
+        open_ = self._state(entry)
+        if paused:  # edges are taken once the questions after the superstep are answered
+            return []
+        self._collector.committed(self._root, path, unit)
+        taken = [arc for name in open_.ended for arc in unit.static.get(name, ())]
+        open_.ended.clear()
+        for standing in standings:
+            taken += open_.joined(unit, standing, starved=starved)
+        return taken
+
+    def _asked(self, id: str, kind: str | None) -> list[Arc]:
+        """Report an interrupt, or its answer if *kind* is None, where its id says. It may be raised in a nested graph."""
+        task = id[first.start() :] if (first := _TASK.search(id)) else ""
+        names = node_path(task.partition("#")[0])
+        if names:
+            *path, node = names
+            arcs = [Arc("resume" if kind is None else "interrupt", node)]
+            if kind == "budget":
+                arcs.append(Arc("budget", node))
+            self._collector.hit(self._root, tuple(path), arcs)
+        return []
+
+
+@final
+class _Open:
+    """What a run has done at one path and is not decided yet."""
+
+    __slots__ = ("ended", "standings")
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        """Nodes that ended in the open superstep and whose edges apply."""
+        self.standings: dict[tuple[str, ...], tuple[frozenset[str], bool]] = {}
+        """Joins by their sources: the sources that arrived, and whether it fired."""
+
+    def joined(self, unit: Unit, standing: JoinStanding, *, starved: bool) -> list[Arc]:
+        """Return the outcomes that the change of a join shows."""
+        join = unit.joins.get(standing.sources)
+        if join is None:
+            return []
+        before, had_fired = self.standings.get(standing.sources, (frozenset[str](), False))
+        arrived, fired = frozenset(standing.arrived), standing.fired
+        self.standings[standing.sources] = (arrived, fired)
+        outcomes: list[str] = []
+        if starved:
+            outcomes.append("starved")
+        elif not arrived and not fired and not standing.emptied:  # all have arrived: its generation ended
+            outcomes.append("absorbed" if had_fired else "fired")
+            if not had_fired and join["need"] < join["of"]:
+                outcomes.append("absorbed")
+        elif fired and had_fired and arrived > before:
+            outcomes.append("absorbed")
+        elif fired:
+            outcomes.append("fired")
+            if len(arrived) > join["need"]:
+                outcomes.append("absorbed")
+        return [Arc("join", ",".join(standing.sources), standing.node, outcome) for outcome in outcomes]
+
+    def starved(self, unit: Unit) -> list[Arc]:
+        """Return the joins that still wait at the end of the run."""
+        return [
+            Arc("join", ",".join(sources), unit.joins[sources]["to"], "starved")
+            for sources, (arrived, fired) in self.standings.items()
+            if arrived and not fired
+        ]
+
+
+def _of_error(event: TaskFailed | TaskRetried) -> list[Arc]:
+    """Return the exit that the error of an attempt shows, besides that it failed."""
+    # A node may raise a TimeoutError of its own, which is not the end of its `timeout_s`.
+    if event.error == "TimeoutError" and event.message.startswith("no result within"):
+        return [Arc("timeout", event.node)]
+    return [Arc("budget", event.node)] if event.error == "BudgetExceededError" else []

@@ -1,0 +1,200 @@
+"""The data of a test run: the graphs that were compiled and the arcs that were taken, by graph, path and test.
+
+Files of several processes, machines and runs merge into one `CoverageData`, which is saved as one JSON file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from graphrt.errors import InputError, told
+from graphrt.testing.route_coverage.arcs import Arc
+from graphrt.testing.route_coverage.collecting import FORMAT
+
+
+@final
+@dataclass
+class GraphData:
+    """A graph as its process described it."""
+
+    key: str
+    name: str
+    file: str
+    """File where its builder was made, relative to the working directory if it is below; empty if unknown."""
+    line: int
+    lines: dict[str, int]
+    """Nodes to the lines where they were added, if that was in the same file."""
+    arcs: tuple[Arc, ...]
+    nested: dict[str, str]
+    """Nodes that run nested graphs, to the keys of these."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the graph as JSON-ready data."""
+        return {
+            "graph": self.key,
+            "name": self.name,
+            "file": self.file,
+            "line": self.line,
+            "lines": self.lines,
+            "arcs": [_arc_json(arc) for arc in self.arcs],
+            "nested": self.nested,
+        }
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> GraphData:
+        """Read what `to_json` or a collector wrote."""
+        return cls(
+            data["graph"],
+            data["name"],
+            data["file"],
+            data["line"],
+            dict(data["lines"]),
+            tuple(Arc(*arc) for arc in data["arcs"]),
+            dict(data["nested"]),
+        )
+
+
+@final
+@dataclass
+class CoverageData:
+    """Graphs and hits of one or more test runs."""
+
+    graphs: dict[str, GraphData] = field(default_factory=dict[str, GraphData])
+    hits: dict[tuple[str, str], dict[Arc, set[str]]] = field(default_factory=dict[tuple[str, str], dict[Arc, set[str]]])
+    """Key of the graph that ran and path of node names inside it, to the arcs that were taken, with the tests."""
+
+    def merge(self, other: CoverageData) -> None:
+        """Add the graphs and hits of *other*."""
+        self.graphs.update(other.graphs)
+        for place, arcs in other.hits.items():
+            mine = self.hits.setdefault(place, {})
+            for arc, contexts in arcs.items():
+                mine.setdefault(arc, set()).update(contexts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON-ready data, in a fixed order."""
+        return {
+            "format": FORMAT,
+            "graphs": [self.graphs[key].to_json() for key in sorted(self.graphs)],
+            "hits": [
+                [key, path, [[_arc_json(arc), sorted(arcs[arc])] for arc in sorted(arcs, key=lambda arc: arc.id)]]
+                for (key, path), arcs in sorted(self.hits.items())
+            ],
+        }
+
+    def save(self, path: Path) -> None:
+        """Write everything to one file, which replaces an older one as a whole."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        draft.write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        draft.replace(path)
+
+
+def load(path: Path, *, root: Path | None = None) -> CoverageData:
+    """Read a saved file, or a folder with the files of collectors.
+
+    Args:
+        path: The file or folder. Incomplete last lines, which killed processes leave, are skipped.
+        root: In the files of collectors, graphs below this folder are named relative to it.
+
+    Raises:
+        InputError: It does not exist, is damaged, or was written by another version.
+    """
+    if path.is_dir():
+        data = CoverageData()
+        for part in sorted(path.glob("routes.*.jsonl")):
+            data.merge(_lines(part))
+        return _relocated(data, root)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"The route coverage data at {os.fspath(path)!r} cannot be read: {told(error)}",
+            fix="Run pytest with --graphrt-cov first, or name the file that it wrote.",
+        ) from error
+    saved: CoverageData = _checked(path, lambda: _saved(json.loads(text)))
+    return saved
+
+
+def _relocated(data: CoverageData, root: Path | None) -> CoverageData:
+    """Return *data* with files and keys relative to *root*, so that it is the same on every machine."""
+    keys: dict[str, str] = {}
+    for graph in data.graphs.values():
+        file = _relative(graph.file, root)
+        keys[graph.key] = graph.key.replace(f"|{graph.file}:", f"|{file}:")
+        graph.file = file
+    moved = CoverageData()
+    for old, graph in data.graphs.items():
+        graph.key = keys[old]
+        graph.nested = {node: keys.get(key, key) for node, key in graph.nested.items()}
+        moved.graphs[graph.key] = graph
+    for (key, where), arcs in data.hits.items():
+        # Two processes may name one file by different paths.
+        mine = moved.hits.setdefault((keys.get(key, key), where), {})
+        for arc, contexts in arcs.items():
+            mine.setdefault(arc, set()).update(contexts)
+    return moved
+
+
+def _lines(path: Path) -> CoverageData:
+    """Read the file of one process."""
+    data = CoverageData()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        try:
+            item = json.loads(line)
+        except ValueError:
+            continue  # the process was killed while it wrote
+        if number == 0:
+            _checked(path, lambda item=item: _same_format(item))
+        elif "graph" in item:
+            graph = _checked(path, lambda item=item: GraphData.of(item))
+            data.graphs[graph.key] = graph
+        elif "hit" in item:
+            key, where, arc, context = item["hit"]
+            data.hits.setdefault((key, where), {}).setdefault(Arc(*arc), set()).add(context)
+    return data
+
+
+def _saved(item: Any) -> CoverageData:
+    _same_format(item)
+    data = CoverageData()
+    for one in item["graphs"]:
+        graph = GraphData.of(one)
+        data.graphs[graph.key] = graph
+    for key, where, arcs in item["hits"]:
+        data.hits[key, where] = {Arc(*arc): set(contexts) for arc, contexts in arcs}
+    return data
+
+
+def _same_format(item: Any) -> None:
+    if not isinstance(item, dict) or item.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+        raise ValueError(f"its format is not {FORMAT}")
+
+
+def _checked(path: Path, read: Any) -> Any:
+    try:
+        return read()
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise InputError(
+            f"{os.fspath(path)!r} is not route coverage data that this version of graphrt can read: {told(error)}",
+            known=f"this version reads format {FORMAT}",
+            fix="Delete the file and run the tests again.",
+        ) from error
+
+
+def _arc_json(arc: Arc) -> list[Any]:
+    return [arc.kind, arc.source, arc.target, arc.label, arc.branch]
+
+
+def _relative(file: str, root: Path | None) -> str:
+    if not file or root is None:
+        return file
+    try:
+        return Path(file).resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return file

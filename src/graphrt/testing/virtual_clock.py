@@ -1,0 +1,68 @@
+"""`VirtualClock`: time that passes only when a test or a sleeping run says so."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import final
+
+from graphrt.errors import InputError
+
+
+@final
+class VirtualClock:
+    """A clock whose waits take no time: pass it as both `clock=` and `sleep=` of `Runtime`.
+
+        clock = VirtualClock()
+        record(graph, input, clock=clock, sleep=clock.sleep)
+        assert clock.slept == [1.0, 2.0]
+
+    Calling it returns the time; `sleep` moves it on. It may be used from several threads.
+
+    Args:
+        start: Seconds since the epoch at which it begins.
+    """
+
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
+        self._now = _seconds("start", start)
+        self._lock = threading.Lock()
+        self.slept: list[float] = []
+        """Each wait in seconds, in the order of the calls."""
+
+    def __call__(self) -> float:
+        """Return the time, in seconds since the epoch."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Move the time on by *seconds*, and remember the wait.
+
+        Raises:
+            InputError: *seconds* is negative, infinite or not a number.
+        """
+        seconds = _seconds("sleep", seconds)
+        with self._lock:
+            self._now += seconds
+            self.slept.append(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move the time on by *seconds*, as if it had passed outside the run.
+
+        Raises:
+            InputError: *seconds* is negative, infinite or not a number.
+        """
+        seconds = _seconds("advance", seconds)
+        with self._lock:
+            self._now += seconds
+
+    def __repr__(self) -> str:
+        return f"VirtualClock({self._now!r}, slept={self.slept!r})"
+
+
+def _seconds(what: str, seconds: object) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
+        raise InputError(
+            f"VirtualClock: {what} got {seconds!r}.",
+            known="time is given in seconds and never goes back",
+            fix="Pass a number of seconds, 0 or more.",
+        )
+    return float(seconds)

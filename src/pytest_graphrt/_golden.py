@@ -1,0 +1,221 @@
+"""Golden traces in pytest: where their files are, comparing and writing them, and the summary of what was written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from graphrt.events import Entry
+    from graphrt.harness import ModelRequest
+    from graphrt.testing import RecordedRun
+
+_UPDATE: Final = "--graphrt-update"
+_FOLDER: Final = "goldens"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.,=+@\[\]-]")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.=+@-]{1,60}")
+_LONGEST: Final = 100
+_USES: Final = pytest.StashKey["_Uses"]()
+_ATTRIBUTE: Final = "graphrt_golden"
+"""Attribute of reports, by which workers of xdist tell the main process what they did."""
+
+
+class CheckGolden(Protocol):
+    """Type of the fixture `graphrt_golden`."""
+
+    def __call__(
+        self,
+        run: RecordedRun[Any] | Iterable[Entry],
+        name: str | None = None,
+        /,
+        *,
+        requests: Iterable[ModelRequest] | Mapping[str, Iterable[ModelRequest]] | None = None,
+    ) -> None:
+        """Compare *run* with the golden trace of the test; the arguments are those of `golden_trace`.
+
+        Args:
+            run: The recorded run.
+            name: Tells several golden traces of one test apart.
+            requests: The model requests of the run.
+        """
+        ...
+
+
+@dataclass
+class _Uses:
+    """The golden traces of one test."""
+
+    asked: list[str] = field(default_factory=list[str])
+    written: list[str] = field(default_factory=list[str])
+
+
+@pytest.fixture
+def graphrt_golden(request: pytest.FixtureRequest) -> CheckGolden:
+    """Compares a recorded run with the golden trace of the test, a file in the folder `goldens` beside the test file.
+
+    With `--graphrt-update` the file is written instead.
+    """
+    uses = _Uses()
+    request.node.stash[_USES] = uses
+
+    def check(run: Any, name: str | None = None, /, *, requests: Any = None) -> None:
+        __tracebackhide__ = True
+        from graphrt.testing import golden_trace
+
+        found = golden_trace(run, requests=requests)
+        path = _path(request.node, name)
+        if str(path).lower() in map(str.lower, uses.asked):
+            pytest.fail(
+                f"The test compares two runs with one golden trace, {_shown(request.config, path)}.\n"
+                "  Fix: give each a name: graphrt_golden(run, 'name')."
+            )
+        uses.asked.append(str(path))
+        if not request.config.getoption(_UPDATE):
+            _compare(request, path, found)
+        elif _differs(path, found):
+            _write(path, found)
+            uses.written.append(str(path))
+
+    return check
+
+
+def _path(item: pytest.Item, name: str | None) -> Path:
+    """Return the file of a golden trace of *item*.
+
+    File names are equal only for equal tests. Two that differ in unsafe characters, or in case alone (some file
+    systems ignore it), get a digest.
+    """
+    __tracebackhide__ = True
+    if name is not None and not _NAME.fullmatch(str(name)):
+        pytest.fail(f"{name!r} cannot be the name of a golden trace; known: 1 to 60 of A-Z a-z 0-9 _ . = + @ -")
+    names, bracket, parameters = item.nodeid.partition("::")[2].partition("[")
+    test = names.replace("::", ".") + bracket + parameters
+    safe = _UNSAFE.sub("_", test)[:_LONGEST]
+    if safe != test or parameters != parameters.lower():
+        safe += f"~{sha256(test.encode()).hexdigest()[:8]}"
+    return item.path.parent / _FOLDER / item.path.stem / f"{safe}{f'-{name}' if name else ''}.json"
+
+
+def _compare(request: pytest.FixtureRequest, path: Path, found: str) -> None:
+    __tracebackhide__ = True
+    from graphrt.errors import InputError
+    from graphrt.testing import golden_divergence
+
+    file = _shown(request.config, path)
+    command = f"pytest {shlex.quote(request.node.nodeid)} {_UPDATE}"
+    problem: str | None = None
+    difference: str | None = None
+    try:
+        difference = golden_divergence(path.read_text(encoding="utf-8"), found)
+    except FileNotFoundError:
+        problem = f"There is no golden trace {file}.\n  Fix: write it with {command}, review it, and commit it."
+    except InputError as error:
+        problem = (
+            f"The golden trace {file} cannot be used. {error.what}\n  Fix: restore it, or write it anew: {command}"
+        )
+    except (OSError, ValueError) as error:
+        problem = f"The golden trace {file} cannot be read: {error}"
+    if problem is not None:  # outside of the handlers, so that pytest shows no other error
+        pytest.fail(problem)
+    if difference is not None:
+        raise AssertionError(
+            f"The run differs from its golden trace.\n{difference}\n"
+            f"If this is intended: {command}\nReview the change of {file} before you commit it."
+        )
+
+
+def _differs(path: Path, found: str) -> bool:
+    """Return whether the file lacks *found*: what only its formatting changes is left alone."""
+    from graphrt.errors import InputError
+    from graphrt.testing import golden_divergence
+
+    try:
+        return golden_divergence(path.read_text(encoding="utf-8"), found) is not None
+    except (OSError, ValueError, InputError):  # there is none, or it cannot be used
+        return True
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file as a whole, so that a killed process leaves the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{sha256(path.name.encode()).hexdigest()[:16]}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(text, encoding="utf-8", newline="\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _shown(config: pytest.Config, path: Path) -> str:
+    return path.relative_to(config.rootpath).as_posix() if path.is_relative_to(config.rootpath) else str(path)
+
+
+# -- the summary of an update ------------------------------------------------------------------------------------
+
+
+def configure(config: pytest.Config) -> None:
+    """With `--graphrt-update`, collect what tests write and show it at the end."""
+    if config.getoption(_UPDATE):
+        config.pluginmanager.register(_Summary(config), "graphrt-golden-summary")
+
+
+class _Summary:
+    """Hooks that tell which files were written, and which no test asked for."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        # Of a module that runs in part, the files of the other tests are not unused.
+        self._partial: bool = any("::" in arg for arg in config.args)
+        self._config: Final = config
+        self._asked: Final[set[str]] = set()
+        self._written: Final[set[str]] = set()
+        self._modules: Final[dict[str, bool]] = {}
+        """Test files to whether all their tests passed so far."""
+
+    def pytest_deselected(self) -> None:
+        self._partial = True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        uses = item.stash.get(_USES, None) or _Uses()
+        said = {"asked": uses.asked, "written": uses.written, "file": str(item.path), "partial": self._partial}
+        setattr(report, _ATTRIBUTE, said)
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        said: dict[str, Any] | None = getattr(report, _ATTRIBUTE, None)
+        if said is None:  # of a worker that died, for instance
+            self._partial = True
+            return
+        self._asked.update(said["asked"])
+        self._written.update(said["written"])
+        self._partial = self._partial or said["partial"]
+        self._modules[said["file"]] = self._modules.get(said["file"], True) and report.passed
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        unused = self._unused()
+        if not self._asked and not unused:
+            return
+        terminalreporter.section("golden traces")
+        for written in sorted(self._written):
+            terminalreporter.write_line(f"written: {_shown(self._config, Path(written))}")
+        terminalreporter.write_line(f"{len(self._written)} written, {len(self._asked - self._written)} unchanged")
+        for path in unused:
+            terminalreporter.write_line(
+                f"no test asked for {_shown(self._config, path)}: delete it if it is not needed"
+            )
+
+    def _unused(self) -> list[Path]:
+        """Return files that no test asked for, of modules whose tests all ran and passed."""
+        if self._partial:
+            return []
+        folders = [Path(file).parent / _FOLDER / Path(file).stem for file, passed in self._modules.items() if passed]
+        return sorted(path for folder in folders for path in folder.glob("*.json") if str(path) not in self._asked)

@@ -1,0 +1,125 @@
+"""Routing tables as parametrised tests: one test for each row of `@pytest.mark.routes(graph, table)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from graphrt import CompiledGraph
+
+ARGUMENT = "graphrt_route"
+"""Name of the argument by which a test can take its row."""
+_USE = (
+    "write @pytest.mark.routes(graph, 'node', [(state, target), ...]), or "
+    "@pytest.mark.routes(graph, {'node': [(state, target), ...]})"
+)
+
+
+@dataclass(frozen=True)
+class Route:
+    """One row of a routing table; a test that takes the argument `graphrt_route` gets it."""
+
+    graph: CompiledGraph[Any, Any]
+    """The graph that is asked."""
+    node: Any
+    """The node whose edges are asked, or START."""
+    state: Any
+    """The state for which they are asked."""
+    expected: tuple[Any, ...]
+    """Where they should lead, as `CompiledGraph.route` returns it."""
+
+
+@dataclass(frozen=True)
+class _BadTable:
+    why: str
+
+
+def check(item: pytest.Item) -> None:
+    """Check the row of *item*, a test with the marker `routes`: the edges of its node lead where it says."""
+    row: Route | _BadTable | None = vars(item)["callspec"].params.get(ARGUMENT) if "callspec" in vars(item) else None
+    if row is None:
+        return
+    if isinstance(row, _BadTable):
+        pytest.fail(row.why, pytrace=False)
+    from graphrt.errors import GraphrtError
+
+    try:
+        taken = row.graph.route(row.node, row.state)
+    except GraphrtError as error:
+        pytest.fail(str(error), pytrace=False)
+    if taken != row.expected:
+        pytest.fail(
+            f"{_name(row.node)} leads to {_names(taken)}, not to {_names(row.expected)}.\n  state: {row.state!r}",
+            pytrace=False,
+        )
+
+
+def parametrise(metafunc: pytest.Metafunc) -> None:
+    """Call the test once for each row of its routing tables."""
+    rows: list[Any] = []
+    ids: list[str] = []
+    for marker in reversed(list(metafunc.definition.iter_markers("routes"))):  # in the order of the decorators' text
+        for row in _rows(marker):
+            rows.append(row)
+            ids.append("bad-table" if isinstance(row, _BadTable) else _id(row))
+    if ARGUMENT not in metafunc.fixturenames:  # the test need not take the row to have it checked
+        metafunc.fixturenames.append(ARGUMENT)
+    metafunc.parametrize(ARGUMENT, rows, ids=_numbered(ids))
+
+
+def _rows(marker: pytest.Mark) -> Iterator[Route | _BadTable]:
+    args: tuple[Any, ...] = marker.args
+    if not args or not hasattr(args[0], "route") or marker.kwargs:
+        yield _BadTable(f"@pytest.mark.routes needs a compiled graph and a table: {_USE}")
+        return
+    tables: list[tuple[Any, Any]]
+    if len(args) == 2 and isinstance(args[1], Mapping):
+        tables = list(args[1].items())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    elif len(args) == 3:
+        tables = [(args[1], args[2])]
+    else:
+        yield _BadTable(f"@pytest.mark.routes needs a graph and a table: {_USE}")
+        return
+    for node, rows in tables:
+        pairs: list[Any] = list(rows.items() if isinstance(rows, Mapping) else rows)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if not pairs:
+            yield _BadTable(f"the routing table of {_name(node)} is empty")
+        for pair in pairs:
+            if not isinstance(pair, tuple) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
+                yield _BadTable(f"a row of the routing table of {_name(node)} is not (state, target): {pair!r}")
+            else:
+                state, target = pair  # pyright: ignore[reportUnknownVariableType]
+                yield Route(args[0], node, state, _targets(target))
+
+
+def _targets(target: Any) -> tuple[Any, ...]:
+    given: list[Any] = list(target) if isinstance(target, list | tuple) else [target]  # pyright: ignore[reportUnknownArgumentType]
+    from graphrt import END, Send
+
+    return tuple(
+        END if one == "END" else one if one is END or isinstance(one, Send) else getattr(one, "name", one)
+        for one in given
+    )
+
+
+def _id(row: Route) -> str:
+    return f"{_name(row.node)}-{'+'.join(_name(one) for one in row.expected)}"
+
+
+def _numbered(ids: list[str]) -> list[str]:
+    """Return *ids*, with numbers where two are equal."""
+    return [f"{name}-{ids[:at].count(name) + 1}" if ids.count(name) > 1 else name for at, name in enumerate(ids)]
+
+
+def _name(node: Any) -> str:
+    node = getattr(node, "node", node)  # of a Send
+    name = getattr(node, "name", node)
+    return name if isinstance(name, str) else repr(name)
+
+
+def _names(targets: tuple[Any, ...]) -> str:
+    return ", ".join(_name(one) if not hasattr(one, "arg") else repr(one) for one in targets)

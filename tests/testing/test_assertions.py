@@ -1,0 +1,116 @@
+"""`assert_run`: what holds passes, and what does not is explained."""
+
+from __future__ import annotations
+
+import pytest
+from tests.testing.support import RETRY, asking, mapped, research
+
+from graphrt import END, START, InputError, MockHarness
+from graphrt.events import SuperstepCommitted
+from graphrt.testing import VirtualClock, assert_run, failing, record, scripted
+
+
+def test_what_holds_passes_in_any_order():
+    run = record(research(), {})
+    (
+        assert_run(run)
+        .completed()
+        .state("calls", 2)
+        .state("notes", lambda notes: len(notes) == 2)
+        .state_after("search", "calls", 1)
+        .state_after("search", "calls", 2, nth=2)
+        .visited("search", "search", "answer")
+        .visited_in_order("search", "answer")
+        .routed(START, "search")
+        .routed("search", "search", times=1)
+        .routed("answer", END)
+        .never_routed("answer", "search")
+        .usage(tokens=0, calls=0)
+        .without_warnings()
+        .events(SuperstepCommitted, lambda event: event.superstep == 3)
+    )
+    assert_run(record(asking(), {})).interrupted().never_visited("send")
+    assert_run(record(asking(), {})).interrupted("review", payload={"draft": "a draft"}, kind="question", count=1)
+
+
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        (lambda run: run.visited("search", "answer"), ["visited is not", "+'search'", " 'answer'"]),
+        (
+            lambda run: run.visited_in_order("answer", "search"),
+            ["'search' did not run after answer", "search -> search"],
+        ),
+        (lambda run: run.never_visited("answer"), ["'answer' ran", "search -> search -> answer"]),
+        (lambda run: run.routed("search", END), ["search -> END never", "superstep 1: search -> search"]),
+        (lambda run: run.routed("search", "search", times=2), ["1 times, not 2 times"]),
+        (lambda run: run.never_routed("search", "answer"), ["1 times, not 0 times"]),
+        (lambda run: run.state("calls", 3), ["state.calls is not", "-3", "+2"]),
+        (lambda run: run.state("notes", ["on tea"]), ["state.notes", "+'on tea'"]),
+        (lambda run: run.state("notes", lambda notes: not notes), ["predicate", "'on tea'"]),
+        (lambda run: run.state_after("search", "calls", 5, nth=2), ["after search, task 2", "-5", "+2"]),
+        (lambda run: run.state_after("search", "calls", 5, nth=3), ["no task number 3"]),
+        (lambda run: run.usage(calls=1), ["usage", "'calls': 1", "'calls': 0"]),
+        (lambda run: run.interrupted(), ["is completed, not interrupted", "search -> search -> answer"]),
+        (lambda run: run.failed(), ["is completed, not failed"]),
+        (lambda run: run.cancelled(), ["is completed, not cancelled"]),
+        (lambda run: run.retried("search"), ["retried 0 times"]),
+        (lambda run: run.warned("odd"), ["No warning"]),
+        (lambda run: run.events(SuperstepCommitted, lambda event: False), ["no SuperstepCommitted that passes"]),
+    ],
+)
+def test_what_does_not_hold_is_explained(check, told):
+    run = record(research(), {})
+    with pytest.raises(AssertionError) as caught:
+        check(assert_run(run))
+    assert [part for part in told if part not in str(caught.value)] == [], str(caught.value)
+
+
+def test_questions_that_do_not_fit_are_shown():
+    run = record(asking(), {})
+    for wanted in ({"node": "draft"}, {"payload": "other"}, {"kind": "approval"}, {"count": 2}):
+        with pytest.raises(AssertionError, match=r"review \(question\): \{'draft': 'a draft'\}"):
+            assert_run(run).interrupted(**wanted)
+    with pytest.raises(AssertionError, match="open questions"):
+        assert_run(run).completed()
+
+
+def test_failures_are_told_with_their_cause():
+    run = record(research().with_nodes({"answer": scripted(ValueError("no tea"))}), {})
+    assert_run(run).failed().failed(ValueError, match="no tea", node="answer")
+    with pytest.raises(AssertionError, match=r"(?s)did not fail with KeyError.*caused by ValueError: no tea"):
+        assert_run(run).failed(KeyError)
+    with pytest.raises(AssertionError, match="No error of the run matches"):
+        assert_run(run).failed(match="coffee")
+    with pytest.raises(AssertionError, match="'search' did not fail"):
+        assert_run(run).failed(node="search")
+    with pytest.raises(AssertionError, match=r"(?s)is failed, not completed.*no tea"):
+        assert_run(run).completed()
+
+
+def test_retries_are_counted():
+    clock = VirtualClock()
+    graph = research(retry=RETRY).with_nodes({"search": failing(2, {"calls": 2})})
+    run = record(graph, {}, clock=clock, sleep=clock.sleep)
+    assert_run(run).completed().retried("search", times=2)
+    with pytest.raises(AssertionError, match=r"(?s)2 times, not 1 times.*attempt 1: ConnectionError"):
+        assert_run(run).retried("search", times=1)
+
+
+def test_names_that_do_not_exist_are_mistakes_of_the_test():
+    run = record(mapped(), {"question": "a"})
+    with pytest.raises(InputError, match="Did you mean 'fetch'"):
+        assert_run(run).visited("fetsh")
+    with pytest.raises(InputError, match="Did you mean 'notes'"):
+        assert_run(run).state("note", [])
+    with pytest.raises(InputError, match="Did you mean 'calls'"):
+        assert_run(run).usage(call=1)
+    with pytest.raises(InputError, match="takes a RecordedRun"):
+        assert_run(run.result)  # type: ignore[arg-type]
+
+
+def test_the_usage_of_models():
+    with MockHarness(["Black."]) as mock:
+        graph = research().with_nodes({"answer": lambda s, ctx: {"answer": ctx.call(ctx.harness.run, "?").text}})
+        run = record(graph, {}, harness=mock)
+    assert_run(run).usage(calls=1)

@@ -1,0 +1,279 @@
+"""`case_of`: recorded runs as tests that fail while a node is broken and pass when it is mended.
+
+Each program is a module of its own, in a whole and in a broken version. A run of one of them is recorded in SQLite, a
+step of it is written as a test, and the test is run against both versions.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+import sys
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.testing.case_programs import HEAD, PROGRAMS, to_the_end
+
+from graphrt import Budget, MockHarness, Runtime
+from graphrt.errors import GraphrtError, InputError, NodeError
+from graphrt.stores import SqliteStore
+from graphrt.testing import case_of, replay_case
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.testing.case_programs import Program
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """Loads a source as the module that the tests import their graph from."""
+
+    def load(source: str, path: Path) -> Any:
+        file = path / "case_program.py"
+        file.write_text(source)
+        spec = importlib.util.spec_from_file_location("case_program", file)
+        assert spec is not None
+        assert spec.loader is not None
+        made = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "case_program", made)
+        exec(compile(source, str(file), "exec"), made.__dict__)
+        return made
+
+    return load
+
+
+def run_test(path: Path) -> None:
+    """Run the only test of a file."""
+    made = runpy.run_path(str(path))
+    (test,) = [value for name, value in made.items() if name.startswith("test_")]
+    test()
+
+
+@pytest.fixture(params=PROGRAMS)
+def program(request):
+    return PROGRAMS[request.param]
+
+
+def written(program: Program, loaded: Any, folder: Path) -> Path:
+    """Run the program on a thread in SQLite, and write a step of it as a test."""
+    with SqliteStore(folder / "runs.db") as store, Runtime(loaded.graph, store=store) as runtime:
+        program.run(runtime)
+        at = None
+        if program.before is not None:
+            at = next(snapshot.seq for snapshot in runtime.history("order-17") if program.before in snapshot.next)
+        entries = len(list(runtime.entries("order-17")))
+        path = case_of(runtime, "order-17", at, to=folder)
+        assert len(list(runtime.entries("order-17"))) == entries  # the thread was only read
+        assert "graphrt-case" not in repr(runtime.threads())
+        return path
+
+
+def test_case_fails_while_the_node_is_broken_and_passes_when_it_is_mended(program, module, tmp_path):
+    recorded = program.broken if program.failed else program.whole
+    path = written(program, module(program.text(recorded), tmp_path), tmp_path)
+    text = path.read_text()
+    assert program.says in text
+
+    mended = module(program.text(program.whole), tmp_path)
+    run_test(path)
+    assert mended.outside == []  # nothing was done again
+
+    module(program.text(program.broken), tmp_path)
+    with pytest.raises((AssertionError, NodeError)):
+        run_test(path)
+
+
+def test_file_is_a_pytest_file_and_the_same_each_time(module, tmp_path, pytester, monkeypatch):
+    program = PROGRAMS["agent with a tool"]
+    source = program.text(program.whole)
+    loaded = module(source, tmp_path)
+    with SqliteStore(tmp_path / "runs.db") as store, Runtime(loaded.graph, store=store) as runtime:
+        program.run(runtime)
+        path = case_of(runtime, "order-17", to=tmp_path)
+        text = path.read_text()
+        assert case_of(runtime, "order-17", to=tmp_path) == path  # the same content is no obstacle
+        assert path.read_text() == text
+        path.write_text(text + "# edited\n")
+        with pytest.raises(InputError, match="other content"):
+            case_of(runtime, "order-17", to=tmp_path)
+        case_of(runtime, "order-17", to=path, overwrite=True)
+    assert path.name == "test_ask_order_17_1.py"
+
+    # The two versions have the same size, and may have the same time: bytecode of the first would hide the second.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    pytester.makepyfile(case_program=source)
+    pytester.makepyfile(test_case=text)
+    pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.makepyfile(case_program=program.text(program.broken))
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*'tea costs 3.'*'TEA COSTS 3.'*"])
+
+
+def test_node_that_asks_something_else_is_told_so(module, tmp_path):
+    source = """
+    from graphrt.harness import LiteLLMModel
+
+    model = FunctionModel(lambda asked: pay("model"))
+    agent = Agent(model, name="writer")
+
+    async def ask(state: State, ctx: Context) -> Any:
+        return {"notes": [(await agent.run("Write it.")).text]}
+
+    graph = line(ask)
+    """
+    loaded = module(HEAD + dedent(source), tmp_path)
+    with SqliteStore(tmp_path / "runs.db") as store, Runtime(loaded.graph, store=store) as runtime:
+        to_the_end(runtime)
+        path = case_of(runtime, "order-17", to=tmp_path)
+
+    changed = source.replace('"Write it."', '"Write it again."').replace(
+        'FunctionModel(lambda asked: pay("model"))', 'LiteLLMModel("openai/gpt-4o-mini", api_key="no-key")'
+    )
+    module(HEAD + dedent(changed), tmp_path)
+    with pytest.raises(GraphrtError, match="is forbidden") as caught:
+        run_test(path)
+    assert "asks something else than it did then" in "\n".join(caught.value.__notes__)
+
+
+def test_deps_and_harness_of_the_run_are_named_in_the_file(module, tmp_path):
+    source = """
+    class Shelf:
+        price = 3
+
+    async def ask(state: State, ctx: Context) -> Any:
+        reply = await ctx.harness.run("How much?", max_tokens=9)
+        return {"notes": [f"{reply.text} {ctx.deps.price}"]}
+
+    graph = line(ask)
+    """
+    loaded = module(HEAD + dedent(source), tmp_path)
+    given = {"deps": loaded.Shelf(), "harness": MockHarness(["three"]), "budget": Budget(tokens=9_000)}
+    with SqliteStore(tmp_path / "runs.db") as store, Runtime(loaded.graph, store=store, **given) as runtime:
+        to_the_end(runtime)
+        path = case_of(runtime, "order-17", to=tmp_path)
+
+    text = path.read_text()
+    assert "from graphrt import Budget, MockHarness\n" in text
+    assert "CASE, deps=DEPS, harness=MockHarness([]), budget=Budget(tokens=9000))" in text
+    assert "DEPS: Any = None  # the run had a case_program.Shelf here" in text
+    path.write_text(text.replace("DEPS: Any = None", "from case_program import Shelf\n\nDEPS: Any = Shelf()"))
+    run_test(path)
+
+
+def test_result_finds_tasks_by_id_and_node(module, tmp_path):
+    program = PROGRAMS["fan-out and Command"]
+    loaded = module(program.text(program.whole), tmp_path)
+    path = written(program, loaded, tmp_path)
+    step = replay_case(loaded.graph, runpy.run_path(str(path))["CASE"])
+
+    assert list(step) == ["2.0:rest", "2.1:work", "2.2:work"]
+    assert step["rest"].wrote == {"total": 1}
+    with pytest.raises(InputError, match="had 2 tasks of node 'work'"):
+        step["work"]
+    with pytest.raises(InputError, match="No task 'split' ended in the step"):
+        step["split"]
+    assert "next=()" in repr(step)
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def simple(module, tmp_path):
+    program = PROGRAMS["failure that a handler took"]
+    loaded = module(program.text(program.whole), tmp_path)
+    with SqliteStore(tmp_path / "runs.db") as store, Runtime(loaded.graph, store=store) as runtime:
+        to_the_end(runtime)
+        yield runtime
+
+
+def test_entries_that_no_superstep_follows(simple, tmp_path):
+    last = simple.state("order-17").seq
+    with pytest.raises(InputError, match=rf"No superstep follows entry {last} .*\n.*follow the entries 1, "):
+        case_of(simple, "order-17", last, to=tmp_path)
+    with pytest.raises(InputError, match="No superstep follows entry -3"):
+        case_of(simple, "order-17", -3, to=tmp_path)
+    with pytest.raises(InputError, match="nothing"):
+        case_of(simple, "nothing", to=tmp_path)
+
+
+def test_pruned_entries(simple, tmp_path):
+    before = simple.history("order-17")[0].seq
+    assert simple.prune("order-17") > 0
+    with pytest.raises(InputError, match="No superstep"):
+        case_of(simple, "order-17", 1, to=tmp_path)
+    assert before
+
+
+def test_store_that_keeps_objects(module, tmp_path):
+    program = PROGRAMS["router"]
+    loaded = module(program.text(program.whole), tmp_path)
+    with Runtime(loaded.graph, store="memory:") as runtime:
+        to_the_end(runtime)
+        with pytest.raises(InputError, match="kept as objects") as caught:
+            case_of(runtime, "order-17", to=tmp_path)
+    assert caught.value.code == "not-exportable"
+
+
+def test_graph_that_no_module_holds(module, tmp_path, monkeypatch):
+    program = PROGRAMS["router"]
+    loaded = module(program.text(program.whole) + "\n\ndef make():\n    return graph\n", tmp_path)
+    graph = loaded.graph
+    other = PROGRAMS["question"]
+    with SqliteStore(tmp_path / "runs.db") as store, Runtime(graph, store=store) as runtime:
+        to_the_end(runtime)
+        path = case_of(runtime, "order-17", graph="case_program:make()", to=tmp_path)
+        run_test(path)
+        assert "from case_program import make\n" in path.read_text()
+        with pytest.raises(InputError, match="There is no graph at 'case_program:nothing'"):
+            case_of(runtime, "order-17", graph="case_program:nothing", to=tmp_path)
+        module(other.text(other.whole), tmp_path)
+        with pytest.raises(InputError, match="not the runtime's graph"):
+            case_of(runtime, "order-17", graph="case_program:graph", to=tmp_path)
+        monkeypatch.delitem(sys.modules, "case_program")
+        with pytest.raises(InputError, match="no variable of an imported module holds it"):
+            case_of(runtime, "order-17", to=tmp_path)
+
+
+def test_graph_that_has_changed(module, tmp_path):
+    program = PROGRAMS["large state"]
+    path = written(program, module(program.text(program.whole), tmp_path), tmp_path)
+
+    module(program.text(program.whole).replace("line(load, count)", "line(load, ('total', count))"), tmp_path)
+    with pytest.raises(InputError, match="node 'count' is pending, but no longer exists") as caught:
+        run_test(path)
+    assert caught.value.code == "graph-changed"
+    module(program.text(program.whole).replace("line(load, count)", "line(load, count, name='other')"), tmp_path)
+    with pytest.raises(InputError, match="The case is of graph 'program', and this is graph 'other'"):
+        run_test(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("graphrt-case-1", "graphrt-case-9"),
+        lambda text: re.sub(r"\n(.{100})\n", "\n", text, count=1),
+        lambda text: text[:200],
+        lambda text: 3,
+    ],
+)
+def test_recording_that_was_edited(change, module, tmp_path):
+    program = PROGRAMS["router"]
+    loaded = module(program.text(program.whole), tmp_path)
+    case = runpy.run_path(str(written(program, loaded, tmp_path)))["CASE"]
+    with pytest.raises(InputError, match="not the text of a case") as caught:
+        replay_case(loaded.graph, change(case))
+    assert caught.value.code == "bad-case"
+
+
+def test_arguments_of_a_wrong_type(simple, tmp_path):
+    with pytest.raises(InputError, match="takes a Runtime"):
+        case_of(simple.graph, "order-17", to=tmp_path)
+    with pytest.raises(InputError, match="takes a compiled graph"):
+        replay_case(simple, "")  # type: ignore[arg-type]

@@ -1,0 +1,148 @@
+"""Doubles of nodes, the virtual clock and the flaky store."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import pytest
+from tests.testing.support import RETRY, mapped, research
+
+from graphrt import InputError, Runtime
+from graphrt.errors import ScriptError, StoreError
+from graphrt.stores import MemoryStore, SqliteStore
+from graphrt.testing import (
+    Fault,
+    FlakyStore,
+    VirtualClock,
+    assert_run,
+    conformance,
+    failing,
+    fan_out,
+    interrupting,
+    noop,
+    record,
+    scripted,
+    slow,
+)
+
+
+def test_noop_writes_nothing():
+    assert_run(record(research().with_nodes({"answer": noop}), {})).completed().state("answer", None)
+
+
+def test_scripted_gives_one_result_a_call_and_shows_the_states():
+    node = scripted({"calls": 1}, lambda state: {"calls": state.calls})
+    assert_run(record(research().with_nodes({"search": node}), {})).completed().state("calls", 2)
+    assert [state.calls for state in node.states] == [0, 1]
+    node.assert_done()
+
+
+def test_a_script_that_is_used_up_or_left_over_is_told():
+    node = scripted({"calls": 1})
+    run = record(research().with_nodes({"search": node}), {})
+    assert_run(run).failed(ScriptError, match="called 2 times, and its script has 1 results")
+    left = scripted({"calls": 2}, {"calls": 1})
+    record(research().with_nodes({"search": left}), {})
+    with pytest.raises(ScriptError, match="1 of its results are left over"):
+        left.assert_done()
+
+
+def test_failing_fails_and_then_succeeds():
+    clock = VirtualClock()
+    graph = research(retry=RETRY).with_nodes({"search": failing(2, {"calls": 2})})
+    run = record(graph, {}, clock=clock, sleep=clock.sleep)
+    assert_run(run).completed()
+    assert clock.slept == [1.0, 2.0]
+    assert_run(record(research().with_nodes({"search": failing(error=KeyError)}), {})).failed(KeyError)
+    for bad in (-1, True, 1.5):
+        with pytest.raises(InputError, match="how many calls fail"):
+            failing(bad)  # type: ignore[arg-type]
+
+
+def test_slow_passes_time_on_the_clock_only():
+    clock = VirtualClock(start=1000)
+    graph = research().with_nodes({"answer": slow(3600, {"answer": "late"}, clock=clock)})
+    run = record(graph, {}, clock=clock, sleep=clock.sleep)
+    assert_run(run).state("answer", "late")
+    assert run.entries[-1].at - run.entries[0].at == 3600
+
+
+def test_interrupting_asks_and_uses_the_answer():
+    graph = research().with_nodes({"answer": interrupting("which?", lambda a: {"answer": a})})
+    run = record(graph, {})
+    assert_run(run).interrupted("answer", payload="which?")
+    assert_run(run.resume("green")).completed().state("answer", "green")
+
+
+def test_fan_out_starts_a_task_for_each_argument():
+    run = record(mapped().with_nodes({"plan": fan_out("fetch", ["x", "y"], {"answer": "?"})}), {})
+    assert_run(run).visited("plan", "fetch", "fetch", "total").state("notes", ["x", "y"]).state("answer", "2")
+
+
+@pytest.mark.parametrize("bad", [-1, math.nan, math.inf, "1", None, True])
+def test_time_is_a_number_of_seconds(bad):
+    clock = VirtualClock()
+    for act in (clock.sleep, clock.advance, VirtualClock):
+        with pytest.raises(InputError, match="seconds"):
+            act(bad)
+    assert clock.slept == []
+
+
+def test_clock_moves_on_when_told():
+    clock = VirtualClock(start=5)
+    clock.advance(10)
+    assert (clock(), clock.slept) == (15.0, [])
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+def test_a_run_whose_commit_fails_goes_on_without_loss(tmp_path, nth, moment):
+    graph = research()
+    with FlakyStore(SqliteStore(tmp_path / "runs.db"), [Fault("commit", nth=nth, moment=moment)]) as store:
+        runtime = Runtime(graph, store=store)
+        with pytest.raises(StoreError, match="The test makes call"):
+            runtime.run({"question": "tea"}, thread="t")
+        assert [fault.nth for fault in store.happened] == [nth]
+        known = [info.thread for info in runtime.threads()]
+        result = runtime.retry("t") if known and runtime.state("t").status != "completed" else None
+        if not known:
+            result = runtime.run({"question": "tea"}, thread="t")
+        state = runtime.state("t").values if result is None else result.state
+        assert (state.calls, state.answer) == (2, "on tea and on tea")
+
+
+def test_a_store_that_stalls_goes_on_when_the_test_says_so():
+    free = threading.Event()
+    store = FlakyStore(MemoryStore(), [Fault("commit", nth=2, stall=free)])
+    done: list[Any] = []
+    worker = threading.Thread(target=lambda: done.append(Runtime(research(), store=store).run({}, thread="t")))
+    worker.start()
+    worker.join(0.05)
+    assert done == []
+    free.set()
+    worker.join(30)
+    assert done[0].status == "completed"
+
+
+def test_a_store_without_faults_keeps_all_promises():
+    def make_factory() -> Any:
+        store = MemoryStore()
+        return lambda: FlakyStore(store)
+
+    assert conformance.check(make_factory).ok
+
+
+def test_impossible_faults_are_refused():
+    with pytest.raises(InputError, match="Did you mean 'commit'"):
+        Fault("comit")
+    with pytest.raises(InputError, match="Count from 1"):
+        Fault("commit", nth=0)
+    with pytest.raises(InputError, match="moment"):
+        Fault("commit", moment="during")  # type: ignore[arg-type]
+    made = Fault("load", error=lambda: OSError("gone"))
+    store = FlakyStore(MemoryStore())
+    store.add(made)
+    with pytest.raises(OSError, match="gone"):
+        store.load("t")

@@ -1,0 +1,222 @@
+"""The fixture `graphrt_golden` and `--graphrt-update`, in real runs of pytest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.testing.support import run_pytest
+
+FLOW = """
+from typing import Annotated, TypedDict
+from graphrt import END, START, GraphBuilder
+from graphrt.reducers import append
+
+class State(TypedDict, total=False):
+    kind: str
+    log: Annotated[list[str], append]
+
+g = GraphBuilder(State, name="flow")
+g.add_node("a", lambda state: {"log": ["did a"]})
+g.add_node("b", lambda state: {"log": ["did b"]})
+g.add_edge(START, "a")
+g.add_conditional_edges("a", lambda state: state["kind"], {"again": "b", "end": END})
+g.add_edge("b", END)
+graph = g.compile()
+"""
+
+TESTS = """
+import pytest
+from flow import graph
+from graphrt.testing import record
+
+@pytest.mark.parametrize("kind", ["again", "end"])
+def test_kind(graphrt_golden, kind):
+    graphrt_golden(record(graph, {"kind": kind}))
+
+class TestNames:
+    def test_two(self, graphrt_golden):
+        graphrt_golden(record(graph, {"kind": "again"}), "first")
+        graphrt_golden(record(graph, {"kind": "end"}), "second")
+"""
+FILES = ["TestNames.test_two-first", "TestNames.test_two-second", "test_kind[again]", "test_kind[end]"]
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A folder with a graph and tests of it, whose golden traces are not written yet."""
+    (tmp_path / "flow.py").write_text(FLOW)
+    (tmp_path / "test_flow.py").write_text(TESTS)
+    return tmp_path
+
+
+def goldens(suite: Path) -> dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(suite.glob("goldens/test_flow/*"))}
+
+
+def change(suite: Path, old: str, new: str) -> None:
+    text = (suite / "flow.py").read_text()
+    assert old in text
+    assert len(old) != len(new), "or Python may take the cached bytecode of the same second"
+    (suite / "flow.py").write_text(text.replace(old, new))
+
+
+def test_a_missing_golden_trace_fails_and_nothing_is_written(suite: Path) -> None:
+    code, text = run_pytest(suite, "-q")
+    assert code == 1, text
+    assert "There is no golden trace goldens/test_flow/test_kind[again].json." in text
+    assert "pytest 'test_flow.py::test_kind[again]' --graphrt-update" in text
+    assert "3 failed" in text
+    assert not (suite / "goldens").exists()
+    assert "FileNotFoundError" not in text
+    assert "_golden.py" not in text, "a traceback from inside the plugin"
+
+
+def test_an_update_writes_the_files_and_tells_which(suite: Path) -> None:
+    code, text = run_pytest(suite, "-q", "--graphrt-update")
+    assert code == 0, text
+    assert list(goldens(suite)) == FILES
+    assert all(f"written: goldens/test_flow/{name}.json" in text for name in FILES)
+    assert "4 written, 0 unchanged" in text
+
+    assert run_pytest(suite, "-q")[0] == 0
+    before = [path.stat().st_mtime_ns for path in sorted(suite.glob("goldens/test_flow/*"))]
+    code, text = run_pytest(suite, "-q", "--graphrt-update")
+    assert "0 written, 4 unchanged" in text
+    assert [path.stat().st_mtime_ns for path in sorted(suite.glob("goldens/test_flow/*"))] == before
+
+
+def test_a_run_that_differs_fails_with_the_first_difference_alone(suite: Path) -> None:
+    run_pytest(suite, "-q", "--graphrt-update")
+    change(suite, "did b", "did more")
+    code, text = run_pytest(suite, "-q")
+    assert code == 1, text
+    assert "2 failed, 1 passed" in text
+    said = [line[1:].strip() for line in text.splitlines() if line.startswith("E  ")]
+    for test, file in (
+        ("'test_flow.py::test_kind[again]'", "test_kind[again]"),
+        ("test_flow.py::TestNames::test_two", "TestNames.test_two-first"),
+    ):
+        at = said.index(f"If this is intended: pytest {test} --graphrt-update")
+        assert said[at - 5 : at] == [
+            "AssertionError: The run differs from its golden trace.",
+            "First difference: superstep 2, task-succeeded of 'b' (task 2.0:b).",
+            "update.log[0]",
+            "expected  'did b'",
+            "found     'did more'",
+        ]
+        assert said[at + 1] == f"Review the change of goldens/test_flow/{file}.json before you commit it."
+    assert "run-started" not in text
+    assert "_golden.py" not in text, "a traceback from inside the plugin"
+
+    code, text = run_pytest(suite, "-q", "--graphrt-update")
+    assert code == 0, text
+    assert "2 written, 2 unchanged" in text
+
+
+@pytest.mark.parametrize("dist", ["load", "each"])
+def test_xdist_writes_each_file_once_and_tells_it_at_the_end(suite: Path, dist: str) -> None:
+    many = TESTS.replace('["again", "end"]', '["again", "end"] * 6')
+    options = ("-q", "-p", "xdist", *(("-n", "2") if dist == "load" else ("--dist=each", "--tx=2*popen")))
+    code, text = run_pytest(suite, *options, "--graphrt-update", test_flow=many)
+    assert code == 0, text
+    assert len(goldens(suite)) == 14
+    assert "14 written, 0 unchanged" in text
+
+    code, text = run_pytest(suite, *options, test_flow=many)
+    assert code == 0, text
+
+
+def test_the_order_of_tests_does_not_matter(suite: Path) -> None:
+    run_pytest(suite, "-q", "--graphrt-update")
+    code, text = run_pytest(suite, "-q", "-p", "pytest_randomly", "-p", "xdist", "-n", "2")
+    assert code == 0, text
+
+
+def test_files_that_no_test_asked_for_are_named_but_not_deleted(suite: Path) -> None:
+    run_pytest(suite, "-q", "--graphrt-update")
+    fewer = TESTS.replace('["again", "end"]', '["again"]')
+    for options in (("-k", "kind"), ("-k", "kind", "-p", "xdist", "-n", "2"), ("test_flow.py::TestNames",), ()):
+        code, text = run_pytest(suite, "-q", "--graphrt-update", *options, test_flow=fewer)
+        assert code == 0, text
+        assert ("no test asked for" in text) is (options == ())
+    assert "no test asked for goldens/test_flow/test_kind[end].json: delete it if it is not needed" in text
+    assert list(goldens(suite)) == FILES
+
+
+def test_files_are_not_named_if_only_failed_tests_ran(suite: Path) -> None:
+    run_pytest(suite, "-q", "--graphrt-update")
+    cache = ("-q", "-p", "cacheprovider")
+    failing = TESTS + "\ndef test_fails(): assert 0\n"
+    assert run_pytest(suite, *cache, test_flow=failing)[0] == 1
+    code, text = run_pytest(suite, *cache, "--lf", "--graphrt-update", test_flow=failing.replace("assert 0", "pass"))
+    assert code == 0, text
+    assert "1 passed" in text
+    assert "no test asked for" not in text
+
+
+def test_files_of_a_module_with_a_skipped_test_are_not_named(suite: Path) -> None:
+    run_pytest(suite, "-q", "--graphrt-update")
+    skipped = TESTS.replace("def test_kind(graphrt_golden, kind):\n", "def test_kind(kind):\n    pytest.skip()\n")
+    code, text = run_pytest(suite, "-q", "--graphrt-update", test_flow=skipped)
+    assert code == 0, text
+    assert "no test asked for" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{", "it is not valid JSON"),
+        (b"<<<<<<< ours\n", "marks of a merge conflict"),
+        (b'{"format": "graphrt golden trace", "version": 99}', "its version is 99"),
+        (b"\xff", "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_used_fails_with_the_reason_and_can_be_written_anew(
+    suite: Path, content: bytes, told: str
+) -> None:
+    run_pytest(suite, "-q", "--graphrt-update")
+    (suite / "goldens/test_flow/test_kind[end].json").write_bytes(content)
+    code, text = run_pytest(suite, "-q")
+    assert code == 1, text
+    assert "1 failed, 2 passed" in text
+    assert told in text
+    assert "The golden trace goldens/test_flow/test_kind[end].json" in text
+    assert "_golden.py" not in text, "a traceback from inside the plugin"
+    assert run_pytest(suite, "-q", "--graphrt-update")[0] == 0
+    assert run_pytest(suite, "-q")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("graphrt_golden(run); graphrt_golden(run)", "Fix: give each a name: graphrt_golden(run, 'name')."),
+        ("graphrt_golden(run, 'x'); graphrt_golden(run, 'X')", "compares two runs with one golden trace"),
+        ("graphrt_golden(run, '../x')", "'../x' cannot be the name of a golden trace"),
+        ("graphrt_golden(run, '')", "'' cannot be the name of a golden trace"),
+        ("graphrt_golden(run, 'a b')", "'a b' cannot be the name of a golden trace"),
+    ],
+)
+def test_a_name_that_does_not_fit_is_refused(suite: Path, body: str, told: str) -> None:
+    test = "from flow import graph\nfrom graphrt.testing import record\n"
+    test += f"def test_it(graphrt_golden):\n    run = record(graph, {{'kind': 'end'}})\n    {body}\n"
+    code, text = run_pytest(suite, "-q", "--graphrt-update", "test_it.py", test_it=test)
+    assert code == 1, text
+    assert told in text
+    assert sorted(path.name for path in suite.rglob("*x*.json")) in ([], ["test_it-x.json"])
+
+
+def test_file_names_of_odd_parameters_are_safe_and_different(suite: Path) -> None:
+    odd = TESTS.replace(
+        '["again", "end"]', '["a/b", "a:b", "A:b", "\\u00e9", "x" * 300, "x" * 301, "::", "../../up", "up", "UP"]'
+    )
+    odd = odd.replace('{"kind": kind}', '{"kind": "end", "log": [kind]}')
+    code, text = run_pytest(suite, "-q", "--graphrt-update", test_flow=odd)
+    assert code == 0, text
+    names = list(goldens(suite))
+    assert len({name.lower() for name in names}) == 10 + 2
+    assert all(
+        set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-[]~") for name in names
+    )
+    assert len(list((suite / "goldens").iterdir())) == 1
+    assert run_pytest(suite, "-q")[0] == 0

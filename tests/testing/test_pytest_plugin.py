@@ -1,0 +1,326 @@
+"""The pytest plugin, in real runs of pytest: with and without xdist, in subprocesses, and with wrong options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.testing.support import run_pytest as run
+
+from graphrt._observers import ENVIRONMENT
+from graphrt.testing.route_coverage import collecting
+from pytest_graphrt import _coverage
+
+FLOW = """
+from typing import Annotated, TypedDict
+from graphrt import END, START, GraphBuilder
+from graphrt.reducers import append
+
+class State(TypedDict, total=False):
+    kind: str
+    log: Annotated[list[str], append]
+
+g = GraphBuilder(State, name="flow")
+g.add_node("a", lambda state: {"log": ["a"]})
+g.add_node("b", lambda state: {"log": ["b"]})
+g.add_edge(START, "a")
+g.add_conditional_edges("a", lambda state: state["kind"], {"again": "b", "end": END})
+g.add_edge("b", END)
+graph = g.compile()
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A folder with the module `flow`, to write tests into."""
+    (tmp_path / "flow.py").write_text(FLOW)
+    return tmp_path
+
+
+def test_the_names_of_the_environment_are_those_that_graphrt_reads() -> None:
+    assert (_coverage._OBSERVER, _coverage._FOLDER) == (ENVIRONMENT, collecting.FOLDER)
+    assert f"{collecting.__name__}:{collecting.start.__name__}" == _coverage._START
+
+
+def test_the_plugin_imports_nothing_until_it_is_used(suite: Path) -> None:
+    code, text = run(
+        suite,
+        "-q",
+        test_nothing="import sys\ndef test(): assert not [n for n in sys.modules if n in ('graphrt', 'pydantic')]",
+    )
+    assert code == 0, text
+
+
+def test_a_table_needs_no_module_of_the_other_reports(suite: Path) -> None:
+    told = "def pytest_unconfigure():\n    import sys\n    print('imported', 'urllib.request' in sys.modules, "
+    told += "[name for name in sys.modules if name.endswith('html_page')])"
+    test = "from flow import graph\ndef test(): graph.run({'kind': 'end'})"
+    code, text = run(suite, "-q", "--graphrt-cov=flow", conftest=told, test_run=test)
+    assert code == 0, text
+    assert "imported False []" in text
+
+
+def test_the_plugin_is_an_entry_point() -> None:
+    from importlib.metadata import entry_points
+
+    (found,) = [point for point in entry_points(group="pytest11") if point.name == "graphrt"]
+    assert found.value == "pytest_graphrt"
+
+
+# -- routing tables ----------------------------------------------------------------------------------------------
+
+TABLE = """
+import pytest
+from flow import graph
+from graphrt import END, START
+
+@pytest.mark.routes(graph, "a", [({"kind": "again"}, "b"), ({"kind": "end"}, END)])
+@pytest.mark.routes(graph, {START: [({"kind": "end"}, "a")]})
+def test_all(): ...
+
+@pytest.mark.routes(graph, {"b": [({"kind": "x"}, "END")]})
+def test_row(graphrt_route):
+    assert graphrt_route.node == "b"
+"""
+
+
+def test_each_row_is_a_test(suite: Path) -> None:
+    code, text = run(suite, "-v", test_table=TABLE)
+    assert code == 0, text
+    assert "test_all[a-b] PASSED" in text
+    assert "test_all[a-END] PASSED" in text
+    assert "test_all[START-a] PASSED" in text
+    assert "4 passed" in text
+
+
+@pytest.mark.parametrize(
+    ("marker", "told"),
+    [
+        ('graph, "a", [({"kind": "again"}, END)]', "a leads to b, not to END."),
+        ('graph, "aa", [({"kind": "again"}, "b")]', "route() was asked about 'aa', which is not a node."),
+        ('graph, "a", [({"kinds": "again"}, "b")]', "'kinds'"),
+        ('graph, "a", [({"kind": "no"}, "b")]', "returned 'no', which has no route."),
+        ('graph, "a", []', "the routing table of a is empty"),
+        ('graph, "a", ["b"]', "a row of the routing table of a is not (state, target): 'b'"),
+        ("graph", "@pytest.mark.routes needs"),
+        ('"flow", {}', "@pytest.mark.routes needs a compiled graph"),
+    ],
+)
+def test_a_wrong_table_fails_its_test_with_a_reason(suite: Path, marker: str, told: str) -> None:
+    head = "import pytest\nfrom flow import graph\nfrom graphrt import END\n"
+    code, text = run(suite, "-q", test_table=f"{head}@pytest.mark.routes({marker})\ndef test(): ...")
+    assert code == 1, text
+    assert told in text
+    assert "pytest_graphrt" not in text.replace("-p pytest_graphrt", ""), "a traceback from inside the plugin"
+
+
+# -- fixtures and requests ---------------------------------------------------------------------------------------
+
+FIXTURES = """
+import pytest
+from flow import graph
+from graphrt import RetryPolicy, START, END, GraphBuilder
+from graphrt.harness import Agent
+from flow import State
+from graphrt.testing import failing
+
+def test_runtime(graphrt_runtime, graphrt_clock):
+    g = GraphBuilder(State)
+    g.add_node("a", failing(1), retry=RetryPolicy(attempts=2, wait_initial_s=20, jitter=False))
+    g.add_sequence([START, "a", END])
+    runtime = graphrt_runtime(g.compile())
+    assert runtime.run({}, thread="t").run_id == "id-1"
+    assert graphrt_clock.slept == [20]
+
+def test_each(graphrt_runtime, graphrt_each_store):
+    assert graphrt_runtime(graph, store=graphrt_each_store).run({"kind": "end"}, thread="t").status == "completed"
+
+def test_one(graphrt_store):
+    assert graphrt_store.durable
+
+async def _ask(model):
+    return (await Agent(model).run("tea?")).text
+
+def test_model(graphrt_model):
+    import asyncio
+    assert asyncio.run(_ask(graphrt_model(["tea"]))) == "tea"
+"""
+
+
+def test_fixtures(suite: Path) -> None:
+    code, text = run(suite, "-q", "-rs", test_fixtures=FIXTURES)
+    assert code == 0, text
+    assert "5 passed, 1 skipped" in text
+    assert "GRAPHRT_TEST_POSTGRES does not have the URL" in text
+
+
+def test_a_script_that_is_left_over_is_an_error(suite: Path) -> None:
+    code, text = run(suite, "-q", test_model="def test(graphrt_model): graphrt_model(['tea'])")
+    assert code == 1, text
+    assert "1 passed, 1 error" in text
+    assert "ScriptError" in text
+
+
+REQUESTS = """
+import asyncio, pytest
+from graphrt.harness import Agent
+from graphrt.errors import ModelRequestForbiddenError
+
+def test_forbidden():
+    with pytest.raises(ModelRequestForbiddenError):
+        asyncio.run(Agent("openai/gpt-4o-mini").run("tea"))
+
+@pytest.mark.graphrt_real_requests
+def test_allowed():
+    import os
+    assert os.environ["GRAPHRT_ALLOW_MODEL_REQUESTS"] == "1"
+
+def test_forbidden_again():
+    test_forbidden()
+"""
+
+
+def test_real_requests_are_forbidden_unless_a_test_asks(suite: Path) -> None:
+    code, text = run(suite, "-q", test_requests=REQUESTS)
+    assert code == 0, text
+    code, text = run(
+        suite,
+        "-q",
+        "--graphrt-real-requests",
+        test_requests="import os\ndef test(): assert 'GRAPHRT_ALLOW_MODEL_REQUESTS' not in os.environ",
+    )
+    assert code == 0, text
+
+
+# -- route coverage ----------------------------------------------------------------------------------------------
+
+TWO = """
+from flow import graph
+
+def test_again():
+    graph.run({"kind": "again"})
+
+def test_end():
+    graph.run({"kind": "end"})
+"""
+
+
+@pytest.mark.parametrize("target", ["", "=flow", "=flow.py", "=flow:graph"])
+def test_coverage_of_a_target(suite: Path, target: str) -> None:
+    code, text = run(suite, f"--graphrt-cov{target}", "--graphrt-cov-fail-under=100", test_two=TWO)
+    assert code == 0, text
+    assert "flow       6      6       0   100%" in text
+
+
+def test_too_little_coverage_fails_the_run(suite: Path) -> None:
+    code, text = run(suite, "-k", "end", "--graphrt-cov", "--graphrt-cov-fail-under=90", test_two=TWO)
+    assert code == 1, text
+    assert "a -[again]-> b" in text
+    assert "ERROR: Route coverage is 50.00%, and 90% is required." in text
+    assert "1 passed" in text
+
+
+def test_runs_add_up_if_asked(suite: Path) -> None:
+    run(suite, "-k", "end", "--graphrt-cov", test_two=TWO)
+    code, text = run(suite, "-k", "again", "--graphrt-cov", "--graphrt-cov-append", "--graphrt-cov-fail-under=100")
+    assert code == 0, text
+    code, text = run(suite, "-k", "again", "--graphrt-cov", "--graphrt-cov-fail-under=100")
+    assert code == 1, text
+
+
+@pytest.mark.needs("xdist")
+def test_coverage_over_workers(suite: Path) -> None:
+    code, text = run(
+        suite,
+        *("-p", "xdist", "-n", "2", "--dist=each", "--graphrt-cov", "--graphrt-cov-fail-under=100"),
+        "--graphrt-cov-report=json",
+        test_two=TWO,
+    )
+    assert code == 0, text
+    data = json.loads((suite / "route_coverage.json").read_text())
+    tests = {arc["id"]: arc["tests"] for arc in data["graphs"][0]["arcs"]}
+    assert tests["node:b"] == ["test_two.py::test_again"]
+    assert tests["node:a"] == ["test_two.py::test_again", "test_two.py::test_end"]
+
+
+@pytest.mark.needs("xdist")
+def test_a_worker_that_dies_loses_no_route(suite: Path) -> None:
+    dies = "\ndef test_dies():\n    import os, signal\n    graph.run({'kind': 'again'})\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    code, text = run(suite, "-p", "xdist", "-n", "1", "-k", "end or dies", "--graphrt-cov", test_two=TWO + dies)
+    assert code == 1, text
+    assert "crashed" in text
+    assert "flow       6      6       0   100%" in text
+
+
+def test_coverage_of_a_subprocess(suite: Path) -> None:
+    (suite / "worker.py").write_text("from flow import graph\ngraph.run({'kind': 'again'})\n")
+    test = "import subprocess, sys\ndef test_it(): subprocess.run([sys.executable, 'worker.py'], check=True)"
+    code, text = run(suite, "--graphrt-cov=flow", "--graphrt-cov-report=json", test_two=test)
+    assert code == 0, text
+    data = json.loads((suite / "route_coverage.json").read_text())
+    assert {arc["id"]: arc["tests"] for arc in data["graphs"][0]["arcs"]}["node:b"] == ["test_two.py::test_it"]
+
+
+def test_coverage_of_a_graph_that_a_fixture_makes(suite: Path) -> None:
+    test = "import pytest\n@pytest.fixture\ndef graph():\n    import flow\n    return flow.g.compile()\n" + TWO.replace(
+        "from flow import graph", ""
+    ).replace("():", "(graph):")
+    code, text = run(suite, "--graphrt-cov=flow", "--graphrt-cov-fail-under=100", test_two=test)
+    assert code == 0, text
+
+
+def test_a_module_that_no_test_imports_is_named(suite: Path) -> None:
+    package = suite / "flows"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "one.py").write_text(FLOW)
+    (package / "two.py").write_text(FLOW)
+    code, text = run(suite, "--graphrt-cov=flows", test_two=TWO.replace("flow ", "flows.one "))
+    assert code == 0, text
+    assert "no test imported flows/two.py, so the graphs that it makes are not counted" in text
+
+
+def test_every_report(suite: Path) -> None:
+    kinds = ("term", "json", "lcov", "cobertura:out/routes.xml", "mermaid", "html")
+    code, text = run(suite, "--graphrt-cov", *(f"--graphrt-cov-report={kind}" for kind in kinds), test_two=TWO)
+    assert code == 0, text
+    for name in ("route_coverage.json", "route_coverage.lcov", "out/routes.xml", "route_coverage.mmd"):
+        assert (suite / name).read_text()
+    assert "Route coverage: 100%" in (suite / "route_coverage.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (["--graphrt-cov-fail-under=90"], 4, "--graphrt-cov-fail-under needs --graphrt-cov"),
+        (["--graphrt-cov-report=html"], 4, "--graphrt-cov-report needs --graphrt-cov"),
+        (["--graphrt-cov", "--graphrt-cov-report=pdf"], 4, "has no kind 'pdf'; known: term"),
+        (["--graphrt-cov", "--graphrt-cov-fail-under=101"], 4, "cannot be required to be 101"),
+        (["--graphrt-cov=folw"], 1, "Did you mean 'flow'?"),
+        (["--graphrt-cov", "-k", "nothing"], 5, "flow       6      0       6     0%"),
+    ],
+)
+def test_wrong_options(suite: Path, options: list[str], code: int, told: str) -> None:
+    found, text = run(suite, *options, test_two=TWO)
+    assert told in text
+    assert found == code, text
+    assert "Traceback" not in text
+
+
+def test_data_of_another_version(suite: Path) -> None:
+    (suite / ".graphrt_coverage.json").write_text('{"format": 0}')
+    code, text = run(suite, "--graphrt-cov", "--graphrt-cov-append", test_two=TWO)
+    assert code == 1, text
+    assert "not route coverage data that this version of graphrt can read" in text
+    assert "Traceback" not in text
+
+
+def test_settings_stand_in_the_configuration(suite: Path) -> None:
+    (suite / "pytest.ini").write_text(
+        "[pytest]\ngraphrt_cov = flow\ngraphrt_cov_fail_under = 90\ngraphrt_cov_report = term\n"
+    )
+    code, text = run(suite, "--graphrt-cov", "-k", "end", test_two=TWO)
+    assert code == 1, text
+    assert "90% is required" in text
+    assert "node b" not in text
