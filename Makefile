@@ -3,6 +3,7 @@
 #   make demo    run the main example      make demo ARGS="--help"
 #   make test    run all tests             make test ARGS="-k join"
 #   make quick   run those that are not slow, in a minute
+#   make routes  test the examples; every route of their graphs has to be taken
 #   make bench   run the benchmarks        make lint    style, types and floors
 #   make clean   remove what these leave behind
 #
@@ -24,7 +25,7 @@ NODE := $(if $(shell command -v node 2>/dev/null),,$(comma)node)
 TEST_EXTRAS = dev,demo,litellm$(NODE)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick bench lint format clean
+.PHONY: help demo test quick routes bench lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | sed '/^Variables/q'
@@ -39,6 +40,11 @@ test: $(VENV)/.has-test
 # where it is switched off: to rewrite the asserts of all test files takes each process ten seconds.
 quick: $(VENV)/.has-test
 	@PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 2 -m "not slow" $(ARGS)
+
+# Route coverage of the examples. No other tests run their graphs, so these are enough.
+ROUTES := --graphrt-cov=examples --graphrt-cov-fail-under=100
+routes: $(VENV)/.has-test
+	@$(PY) -m pytest -q -n auto --maxprocesses=4 tests/examples examples $(ROUTES) $(ARGS)
 
 bench: $(VENV)/.has-test
 	@$(PY) $(BENCH) $(ARGS)
@@ -55,7 +61,7 @@ format: $(VENV)/.has-test
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-* .nox build dist htmlcov .coverage .coverage.* .benchmarks
+	rm -rf $(VENV) .venv-* .nox build dist htmlcov .coverage .coverage.* .graphrt_coverage.json .benchmarks
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -11,6 +11,7 @@ from examples.audit.policy import PRESETS
 from examples.audit.state import Finding, State
 
 from graphrt import END, START, Send
+from graphrt.testing import assert_run, record, scripted
 
 
 def state(**fields: Any) -> State:
@@ -18,38 +19,38 @@ def state(**fields: Any) -> State:
 
 
 FINDING = Finding(id="F1", package="a", version="1", code="large", severity="note", text="it is large")
+TWO = [FINDING, FINDING.model_copy(update={"id": "F2"})]
 
 
-def test_it_begins_with_discover() -> None:
-    assert GRAPH.route(START, state()) == ("discover",)
-
-
-def test_each_distribution_gets_a_task_in_the_order_found() -> None:
-    assert GRAPH.route("discover", state(found=["b", "a"])) == (Send("inspect", "b"), Send("inspect", "a"))
-
-
-def test_an_empty_environment_goes_straight_to_the_end() -> None:
-    assert GRAPH.route("discover", state()) == ("conclude",)
-
-
-@pytest.mark.parametrize(
-    ("node", "fields", "targets"),
-    [
-        ("inspect", {}, ("triage",)),
-        ("triage", {}, ("judge",)),
-        ("triage", {"doubts": ["b", "a"]}, (Send("consult", "b"), Send("consult", "a"))),
-        ("consult", {}, ("judge",)),
-        ("judge", {}, ("conclude",)),
-        ("judge", {"reviewer": "person"}, ("conclude",)),
-        ("judge", {"findings": [FINDING]}, ("settle",)),
-        ("judge", {"findings": [FINDING], "reviewer": "person"}, (Send("ask", "F1"),)),
-        ("settle", {}, ("conclude",)),
-        ("ask", {}, ("conclude",)),
-        ("conclude", {}, (END,)),
-    ],
+@pytest.mark.routes(
+    GRAPH,
+    {
+        START: [(state(), "discover")],
+        # Each distribution gets a task, in the order found; an empty environment goes straight to the end.
+        "discover": [
+            (state(found=["b", "a"]), [Send("inspect", "b"), Send("inspect", "a")]),
+            (state(), "conclude"),
+        ],
+        "inspect": [(state(), "triage")],
+        "triage": [
+            (state(), "judge"),
+            (state(doubts=["b", "a"]), [Send("consult", "b"), Send("consult", "a")]),
+        ],
+        "consult": [(state(), "judge")],
+        # Without findings nobody is asked, whoever reviews; with them the policy decides, or a person each of them.
+        "judge": [
+            (state(), "conclude"),
+            (state(reviewer="person"), "conclude"),
+            (state(findings=[FINDING]), "settle"),
+            (state(findings=TWO, reviewer="person"), [Send("ask", "F1"), Send("ask", "F2")]),
+        ],
+        "settle": [(state(), "conclude")],
+        "ask": [(state(), "conclude")],
+        "conclude": [(state(), END)],
+    },
 )
-def test_routes(node: str, fields: dict[str, Any], targets: tuple[Any, ...]) -> None:
-    assert GRAPH.route(node, state(**fields)) == targets
+def test_routes() -> None:
+    """One test for each row."""
 
 
 def test_a_failed_question_leads_to_the_judge() -> None:
@@ -58,11 +59,9 @@ def test_a_failed_question_leads_to_the_judge() -> None:
     assert {"from": "consult", "to": "judge", "kind": "on_error"} in edges
 
 
-def test_with_stubs_the_rest_of_the_graph_runs_alone() -> None:
-    """A stub in place of discover: nothing is read from the disk."""
-    graph = GRAPH.with_nodes({"discover": lambda _: {"found": []}})
+def test_with_a_double_the_rest_of_the_graph_runs_alone() -> None:
+    """A double in place of discover: nothing is read from the disk."""
+    run = record(GRAPH.with_nodes({"discover": scripted({"found": []})}), state(limit=1))
 
-    result = graph.run(state(limit=1))
-
-    assert (result.steps, result.state.found) == (2, [])
+    assert_run(run).completed().visited("discover", "conclude").state("found", [])
     assert not Path("here").exists()

@@ -13,8 +13,9 @@ from examples.audit.policy import PRESETS
 from examples.audit.state import State
 
 from graphrt import Runtime
-from graphrt.errors import AuthenticationError
+from graphrt.errors import AuthenticationError, RateLimitError
 from graphrt.harness import MockHarness
+from graphrt.testing import VirtualClock, assert_run, record
 
 
 def state(site, **fields: Any) -> State:
@@ -31,15 +32,13 @@ def test_only_the_doubtful_ones_are_asked_about(site) -> None:
     answer = 'Sure: {"licence": "BSD-3-Clause", "confidence": 0.97, "reason": "three clauses"}'
 
     with MockHarness({re.compile("distribution doubtful 1.0"): [answer]}) as harness:
-        result = GRAPH.run(state(site), harness=harness, sinks=[lambda _: None])
+        run = record(GRAPH, state(site), harness=harness)
 
-    final = result.state
+    final = run.state
     assert sorted(final.licences.values()) == ["BSD-3-Clause", "MIT"]
     assert final.sources == {"classifier": 1, "expression": 1}
     assert [f.code for f in final.findings] == ["licence-by-text"]
-    assert final.verdict is not None
-    assert final.verdict.passed
-    assert result.usage.calls == 1
+    assert_run(run).completed().state("verdict", lambda verdict: verdict.passed).usage(calls=1)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +63,23 @@ def test_an_answer_that_cannot_be_read_settles_nothing(site, answer: str, reason
 def test_a_model_that_cannot_be_asked_does_not_end_the_audit(site) -> None:
     plant_two(site)
 
-    final = GRAPH.run(state(site), harness=MockHarness([AuthenticationError("The key is refused.")])).state
+    run = record(GRAPH, state(site), harness=MockHarness([AuthenticationError("The key is refused.")]))
 
-    assert final.trouble == "AuthenticationError: The key is refused."
-    assert final.verdict is not None
-    assert (final.verdict.doubtful, final.verdict.settled) == (1, 0)
+    assert_run(run).completed().routed("consult", "judge").retried("consult", times=0)
+    assert_run(run).state("trouble", "AuthenticationError: The key is refused.")
+    assert_run(run).state("verdict", lambda verdict: (verdict.doubtful, verdict.settled) == (1, 0))
+
+
+def test_a_model_that_is_busy_is_asked_again(site) -> None:
+    plant_two(site)
+    clock = VirtualClock()
+    script = [RateLimitError("slow down", retry_after_s=20), '{"licence": "BSD-3-Clause", "confidence": 0.97}']
+
+    with MockHarness(script) as harness:
+        run = record(GRAPH, state(site), harness=harness, sleep=clock.sleep)
+
+    assert_run(run).completed().retried("consult", times=1).state("trouble", "")
+    assert (clock.slept, [opinion.licence for opinion in run.state.opinions.values()]) == ([20.0], ["BSD-3-Clause"])
 
 
 def test_odd_environments_are_audited_like_any_other(odd_site) -> None:
@@ -94,17 +105,16 @@ def test_a_text_cannot_talk_the_reader_into_a_licence(site) -> None:
 def test_a_person_decides_each_finding_and_the_run_goes_on(site) -> None:
     site.plain("one", "License-Expression: GPL-3.0-only", LICENSE="text")
     site.plain("two", "License-Expression: GPL-3.0-only", LICENSE="text")
-    with Runtime(GRAPH, store="memory:") as runtime:
-        paused = runtime.run(state(site, reviewer="person"), thread="t")
-        asked = [(question.node, question.payload["package"]) for question in paused.interrupts]
-        answers = [{"accept": True, "reason": "ours"}, {"accept": None}]
-
-        final = runtime.resume(
-            "t", {question.id: answer for question, answer in zip(paused.interrupts, answers, strict=True)}
-        )
-
+    paused = record(GRAPH, state(site, reviewer="person"))
+    asked = [(question.node, question.payload["package"]) for question in paused.interrupts]
+    assert_run(paused).interrupted()
     assert asked == [("ask", "one"), ("ask", "two")]
-    assert [(d.accept, d.by) for d in final.state.decisions] == [(True, "person"), (False, "policy")]
+
+    answers = [{"accept": True, "reason": "ours"}, {"accept": None}]
+    done = paused.resume({question.id: answer for question, answer in zip(paused.interrupts, answers, strict=True)})
+
+    assert_run(done).completed().routed("ask", "conclude").never_visited("settle")
+    assert [(d.accept, d.by) for d in done.state.decisions] == [(True, "person"), (False, "policy")]
 
 
 def test_the_step_log_is_read_off_the_journal(site) -> None:

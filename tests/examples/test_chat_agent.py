@@ -16,7 +16,8 @@ from examples.chat_agent import Chat, Shop, clerk, graph, offline, order, said, 
 from examples import sse
 from graphrt import Context, InputError, Runtime
 from graphrt.events import SuperstepAbandoned
-from graphrt.harness import Agent, FunctionModel, ModelRequest, ScriptedModel, ToolCall, ToolContext, tool
+from graphrt.harness import Agent, FunctionModel, ModelRequest, ToolCall, ToolContext, tool
+from graphrt.testing import assert_run, record
 
 
 def runtime_on(folder: Path, shop: Shop, model: Callable[[ModelRequest], Any] = offline) -> Runtime[Chat]:
@@ -294,10 +295,11 @@ def test_a_client_that_leaves_while_the_clerk_speaks_comes_back_to_the_conversat
         ]
 
 
-def test_what_the_model_is_asked() -> None:
-    script = [ToolCall(id="1", name="stock", arguments={"item": "kettle"}), "One is left."]
-    with ScriptedModel(script) as model, clerk.override(model=model):
-        chat = graph.run(said("Do you have kettles?"), deps=Shop()).state
+def test_what_the_model_is_asked(graphrt_model) -> None:
+    model = graphrt_model([ToolCall(id="1", name="stock", arguments={"item": "kettle"}), "One is left."])
+    with clerk.override(model=model):
+        run = record(graph, said("Do you have kettles?"), deps=Shop())
 
-    assert told(chat)[-2:] == ["tool: In stock: 1.", "assistant: One is left."]
+    assert_run(run).completed().usage(calls=2).without_warnings()
+    assert told(run.state)[-2:] == ["tool: In stock: 1.", "assistant: One is left."]
     assert [message.role for message in model.calls[0].messages] == ["system", "user"]

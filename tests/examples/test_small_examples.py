@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import graphrt
+from examples import map_reduce, quickstart
 from graphrt import Runtime
+from graphrt.testing import assert_run, record
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +31,12 @@ PRINTS = {
     'data: {"status": "interrupted", "questions": [{"send": "30 sources on tea"}]}\n'
     "400 Thread 'tea' is interrupted: it cannot take a new input.\n"
     '200 data: {"status": "completed", "questions": []}\n',
+    "ticket_router": "I want a refund.                 Your money is on its way: 20 euros for A-1. [done]\n"
+    "I want a refund.                 [people, refund]\n"
+    "A refund, please!                Which order is it about? [done]\n"
+    "There is an outage.              An engineer is looking into it. [on-call]\n"
+    "How do I change password again?  Sign in again after a change of the password; old sessions end. [done]\n"
+    "Hello?                           [people, other]\n",
     "support_triage": "asked: Thank you for asking. A charge that was made twice is paid back within five days.\n"
     "asked: We are sorry. A charge that was made twice is paid back within five days.\n"
     "sent to c1@example.org: Thank you for asking. Sign in again after a change of the password; old sessions end.\n"
@@ -59,11 +67,13 @@ def test_short_example_prints(name: str) -> None:
     assert (done.stdout, done.stderr, done.returncode) == (PRINTS[name], "", 0)
 
 
+@pytest.mark.routes(
+    quickstart.graph,
+    "search",
+    [({"question": "q", "calls": 1}, "search"), ({"question": "q", "calls": 2}, "answer")],
+)
 def test_quickstart_routes_until_there_are_enough_notes() -> None:
-    from examples.quickstart import State, graph
-
-    assert graph.route("search", State(question="q", calls=1)) == ("search",)
-    assert graph.route("search", State(question="q", calls=2)) == ("answer",)
+    """One test for each row."""
 
 
 @pytest.mark.parametrize("modes", [("updates", "result"), ("custom", "result"), ("live", "result")])
@@ -94,6 +104,6 @@ def test_a_client_that_disconnects_ends_its_run(
 
 
 def test_map_reduce_of_a_book_without_chapters() -> None:
-    from examples.map_reduce import graph
+    run = record(map_reduce.graph, {"book": "Empty"})
 
-    assert graph.run({"book": "Empty"}).state.summary == "Empty: ; 0 words, at most 0"
+    assert_run(run).completed().visited("entitle", "summarise").state("summary", "Empty: ; 0 words, at most 0")

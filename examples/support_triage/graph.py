@@ -1,19 +1,13 @@
-"""A support desk: a ticket is classified, answered from a knowledge base, read by a person where it matters, sent once.
-
-Run it with `python -m examples.support_triage`; models of this file answer, or a real one:
-`python -m examples.support_triage --model openai/gpt-4o-mini` (needs `graphrt[litellm]` and a key).
-"""
+"""The graph of the support desk: what it knows, its agents, nodes, routers and edges."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from pydantic import BaseModel
 
-from graphrt import END, START, Context, GraphBuilder, Runtime
-from graphrt.harness import Agent, ChatModel, FunctionModel, ModelRequest
+from graphrt import END, START, Context, GraphBuilder
+from graphrt.harness import Agent
 
 ARTICLES = {
     "billing": "A charge that was made twice is paid back within five days.",
@@ -137,47 +131,3 @@ g.add_conditional_edges(write, risk, {"ask": approve, "send": send})
 g.add_conditional_edges(approve, decided, {"again": write, "done": END})
 g.add_edge(send, END)
 graph = g.compile()
-
-
-def read(request: ModelRequest) -> dict[str, Any]:
-    """Stands for a model that classifies."""
-    text = request.text.lower()
-    topic = "billing" if "charge" in text else "technical" if "sign in" in text else "other"
-    return {"topic": topic, "angry": "!" in text}
-
-
-def answer(request: ModelRequest) -> str:
-    """Stands for a model that writes."""
-    lines = dict(line.split(": ", 1) for line in request.text.splitlines())
-    thanks = "We are sorry." if "Remark" in lines else "Thank you for asking."
-    return f"{thanks} {lines['Article']}"
-
-
-def offline() -> dict[str, ChatModel]:
-    return {"classifier": FunctionModel(read), "writer": FunctionModel(answer)}
-
-
-def main() -> None:
-    """Two tickets: one is answered at once, about the other a person is asked twice."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", help="a model of litellm, such as openai/gpt-4o-mini")
-    asked = parser.parse_args()
-    models: Mapping[str, ChatModel | str] = offline()
-    if asked.model:
-        models = {name: str(asked.model) for name in models}
-    verdicts = iter([Verdict(do="rewrite", text="say sorry"), Verdict(do="send")])
-    desk = Desk()
-    with Runtime(graph, store="memory:", deps=desk, models=models) as runtime:
-        for number, text in enumerate(["I cannot sign in.", "You charged me twice!"], 1):
-            thread = f"ticket-{number}"
-            ticket = {"number": number, "customer": f"c{number}@example.org", "ticket": text}
-            result = runtime.run(ticket, thread=thread)
-            while result.interrupts:
-                print("asked:", result.interrupts[0].payload["draft"])
-                result = runtime.resume(thread, next(verdicts, Verdict(do="send")))
-    for customer, text in desk.sent:
-        print(f"sent to {customer}: {text}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,20 +1,13 @@
-"""Research: a question is planned as several, an agent with a tool looks into each at once, and a report joins them.
-
-Run it with `python -m examples.research_map_reduce`; models of this file answer, or a real one:
-`python -m examples.research_map_reduce --model openai/gpt-4o-mini` (needs `graphrt[litellm]` and a key).
-"""
+"""The graph of the research: its library, agents, nodes, the fan-out and the join."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
 from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder, Send
-from graphrt.harness import Agent, AgentLimits, ChatModel, FunctionModel, ModelRequest, ToolCall
+from graphrt.harness import Agent, AgentLimits
 from graphrt.reducers import add, append, union
 
 MODEL = "openai/gpt-4o-mini"
@@ -98,43 +91,3 @@ g.add_conditional_edges(plan, each, [research])
 g.add_join([research], write, starved="run")  # a plan without questions has a report too
 g.add_edge(write, END)
 graph = g.compile()
-
-
-def planned(request: ModelRequest) -> list[str]:
-    """Stands for a model that plans."""
-    return [f"What is {word}?" for word in request.text.split() if word != "and"]
-
-
-def researched(request: ModelRequest) -> ToolCall | Finding:
-    """Stands for a model that searches once, and answers with the first document it is shown."""
-    if request.messages[-1].role == "user":
-        return ToolCall(id="1", name="search", arguments={"words": request.text.strip("?").split()[-1]})
-    documents: dict[str, str] = json.loads(request.text)
-    return Finding(text=next(iter(documents.values()), "Nobody knows."), sources=list(documents))
-
-
-def offline() -> dict[str, ChatModel]:
-    """Models without a provider; the writer says the findings as they are."""
-    return {
-        "planner": FunctionModel(planned),
-        "researcher": FunctionModel(researched),
-        "writer": FunctionModel(lambda request: request.text),
-    }
-
-
-def main() -> None:
-    """Research one topic and print the report."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("topic", nargs="?", default="tea and coffee and cocoa")
-    parser.add_argument("--model", help="a model of litellm, such as openai/gpt-4o-mini")
-    asked = parser.parse_args()
-    models: Mapping[str, ChatModel | str] = offline()
-    if asked.model:
-        models = {name: str(asked.model) for name in models}
-    result = graph.run({"topic": asked.topic}, models=models)
-    print(result.state.report)
-    print(f"[{', '.join(result.state.sources)}; {result.state.words} words, {result.usage.calls} model calls]")
-
-
-if __name__ == "__main__":
-    main()

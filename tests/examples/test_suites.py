@@ -1,0 +1,118 @@
+"""The suites of the examples, in a folder of their own as a user copies them: they pass, and find bugs that are planted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import graphrt
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SUITES = ("ticket_router", "support_triage", "research_map_reduce")
+
+# Suite, what stands in its graph.py, the bug in its place, the test that fails, and what it says.
+PLANTED = [
+    (
+        "ticket_router",
+        "if state.amount is None:",
+        "if not state.amount:",
+        "test_routing[find_order-refund-1]",
+        "find_order leads to ask_for_order, not to refund.",
+    ),
+    (
+        "ticket_router",
+        '@g.node(max_visits=3, on_fatigue="hand_over")\ndef search',
+        "@g.node\ndef search",
+        "test_a_search_is_given_up_after_three_tries",
+        "The run took the edge search -> widen 5 times, not 3 times.",
+    ),
+    (
+        "support_triage",
+        "deliver(state, ctx, verdict.text or state.draft)",
+        "deliver(state, ctx, state.draft)",
+        "test_the_person_may_write_a_text_of_their_own",
+        "You have it back.",
+    ),
+    (
+        "support_triage",
+        'ctx.effect("send", ctx.deps.send, state.customer, text, kind="once")',
+        "ctx.deps.send(state.customer, text)",
+        "test_a_mail_goes_out_once_though_the_tracker_fails_after_it",
+        "state.receipt is not as expected.",
+    ),
+    (
+        "research_map_reduce",
+        "sources: Annotated[list[str], union]",
+        "sources: Annotated[list[str], append]",
+        "test_a_document_is_named_once_though_two_tasks_found_it",
+        "state.sources is not as expected.",
+    ),
+    (
+        "research_map_reduce",
+        ', starved="run"',
+        "",
+        "test_a_plan_without_questions_has_an_empty_report",
+        "visited is not as expected.",
+    ),
+]
+
+
+def copied(example: str, folder: Path) -> Path:
+    """A copy of *example* in *folder*; returns the file of its graph."""
+    copy = folder / example
+    shutil.copytree(EXAMPLES / example, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy / "graph.py"
+
+
+def run(folder: Path, *options: str) -> tuple[int, str]:
+    """Run pytest in *folder* as a user does, with the plugin of graphrt alone; return its exit code and its output."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("GRAPHRT_", "PYTEST_"))}
+    path = [str(Path(graphrt.__file__).parents[1])]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "pytest_graphrt", "-p", "no:cacheprovider", "-q", "-rf", *options],
+        cwd=folder,
+        env={
+            **env,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": os.pathsep.join(path),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "COLUMNS": "200",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mode", ["prepend", "importlib"])
+def test_copied_suites_pass_and_take_every_route(tmp_path: Path, mode: str) -> None:
+    for example in SUITES:
+        copied(example, tmp_path)
+
+    code, text = run(tmp_path, f"--import-mode={mode}", "--graphrt-cov=.", "--graphrt-cov-fail-under=100")
+
+    assert code == 0, text
+    assert all(graph in text for graph in ("ticket-router", "support", "research", "TOTAL")), text
+
+
+@pytest.mark.parametrize(
+    ("example", "text", "bug", "test", "says"), PLANTED, ids=[f"{row[0]}-{row[3]}" for row in PLANTED]
+)
+def test_suite_finds_a_planted_bug(tmp_path: Path, example: str, text: str, bug: str, test: str, says: str) -> None:
+    graph = copied(example, tmp_path)
+    source = graph.read_text(encoding="utf-8")
+    assert source.count(text) == 1, "the bug has no place any more"
+    graph.write_text(source.replace(text, bug), encoding="utf-8")
+
+    code, told = run(tmp_path)
+
+    assert code == 1, told
+    assert f"::{test}" in told
+    assert says in told
