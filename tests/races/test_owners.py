@@ -130,6 +130,8 @@ def stop(owner, url) -> None:
     """Stop the process where it does not have the database locked: nobody could take anything then."""
     while True:
         os.kill(owner.process.pid, signal.SIGSTOP)
+        # A thread that is inside a system call stops only when the call returns, perhaps with the lock just taken.
+        os.waitpid(owner.process.pid, os.WUNTRACED)
         try:
             open_store(url if url.startswith("postgres") else f"{url}?busy_timeout_s=0.5").close()
         except StoreError as error:
