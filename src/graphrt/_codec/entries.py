@@ -8,34 +8,22 @@ written, and comes back as it was (decision 0024).
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel
 
+from graphrt._codec.entry import NONE, Entry, complete, own_attributes, strangers
+from graphrt._codec.models import model_entry
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
-from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
+from graphrt._codec.walk import Reader, Writer, only, text_of
 
-__all__ = ["NONE", "Entry", "builtin_base", "custom_entry", "entry_of", "strangers"]
+__all__ = ["builtin_base", "custom_entry", "entry_of"]
 
-NONE: Final = object()
-"""In place of a default: the field has no default."""
 _TUPLE: Final[Any] = tuple
 _HEAP_TYPE: Final = 1 << 9
 """CPython's Py_TPFLAGS_HEAPTYPE, set in `__flags__` of classes that a class statement made."""
-
-
-class Entry(NamedTuple):
-    """Tag, encoder and decoder of one class."""
-
-    cls: Any
-    tag: str
-    encode: Encoder
-    decode: Decoder
-    own: bool = False
-    """True if the user registered the class with `encode=` and `decode=`."""
 
 
 def entry_of(cls: Any, tag: str) -> Entry | None:
@@ -46,8 +34,6 @@ def entry_of(cls: Any, tag: str) -> Entry | None:
     if issubclass(cls, Enum):
         return _enum_entry(cls, tag)
     if issubclass(cls, BaseModel):
-        from graphrt._codec.models import model_entry
-
         return model_entry(cls, tag)
     if builtin_base(cls) is tuple and hasattr(cls, "_field_defaults"):
         return _named_tuple_entry(cls, tag)
@@ -68,34 +54,10 @@ def builtin_base(cls: Any) -> Any:
 # -- by attributes -----------------------------------------------------------------------------------------------
 
 
-def strangers(cls: Any, attributes: Iterable[str]) -> str:
-    """Return the reason to refuse a value with extra *attributes*, as a clause; empty if all are cached properties.
-
-    Values of cached properties are not stored; they are computed again.
-    """
-    found = [name for name in attributes if not isinstance(_class_attribute(cls, name), functools.cached_property)]
-    if not found:
-        return ""
-    return (
-        f"is a {cls.__qualname__} with the attribute {found[0]!r}, which is not a field of it: "
-        f"declare the field, or give graphrt.stores.register_type({cls.__qualname__}) encode= and decode="
-    )
-
-
-def _class_attribute(cls: Any, name: str) -> Any:
-    return next((own[name] for own in _own_attributes(cls) if name in own), None)
-
-
-def _own_attributes(cls: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the attributes in the body of *cls* and of each base, in method resolution order."""
-    for base in cls.__mro__:
-        yield base.__dict__
-
-
 def _slots_beside(cls: Any, fields: Iterable[str]) -> list[str]:
     """Return the slots of *cls* and its bases that are not fields."""
     slots: list[str] = []
-    for own in _own_attributes(cls):
+    for own in own_attributes(cls):
         declared = own.get("__slots__", ())
         slots += [declared] if isinstance(declared, str) else declared
     return [name for name in slots if name not in {*fields, "__dict__", "__weakref__"}]
@@ -142,37 +104,6 @@ def _dataclass_entry(cls: Any, tag: str) -> Entry:
         return made
 
     return Entry(cls, tag, encode, decode)
-
-
-def complete(
-    cls: Any,
-    values: dict[str, Any],
-    names: Iterable[str],
-    default: Callable[[str], Any],
-    optional: Callable[[str], bool],
-) -> None:
-    """Add to *values*, in place, the defaults of fields that were added to *cls* after the values were stored.
-
-    Args:
-        cls: The class, for messages.
-        values: Stored values by field.
-        names: All fields of the class.
-        default: Returns the default of a field, or NONE.
-        optional: Returns True if a field may have no value.
-
-    Raises:
-        DamagedError: A name in *values* is not a field, or a field has neither a value nor a default.
-    """
-    unknown = [name for name in values if name not in names]
-    if unknown:
-        raise DamagedError(f"{cls.__qualname__} has no field {unknown[0]!r}")
-    for name in names:
-        if name not in values:
-            value = default(name)
-            if value is not NONE:
-                values[name] = value
-            elif not optional(name):
-                raise DamagedError(f"the field {name!r} of {cls.__qualname__} has neither a value nor a default")
 
 
 # -- named tuples ------------------------------------------------------------------------------------------------

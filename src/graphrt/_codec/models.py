@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import RootModel
 from pydantic_core import PydanticUndefined
 
-from graphrt._codec.entries import NONE, Entry, complete, strangers
+from graphrt._codec.entry import NONE, Entry, complete, strangers
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
 from graphrt._codec.walk import Reader, Writer
 

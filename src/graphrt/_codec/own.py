@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from graphrt._codec.entries import Entry, entry_of
+from graphrt._codec.entries import entry_of
+from graphrt._codec.entry import Entry
 from graphrt.commands import EndType, StartType
 from graphrt.errors import Problem
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar, overload
 
 from graphrt._codec.containers import CONTAINER_DECODERS, CONTAINER_ENCODERS
-from graphrt._codec.entries import Entry, builtin_base, custom_entry, entry_of
+from graphrt._codec.entries import builtin_base, custom_entry, entry_of
+from graphrt._codec.entry import Entry
 from graphrt._codec.leaves import LEAF_DECODERS, LEAF_ENCODERS
 from graphrt._codec.own import OWN_TAGS, WORDS
 from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder

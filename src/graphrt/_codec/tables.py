@@ -14,7 +14,8 @@ from pydantic_core import from_json
 
 from graphrt._codec import registry
 from graphrt._codec.discovery import classes_in
-from graphrt._codec.entries import Entry, entry_of
+from graphrt._codec.entries import entry_of
+from graphrt._codec.entry import Entry
 from graphrt._codec.own import WORDS, own_by_class, own_by_tag
 from graphrt._codec.refusal import DamagedError, NotStorable
 from graphrt._codec.walk import Decoder, Encoder, Reader, UnknownTagError, Writer, only, text_of

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from graphrt.errors import StoreError
 from graphrt.stores.sqlite._schema import SPAN
@@ -22,7 +22,7 @@ from graphrt.stores.sqlite._schema import SPAN
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from graphrt.stores.sqlite._database import Database
+T = TypeVar("T")
 
 RESERVE_BYTES: Final = 256 * 1024
 """Bytes of a reserve, where there is enough free space."""
@@ -40,6 +40,21 @@ _PARTS: Final = "DELETE FROM part WHERE no = ? AND (kind, name) IN (SELECT kind,
 _NEXT_RECORD: Final = "SELECT key FROM record WHERE key >= ? ORDER BY key LIMIT 1"
 _NEXT_PART: Final = "SELECT no FROM part WHERE no >= ? ORDER BY no LIMIT 1"
 _THREAD: Final = "SELECT 1 FROM thread WHERE no = ?"
+
+
+class Writer(Protocol):
+    """Writes in a transaction, as `_database.Database` does."""
+
+    def write(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        landed: Callable[[Connection, T], bool | None],
+        kept: Callable[[], str],
+        thread: str,
+    ) -> T:
+        """Do *work* in a transaction, and return its result."""
+        ...
 
 
 def reserve(path: str) -> None:
@@ -88,7 +103,7 @@ def _name(path: str) -> str:
     return f"{path}-reserve"
 
 
-def remove_rows(file: Database, no: int) -> None:
+def remove_rows(file: Writer, no: int) -> None:
     """Remove, in several transactions, all records and parts of the thread numbered *no*, whose own row is gone.
 
     Raises:
@@ -99,12 +114,12 @@ def remove_rows(file: Database, no: int) -> None:
     _in_parts(file, lambda db, most: db.execute(_PARTS, (no, no, most)).rowcount)
 
 
-def remove_records(file: Database, no: int, first: int) -> None:
+def remove_records(file: Writer, no: int, first: int) -> None:
     """Remove, in several transactions, the records before entry *first* of the thread numbered *no*."""
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, no * SPAN + first, most)).rowcount)
 
 
-def _in_parts(file: Database, remove: Callable[[Connection, int], int]) -> None:
+def _in_parts(file: Writer, remove: Callable[[Connection, int], int]) -> None:
     most = _AT_ONCE
     while True:
         size = most
