@@ -346,10 +346,11 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
     def close(self) -> None:
         """Cancel the runs that are still active, and free what the runtime opened.
 
-        A store that the runtime opened stays open while runs are active: they still store that they were cancelled.
+        A store that the runtime opened from a URL is closed when the last of these runs has ended, because they still
+        store that they were cancelled.
         """
         config = self._config
         config.active.cancel_all("the runtime was closed")
         config.threads.close()
-        if self._owns_store and config.store is not None and not config.active:
-            config.store.close()
+        if self._owns_store and config.store is not None:
+            config.active.close_when_idle(config.store.close)

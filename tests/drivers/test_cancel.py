@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from graphrt import Limits, Runtime
+from graphrt.errors import StoreError
+from graphrt.stores import open_store
 
 from .support import PATIENCE_S, Beside, call, note, parallel, sequence
 
@@ -236,3 +238,67 @@ def test_close_during_a_run_without_a_thread_ends_it(face: str) -> None:
         except Exception as error:  # noqa: BLE001 - what it is, is asserted
             status = type(error).__module__
     assert status in {"completed", "cancelled", "graphrt.errors"}
+
+
+def test_close_closes_its_store_when_the_last_run_has_ended(face: str) -> None:
+    """The runs still store that they were cancelled."""
+    gates = {"t": Gate("sync"), "u": Gate("sync")}
+
+    def wait(state: Any, ctx: Any) -> Any:
+        gates[ctx.thread].running.set()
+        assert gates[ctx.thread].open.wait(PATIENCE_S)
+
+    runtime = Runtime(sequence(("wait", wait), ("last", note("last"))), store="memory:")
+    store: Any = runtime.store
+    works = {thread: Beside(lambda thread=thread: call(face, runtime, "run", {}, thread=thread)) for thread in gates}
+    assert all(gate.running.wait(PATIENCE_S) for gate in gates.values())
+    runtime.close()
+
+    gates["t"].open.set()
+    assert works["t"].result().status == "cancelled"
+    assert {head.thread for head in store.heads()} == {"t", "u"}
+
+    gates["u"].open.set()
+    assert works["u"].result().status == "cancelled"
+    with pytest.raises(StoreError) as caught:
+        store.heads()
+    assert caught.value.code == "store-closed"
+
+
+def test_close_leaves_a_store_open_that_it_was_given(face: str) -> None:
+    gate = Gate("sync")
+    store = open_store("memory:")
+    runtime = Runtime(sequence(("gate", gate.node())), store=store)
+    work = Beside(lambda: call(face, runtime, "run", {}, thread="t"))
+    assert gate.running.wait(PATIENCE_S)
+    runtime.close()
+    gate.open.set()
+    assert work.result().status == "cancelled"
+
+    assert [head.thread for head in store.heads()] == ["t"]
+
+
+def test_close_in_a_node_closes_the_store_after_the_run(face: str) -> None:
+    runtime: Any = None
+
+    def stop(state: Any) -> Any:
+        runtime.close()
+
+    runtime = Runtime(sequence(("stop", stop), ("last", note("last"))), store="memory:")
+
+    assert call(face, runtime, "run", {}, thread="t").status == "cancelled"
+    with pytest.raises(StoreError, match="closed"):
+        runtime.state("t")
+
+
+def test_close_during_a_stream_closes_the_store_at_its_end() -> None:
+    runtime = Runtime(sequence(("a", note("a")), ("b", note("b"))), store="memory:")
+    store: Any = runtime.store
+    steps = runtime.steps({}, thread="t")
+    next(steps)
+    runtime.close()
+    assert [head.thread for head in store.heads()] == ["t"]
+    assert list(steps) == []
+
+    with pytest.raises(StoreError, match="closed"):
+        store.heads()

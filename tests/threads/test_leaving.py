@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from graphrt import Runtime
+from graphrt.errors import StoreError
 
 from .support import Counts, ask, everything, fan, finish, kinds, line, note, refused
 
@@ -158,6 +159,41 @@ def test_closing_the_runtime_cancels_what_it_drives(world):
 
     assert other.state("t").status == "cancelled"
     assert other.retry("t").state["notes"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("durability", MODES)
+def test_a_store_is_closed_after_the_run_that_was_active_has_stored_its_end(folder, durability):
+    url = f"sqlite:///{folder / 'runs.db'}"
+    runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store=url, durability=durability)
+    steps = runtime.steps({"notes": []}, thread="t")
+    next(steps)
+    runtime.close()
+    assert list(steps) == []
+
+    with pytest.raises(StoreError, match="closed"):
+        runtime.state("t")
+    with Runtime(runtime.graph, store=url) as later:
+        assert later.state("t").status == "cancelled"
+        assert later.retry("t").state["notes"] == ["a", "b"]
+
+
+def test_a_store_is_closed_although_the_last_commit_of_the_run_failed(monkeypatch):
+    runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store="memory:")
+    store = runtime.store
+    steps = runtime.steps({"notes": []}, thread="t")
+    next(steps)
+    runtime.close()
+
+    def fails(*_, **__):
+        raise StoreError("The disk is gone.", code="store-failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "commit", fails)
+        with pytest.raises(StoreError, match="The disk is gone"):
+            list(steps)
+
+    with pytest.raises(StoreError, match="closed"):
+        store.heads()
 
 
 def test_two_runtimes_take_turns_on_one_thread(world):

@@ -209,8 +209,11 @@ class ActiveRun:
             if store.blocking:
                 leases.renewer_of(store).remove(claim)
             self.config.active.remove(claim.thread, self.control)
-            if self._journal is not None:
-                self._journal.close()
+            try:
+                if self._journal is not None:
+                    self._journal.close()
+            finally:
+                self.config.active.closed(self.control)  # last: this may close the store
 
 
 _NOBODY = Watch()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt._drivers.shared_threads import SharedThreads
-from graphrt._forks import Emptied
+from graphrt._forks import Emptied, FreshLock
 from graphrt._journal.compatibility_check import GraphLike
 from graphrt._observers import observed_sinks
 from graphrt._plan.tables import Plan
@@ -32,21 +32,30 @@ if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
 
 
+_closing: Final = FreshLock()
+"""Guards the decision who closes a store. That is rare and short, so all runtimes share one lock."""
+
+
 @final
 class ActiveRuns:
     """The runs of one runtime that drive a thread right now, by the id of the thread."""
 
-    __slots__ = ("_controls", "_forks")
+    __slots__ = ("_close_store", "_controls", "_forks", "_unclosed")
 
     def __init__(self) -> None:
         self._controls: dict[str, Control] = {}
-        self._forks: Emptied | None = None
+        self._unclosed: set[Control] = set()
+        """Runs that may still write to the store. A run loses its thread before its last commit is confirmed."""
+        self._close_store: Callable[[], None] | None = None
+        """Closes the store after the last of those runs; None unless the runtime was closed before it."""
+        self._forks: tuple[Emptied, Emptied] | None = None
 
     def add(self, thread: str, control: Control) -> None:
         """Note that a run drives *thread*."""
         if self._forks is None:
             # The child of os.fork() does not drive the runs of its parent.
-            self._forks = Emptied(self._controls)
+            self._forks = Emptied(self._controls), Emptied(self._unclosed)
+        self._unclosed.add(control)
         self._controls[thread] = control
 
     def remove(self, thread: str, control: Control) -> None:
@@ -56,6 +65,26 @@ class ActiveRuns:
         """
         if self._controls.get(thread) is control:
             del self._controls[thread]
+
+    def closed(self, control: Control) -> None:
+        """Note that the run of *control* has given back its thread and writes nothing more. May be called again."""
+        self._unclosed.discard(control)
+        if self._close_store is not None:
+            self._close_if_idle()
+
+    def close_when_idle(self, close_store: Callable[[], None]) -> None:
+        """Call *close_store* once, when no run can write any more: now, or in the thread that ends the last run."""
+        # Set before the look at the runs, as `closed` takes a run away before it looks here: one of them sees both.
+        self._close_store = close_store
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        with _closing:
+            if self._unclosed:
+                return
+            close_store, self._close_store = self._close_store, None
+        if close_store is not None:
+            close_store()
 
     def cancel(self, thread: str, reason: str) -> bool:
         """Cancel the run that drives *thread*; return False if there is none."""
