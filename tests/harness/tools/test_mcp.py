@@ -217,6 +217,37 @@ def test_what_cannot_be_reached_is_told_when_it_is_opened(command: list[str], sa
     assert said in caught.value.what
 
 
+@pytest.mark.parametrize("connect_timeout_s", [7.0, None])
+def test_connect_timeout_limits_each_http_request_but_for_reading(
+    http_program: HttpProgram, context: Any, monkeypatch: pytest.MonkeyPatch, connect_timeout_s: float | None
+) -> None:
+    """None is no limit, also for the HTTP client. Reading never has one, because each call has its own."""
+    import httpx2
+
+    sent: list[dict[str, float | None]] = []
+    send = httpx2.AsyncClient.send
+
+    async def watched(client: httpx2.AsyncClient, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        sent.append(dict(request.extensions["timeout"]))
+        return await send(client, request, **how)
+
+    monkeypatch.setattr(httpx2.AsyncClient, "send", watched)
+
+    async def work(shop: Shop) -> None:
+        assert (await shop.call("add", a=1, b=2)).text == "3"
+
+    use(McpServer.http(http_program.url, connect_timeout_s=connect_timeout_s), context(), work)
+
+    limits = {"connect": connect_timeout_s, "write": connect_timeout_s, "pool": connect_timeout_s, "read": None}
+    assert sent
+    assert [one for one in sent if one != limits] == []
+
+
+def test_an_unknown_option_of_a_server_is_refused() -> None:
+    with pytest.raises(TypeError, match="timeout"):
+        McpServer.stdio("x", timeout=3)  # type: ignore[call-arg]
+
+
 def test_secrets_reach_the_server_and_nothing_else(
     http_program: HttpProgram, context: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -39,8 +39,13 @@ _APPLICATION_ERRORS: Final = frozenset({-32602, -32601})
 class Target(Protocol):
     """Address of a server, which can open a transport to it."""
 
-    def transport(self, notes: Notes) -> AbstractAsyncContextManager[Any]:
-        """Return the SDK's transport, not yet entered; it reports what it sees in *notes*."""
+    def transport(self, notes: Notes, *, timeout_s: float | None) -> AbstractAsyncContextManager[Any]:
+        """Return the SDK's transport, not yet entered; it reports what it sees in *notes*.
+
+        Args:
+            notes: Written to while the connection lasts.
+            timeout_s: Seconds for each connection of an HTTP client, and for sending a request. None: no limit.
+        """
         ...
 
 
@@ -64,7 +69,12 @@ class StdioTarget:
     cwd: str | None = None
 
     @asynccontextmanager
-    async def transport(self, notes: Notes) -> AsyncGenerator[Any, None]:
+    async def transport(
+        self,
+        notes: Notes,
+        *,
+        timeout_s: float | None,  # noqa: ARG002 - the pipes of a process need no connecting
+    ) -> AsyncGenerator[Any, None]:
         """Start the process. It inherits stderr, and only the few environment variables that the SDK passes on."""
         stdio = sdk("mcp.client.stdio")
         parameters = stdio.StdioServerParameters(
@@ -81,11 +91,9 @@ class HttpTarget:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    timeout_s: float = 30.0
-    """Seconds for connecting, writing and waiting for a pooled connection; reading has no timeout."""
 
     @asynccontextmanager
-    async def transport(self, notes: Notes) -> AsyncGenerator[Any, None]:
+    async def transport(self, notes: Notes, *, timeout_s: float | None) -> AsyncGenerator[Any, None]:
         """Open an HTTP client with the headers. It has no read timeout, because each call has its own."""
         http = sdk("httpx2")
 
@@ -96,7 +104,7 @@ class HttpTarget:
         client = await asyncio.to_thread(  # it loads the system's CA certificates, which would block the loop
             http.AsyncClient,
             headers=dict(self.headers),
-            timeout=http.Timeout(self.timeout_s, read=None),
+            timeout=http.Timeout(timeout_s, read=None),
             event_hooks={"response": [note]},
         )
         streamable = sdk("mcp.client.streamable_http")
@@ -144,7 +152,7 @@ class Link:
             Exception: Whatever the SDK or the transport raised.
         """
         # An empty context: the connection outlives the call that opened it, and must not keep its context variables.
-        self._owner = asyncio.get_running_loop().create_task(self._own(), context=Context())
+        self._owner = asyncio.get_running_loop().create_task(self._own(timeout_s), context=Context())
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.shield(self._ready)
@@ -219,11 +227,11 @@ class Link:
         """HTTP status of the last response to a POST if it was 400 or above, else None."""
         return self._notes.status
 
-    async def _own(self) -> None:
+    async def _own(self, timeout_s: float | None) -> None:
         """Enter the SDK's context managers, wait for `_stop`, and leave them, all in this task (an anyio rule)."""
         try:
             async with AsyncExitStack() as stack:
-                client = await stack.enter_async_context(self._client())
+                client = await stack.enter_async_context(self._client(timeout_s))
                 self._ready.set_result(client)
                 await self._stop.wait()
         except Exception as error:  # noqa: BLE001 - raised in `open`, or by the next request
@@ -235,12 +243,12 @@ class Link:
                 self._ready.set_exception(failure)
                 self._ready.exception()  # mark it as retrieved: the caller of `open` may have been cancelled
 
-    def _client(self) -> Any:
+    def _client(self, timeout_s: float | None) -> Any:
         from importlib.metadata import version
 
         mcp = sdk("mcp")
         return mcp.Client(
-            self._target.transport(self._notes),
+            self._target.transport(self._notes, timeout_s=timeout_s),
             cache=None,
             client_info=mcp.Implementation(name="graphrt", version=version("graphrt")),
         )

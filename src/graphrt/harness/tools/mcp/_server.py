@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
+import typing_extensions as te
+
 from graphrt.errors import InputError, ToolError
 from graphrt.harness._background_loop import LoopThread
 from graphrt.harness._secrets import redact
@@ -31,19 +33,50 @@ _LOOP: Final = LoopThread("graphrt-mcp")
 """Event loop of all connections, whatever loops the callers run on."""
 
 
+class ServerOptions(te.TypedDict, total=False):
+    """Keyword arguments that `McpServer.stdio` and `McpServer.http` share; `McpServer` documents them."""
+
+    name: str | None
+    prefix: str
+    timeout_s: float | None
+    connect_timeout_s: float | None
+    effect: EffectClass | None
+    on_error: OnError
+    approval: Approval
+    max_result_chars: int | None
+
+
 class McpServer:
     """An MCP server and the connection to it: `McpServer.stdio(...)` or `McpServer.http(...)`.
 
     `async with server:` connects, and disconnects at its end; in between `await server.tools()` returns tools for an
     agent. A server may be used from several tasks and event loops at once. If it dies, calls in flight fail with a
     ToolError and are not repeated; the next call reconnects.
+
+    Args:
+        target: The server's address. `stdio` and `http` make it, and the next two arguments.
+        default_name: The name of the program, or host and port of the URL.
+        secrets: Texts that may be credentials, and are kept out of errors and logs.
+        name: The server's name in error messages. Default: *default_name*.
+        prefix: Put before the names of its tools.
+        timeout_s: Seconds that a call may take; then it is cancelled on the server. None: no limit.
+        connect_timeout_s: Seconds until the server must have completed the MCP handshake. Over HTTP, each connection
+            must also be made within this time, and each request sent. None: no limit.
+        effect: Effect class of all its tools. None: "pure" for a tool with `readOnlyHint`, "idempotent" for one with
+            `idempotentHint`, else "once". Set it yourself for a server whose hints you do not trust.
+        on_error: As in `ToolPolicy`, for all its tools; likewise *approval* and *max_result_chars*.
+
+    Raises:
+        InputError: An argument is wrong.
     """
 
     def __init__(
         self,
         target: links.Target,
         *,
-        name: str,
+        default_name: str,
+        secrets: Sequence[str],
+        name: str | None = None,
         prefix: str = "",
         timeout_s: float | None = 60.0,
         connect_timeout_s: float | None = 30.0,
@@ -51,8 +84,8 @@ class McpServer:
         on_error: OnError = "return",
         approval: Approval = False,
         max_result_chars: int | None = None,
-        secrets: Sequence[str] = (),
     ) -> None:
+        name = name or default_name
         where = f"MCP server {name}"
         self._policy: Final = make_policy(
             effect="once" if effect is None else effect,
@@ -89,14 +122,7 @@ class McpServer:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        name: str | None = None,
-        prefix: str = "",
-        timeout_s: float | None = 60.0,
-        connect_timeout_s: float | None = 30.0,
-        effect: EffectClass | None = None,
-        on_error: OnError = "return",
-        approval: Approval = False,
-        max_result_chars: int | None = None,
+        **options: te.Unpack[ServerOptions],
     ) -> McpServer:
         """Return a server that runs as a subprocess, started when it is connected and ended when it is disconnected.
 
@@ -106,13 +132,8 @@ class McpServer:
             env: Environment variables, added to the few that are inherited (`PATH`, `HOME`, ...). Their values never
                 appear in errors.
             cwd: Working directory of the process. Default: the current one.
-            name: The server's name in error messages. Default: the name of the program.
-            prefix: Put before the names of its tools.
-            timeout_s: Seconds that a call may take; then it is cancelled on the server. None: no limit.
-            connect_timeout_s: Seconds until the server must have completed the MCP handshake. None: no limit.
-            effect: Effect class of all its tools. None: "pure" for a tool with `readOnlyHint`, "idempotent" for one
-                with `idempotentHint`, else "once". Set it yourself for a server whose hints you do not trust.
-            on_error: As in `ToolPolicy`, for all its tools; likewise *approval* and *max_result_chars*.
+            options: name, prefix, timeout_s, connect_timeout_s, effect, on_error, approval and max_result_chars; see
+                `McpServer`.
 
         Raises:
             InputError: An argument is wrong.
@@ -125,40 +146,21 @@ class McpServer:
             )
         return cls(
             links.StdioTarget(command=command, args=tuple(args), env=dict(env or {}), cwd=cwd),
-            name=name or re.split(r"[\\/]", command)[-1],
-            prefix=prefix,
-            timeout_s=timeout_s,
-            connect_timeout_s=connect_timeout_s,
-            effect=effect,
-            on_error=on_error,
-            approval=approval,
-            max_result_chars=max_result_chars,
+            default_name=re.split(r"[\\/]", command)[-1],
             secrets=tuple((env or {}).values()),
+            **options,
         )
 
     @classmethod
     def http(
-        cls,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        name: str | None = None,
-        prefix: str = "",
-        timeout_s: float | None = 60.0,
-        connect_timeout_s: float | None = 30.0,
-        effect: EffectClass | None = None,
-        on_error: OnError = "return",
-        approval: Approval = False,
-        max_result_chars: int | None = None,
+        cls, url: str, *, headers: Mapping[str, str] | None = None, **options: te.Unpack[ServerOptions]
     ) -> McpServer:
         """Return a server that is reached by streamable HTTP.
-
-        The arguments that are not listed are those of `stdio`.
 
         Args:
             url: Its endpoint, which usually ends in `/mcp`.
             headers: Sent with every request, for instance credentials. Their values never appear in errors.
-            name: The server's name in error messages. Default: host and port of the URL.
+            options: As for `stdio`; see `McpServer`.
 
         Raises:
             InputError: An argument is wrong.
@@ -180,18 +182,11 @@ class McpServer:
                 fix='give them as headers={"Authorization": ...}',
                 code="bad-tool",
             )
-        connect_s = 30.0 if connect_timeout_s is None else connect_timeout_s
         return cls(
-            links.HttpTarget(url=url, headers=dict(headers or {}), timeout_s=connect_s),
-            name=name or (f"{host}:{port}" if port else host),
-            prefix=prefix,
-            timeout_s=timeout_s,
-            connect_timeout_s=connect_timeout_s,
-            effect=effect,
-            on_error=on_error,
-            approval=approval,
-            max_result_chars=max_result_chars,
+            links.HttpTarget(url=url, headers=dict(headers or {})),
+            default_name=f"{host}:{port}" if port else host,
             secrets=(*(headers or {}).values(), *of_query(parts.query)),
+            **options,
         )
 
     async def __aenter__(self) -> Self:
