@@ -10,10 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from threading import Lock
-from types import TracebackType
 from typing import Any, Final, NoReturn, final
-
-import typing_extensions as te
 
 from graphrt._forks import Emptied, FreshLock
 from graphrt.errors import InputError
@@ -245,24 +242,6 @@ class EncryptedStore(StoreVerbs):
         """Close the inner store. May be called again."""
         self._lists.clear()
         self._store.close()
-
-    def __enter__(self) -> te.Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> te.Self:
-        await self._store.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._lists.clear()
-        await self._store.__aexit__(kind, error, traceback)
 
 
 class _Names:

@@ -10,10 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from threading import RLock
-from types import TracebackType
 from typing import Any, Final, final
-
-import typing_extensions as te
 
 from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
@@ -309,22 +306,6 @@ class MemoryStore(StoreVerbs):
         with self._guard.lock:
             self._closed = True
             self._threads.clear()
-
-    def __enter__(self) -> te.Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> te.Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _open(self) -> dict[str, _Thread]:
         if self._closed:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from os import PathLike
+from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import typing_extensions as te
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores._verifying import Finding, Verification, verify
@@ -43,7 +46,10 @@ def one_by_one(store: Store, threads: Iterable[str], updated_before: float | Non
 
 
 class StoreVerbs:
-    """Operations on a whole store, and transfer of threads between stores. They use the store protocol only."""
+    """Operations on a whole store, and transfer of threads between stores. They use the store protocol only.
+
+    As a context manager, sync or async, a store is closed at the end of the block.
+    """
 
     __slots__ = ()
 
@@ -136,6 +142,26 @@ class StoreVerbs:
             The ids of the threads that were deleted.
         """
         return one_by_one(self._as_store(), threads, updated_before)
+
+    def __enter__(self) -> te.Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._as_store().close()
+
+    async def __aenter__(self) -> te.Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        store = self._as_store()
+        if store.blocking:
+            await self._aside(store.close)  # SQLite waits for a checkpoint, PostgreSQL for its server
+        else:
+            store.close()
 
     async def _aside(self, call: Callable[[], T]) -> T:
         """Return the result of *call*, which runs on a worker thread because files and databases may block."""

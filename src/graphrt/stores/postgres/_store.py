@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final, final
-
-import typing_extensions as te
 
 from graphrt.errors import ConflictError, StoreError
 from graphrt.stores import _refusals
@@ -361,21 +358,3 @@ class PostgresStore(StoreVerbs):
         for claim in ours:
             _claims.free(self._link, connection, claim)
             self._forget(claim)
-
-    def __enter__(self) -> te.Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> te.Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        import asyncio
-
-        await asyncio.to_thread(self.close)

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, final
-
-import typing_extensions as te
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import _refusals
@@ -272,19 +269,3 @@ class SqliteStore(WholeThreads):
             pass  # the file cannot be written: the leases run out by themselves, and this object commits nothing more
         finally:
             self._file.close()
-
-    def __enter__(self) -> te.Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> te.Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._aside(self.close)  # it waits for a checkpoint that is running
