@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, Final
 from zlib import crc32
 
+from graphrt._arguments import is_number
 from graphrt.errors import GraphrtError, HarnessError, RateLimitError, TransientModelError
 from graphrt.limits import BACKOFF_MAX_S, HINT_MAX_S, RetryPolicy
 
@@ -48,7 +49,7 @@ def status_of(error: BaseException) -> int | None:
     for holder in (error, getattr(error, "response", None)):
         for name in ("status_code", "status", "code"):
             value = getattr(holder, name, None)
-            if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
+            if is_number(value, whole=True) and 100 <= value <= 599:
                 return value
     return None
 

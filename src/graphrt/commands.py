@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 import typing_extensions as te
 
+from graphrt._arguments import is_number
 from graphrt.errors import InputError
 
 __all__ = [
@@ -229,8 +231,7 @@ def check_expiry(expires_s: Any) -> float | None:
     Raises:
         InputError: *expires_s* is neither None nor a finite number of seconds above 0 (`bad-expiry`).
     """
-    number = not isinstance(expires_s, bool) and isinstance(expires_s, (int, float))
-    if expires_s is None or (number and 0 < expires_s < float("inf")):
+    if expires_s is None or (is_number(expires_s) and 0 < expires_s < inf):
         found: float | None = expires_s
         return found
     raise InputError(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from math import inf
 from typing import Any, ClassVar, Final
+
+from graphrt._arguments import number_problem
 
 __all__ = ["Limits", "RetryPolicy"]
 
@@ -34,31 +35,6 @@ HINT_MAX_S: Final = 120.0
 
 Two minutes outlast most rate limits of a minute (decision 0048).
 """
-
-
-def limit_problem(
-    name: str, value: Any, *, optional: bool, seconds: bool = False, factor: bool = False, least: float = 0
-) -> str | None:
-    """Return a sentence that says why *value* is not valid for the limit *name*, or None if it is.
-
-    Args:
-        name: Name of the limit, for the sentence.
-        value: Value to check, of any type.
-        optional: None is allowed.
-        seconds: Fractions are allowed, and the sentence speaks of seconds.
-        factor: Fractions are allowed.
-        least: Smallest allowed value.
-    """
-    if value is None:
-        return None if optional else f"{name} must be a number, not None"
-    kind = "a number of seconds" if seconds else "a number" if factor else "a whole number"
-    if isinstance(value, bool) or not isinstance(value, (int, float) if seconds or factor else int):
-        return f"{name} must be {kind}, not {value!r}"
-    if not value >= least:  # written so that NaN is refused as well
-        return f"{name} must be at least {least:g}, not {value!r}"
-    if value == inf:
-        return f"{name} must be finite, not {value!r}" + ("; None switches it off" if optional else "")
-    return None
 
 
 class Limits:
@@ -147,7 +123,7 @@ class Limits:
         """Yield a sentence for each given value that is not valid."""
         for name, value in self._given.items():
             seconds = name in _SECONDS
-            found = limit_problem(name, value, optional=name in _OPTIONAL, seconds=seconds, least=0 if seconds else 1)
+            found = number_problem(name, value, optional=name in _OPTIONAL, seconds=seconds, least=0 if seconds else 1)
             if found:
                 yield found
 
@@ -203,12 +179,12 @@ class RetryPolicy:
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each value that is not valid."""
         found = (
-            limit_problem("attempts", self.attempts, optional=False, least=1),
-            limit_problem("wait_initial_s", self.wait_initial_s, optional=False, seconds=True),
+            number_problem("attempts", self.attempts, optional=False, least=1),
+            number_problem("wait_initial_s", self.wait_initial_s, optional=False, seconds=True),
             None
             if self.wait_max_s is None
-            else limit_problem("wait_max_s", self.wait_max_s, optional=False, seconds=True),
-            limit_problem("growth", self.growth, optional=False, factor=True, least=1),
+            else number_problem("wait_max_s", self.wait_max_s, optional=False, seconds=True),
+            number_problem("growth", self.growth, optional=False, factor=True, least=1),
         )
         yield from (problem for problem in found if problem)
         jitter: Any = self.jitter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,19 @@ def test_a_store_is_not_opened_if_another_argument_is_refused(tmp_path: Path, wr
         Runtime(graph, store=f"sqlite:///{tmp_path}/runs.db", **wrong)
 
     assert list(tmp_path.iterdir()) == []
+
+
+class Few(enum.IntEnum):
+    TWO = 2
+
+
+def test_a_number_may_be_of_an_int_subclass_but_a_bool_is_none() -> None:
+    runtime = Runtime(sequence(("a", note("a"))), store="memory:", worker_threads=Few.TWO)
+    assert runtime.worker_threads == 2
+    assert list(runtime.threads(limit=Few.TWO)) == []
+
+    for wrong in (True, 2.0, "2"):
+        with pytest.raises(InputError) as caught:
+            Runtime(runtime.graph, worker_threads=wrong)  # type: ignore[arg-type]
+        assert caught.value.code == "bad-limit"
+        assert f"worker_threads= must be a whole number, 1 or more, not {wrong!r}." in str(caught.value)

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from graphrt._arguments import number_problem
 from graphrt._plan import hints
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import short
@@ -16,7 +17,6 @@ from graphrt._plan.specs import NodeSpec
 from graphrt._plan.state import StateSchema
 from graphrt.commands import Command
 from graphrt.errors import Problem, closest, names
-from graphrt.limits import limit_problem
 
 MAX_NAME: Final = 500
 """Greatest length of a node's name, in characters."""
@@ -43,12 +43,12 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[str, str]]:
     policy = node.policy
     limits: list[str | None] = []
     if policy.max_visits != "graph":
-        limits.append(limit_problem("max_visits", policy.max_visits, optional=True, least=1))
-    limits.append(limit_problem("timeout_s", policy.timeout_s, optional=True, seconds=True))
+        limits.append(number_problem("max_visits", policy.max_visits, optional=True, least=1))
+    limits.append(number_problem("timeout_s", policy.timeout_s, optional=True, seconds=True))
     if policy.retry is not None:
         limits += [f"retry: {text}" for text in policy.retry.problems()]
     if policy.cache is not False and policy.cache is not True:
-        limits.append(limit_problem("cache", policy.cache, optional=False, least=1))
+        limits.append(number_problem("cache", policy.cache, optional=False, least=1))
     yield from (("bad-limit", text) for text in limits if text)
     for option in ("interrupt_before", "interrupt_after"):
         value = getattr(policy, option)

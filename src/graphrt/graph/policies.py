@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import typing_extensions as te
 
+from graphrt._arguments import is_number
 from graphrt._plan.specs import Policy
 from graphrt.commands import EndType
 from graphrt.errors import Problem, _foreign, closest, names
@@ -83,7 +84,7 @@ def read_policy(
     options = {option: value for option, value in given.items() if option in _OPTIONS}
     problems = [_unknown(name, option, where) for option in given if option not in _OPTIONS]
     retry = options.get("retry")
-    if isinstance(retry, int) and not isinstance(retry, bool):
+    if is_number(retry, whole=True):
         options["retry"] = RetryPolicy(retry)
     elif retry is not None and not isinstance(retry, RetryPolicy):
         options["retry"] = None

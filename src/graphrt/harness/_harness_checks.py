@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Final
 
-from graphrt.errors import InputError, a_type
+from graphrt._arguments import a_kind
+from graphrt.errors import InputError
 from graphrt.events import Usage
 
 _COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls")
@@ -18,9 +19,7 @@ def usable(value: Any, method: str) -> bool:
 
 def kind(value: Any) -> str:
     """Describe *value* for an error message."""
-    if isinstance(value, str):
-        return repr(value)
-    return f"the class {value.__name__}" if isinstance(value, type) else a_type(value)
+    return repr(value) if isinstance(value, str) else a_kind(value)
 
 
 def lack(value: Any, method: str) -> str:

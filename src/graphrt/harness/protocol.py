@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, 
 
 import typing_extensions as te
 
+from graphrt._arguments import check_amount, check_whole
 from graphrt.events import Usage
-from graphrt.harness._arguments import check_amount, check_whole
 from graphrt.harness._surrogates import whole
 from graphrt.harness.messages import (
     AssistantMessage,

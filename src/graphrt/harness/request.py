@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
+from graphrt._arguments import check_amount, check_mapping, check_text, check_whole, each
 from graphrt.errors import InputError, a_type, closest, names
-from graphrt.harness._arguments import check_amount, check_mapping, check_text, check_whole, each
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,

@@ -34,6 +34,7 @@ from pathlib import Path
 from struct import Struct
 from typing import IO, Any, Final, Literal, NamedTuple, get_args
 
+from graphrt._arguments import is_number
 from graphrt.errors import InputError
 from graphrt.stores.protocol import Head, Record, Status
 
@@ -154,7 +155,7 @@ def read_head(frame: Frame) -> Head:
     texts = all(isinstance(one, str) for one in (thread, graph, status))
     # `true` is an int to isinstance, and json.loads accepts NaN and Infinity: neither is a number here.
     numbers = all(one.__class__ is int for one in (seq, first)) and all(
-        isinstance(one, (int, float)) and not isinstance(one, bool) and isfinite(one) for one in times
+        is_number(one) and isfinite(one) for one in times
     )
     if frame.kind != HEAD or not texts or not numbers or status not in _STATUSES or not 1 <= first <= seq + 1:
         raise bad("It does not begin with a head.")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
+from graphrt._arguments import is_number
 from graphrt.errors import ConflictError, InputError, StoreError, names
 from graphrt.stores.protocol import Commit, Record
 
@@ -160,7 +161,7 @@ def page_size(limit: int | None) -> int:
     if limit is None:
         return -1
     given: Any = limit
-    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+    if not (is_number(given, whole=True) and given >= 0):
         raise InputError(f"limit must be a whole number of threads, 0 or more, not {limit!r}.", code="bad-limit")
     return min(given, 2**62)  # SQL integers have 64 bits, Python's have no limit
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import Any, TypeVar
+from typing import Any
 
+from graphrt._arguments import each, is_number
 from graphrt.errors import InputError
-from graphrt.harness._arguments import each
 from graphrt.harness._harness_checks import usable
 from graphrt.harness.agent.events import EventSink
 from graphrt.harness.agent.middleware import HOOKS, LAYER, Middleware
@@ -14,18 +14,14 @@ from graphrt.harness.protocol import ChatModel
 from graphrt.limits import RetryPolicy
 
 __all__ = [
-    "checked_call",
     "checked_choice",
     "checked_fallbacks",
-    "checked_kind",
     "checked_layers",
     "checked_model",
     "checked_name",
     "checked_retry",
     "checked_sinks",
 ]
-
-T = TypeVar("T")
 
 
 def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
@@ -86,7 +82,7 @@ def checked_retry(policy: Any) -> RetryPolicy:
     """
     if policy is None:
         return RetryPolicy(attempts=1)
-    if isinstance(policy, int) and not isinstance(policy, bool):
+    if is_number(policy, whole=True):
         policy = RetryPolicy(policy)
     if not isinstance(policy, RetryPolicy):
         raise InputError(
@@ -102,28 +98,6 @@ def checked_retry(policy: Any) -> RetryPolicy:
             value=policy,
         )
     return policy
-
-
-def checked_kind(option: str, value: Any, kind: type[T], fix: str) -> T | None:
-    """Return *value* if it is None or of *kind*.
-
-    Raises:
-        InputError: It is something else.
-    """
-    if value is not None and not isinstance(value, kind):
-        raise InputError(f"{option} must be of type {kind.__name__}, not {value!r}.", fix=fix, value=value)
-    return value
-
-
-def checked_call(option: str, value: Any, fix: str) -> Any:
-    """Return *value* if it is None or callable.
-
-    Raises:
-        InputError: It is something else.
-    """
-    if value is not None and not callable(value):
-        raise InputError(f"{option} must be a function, not {value!r}.", fix=fix, value=value)
-    return value
 
 
 def checked_sinks(given: Any) -> tuple[EventSink, ...]:

@@ -10,13 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
 from graphrt._ambient import NODE, PARENT_AGENT, live
+from graphrt._arguments import checked_function, checked_type
 from graphrt.errors import AgentLimitError, InputError, count
 from graphrt.harness._output.form import form_of
 from graphrt.harness.agent._arguments import (
-    checked_call,
     checked_choice,
     checked_fallbacks,
-    checked_kind,
     checked_layers,
     checked_model,
     checked_name,
@@ -128,15 +127,17 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         """The model, then its fallbacks: 1..n."""
         self.tools: Final = ToolRegistry(tools)
         self.name: Final = checked_name(name)
-        self.limits: Final = checked_kind("limits", limits, AgentLimits, _LIMITS) or AgentLimits()
+        self.limits: Final = checked_type("limits", limits, AgentLimits, _LIMITS) or AgentLimits()
         self._output = form_of(output)
         self._retry = checked_retry(retry)
-        self._cache = checked_kind("cache", cache, ResponseCache, "Give ResponseCache().")
+        self._cache = checked_type("cache", cache, ResponseCache, "Give ResponseCache().")
         self._layers = checked_layers(middleware)
-        self._budget = checked_kind("budget", budget, Budget, "Give Budget(tokens=...).")
+        self._budget = checked_type("budget", budget, Budget, "Give Budget(tokens=...).")
         self._unknown = checked_choice("unknown_tool", unknown_tool)
         self._bad_arguments = checked_choice("invalid_arguments", invalid_arguments)
-        self._approve = checked_call("approve", approve, "Give a function of a ToolCall that returns True or False.")
+        self._approve = checked_function(
+            "approve", approve, "Give a function of a ToolCall that returns True or False."
+        )
         self._defaults: RunOptions = {
             "system": system,
             "max_tokens": max_tokens,

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import final
 
+from graphrt._arguments import number_problem
 from graphrt._forks import Emptied, FreshLock
 from graphrt.errors import InputError
 from graphrt.events import Usage
 from graphrt.harness.protocol import ModelResponse
-from graphrt.limits import limit_problem
 
 __all__ = ["ResponseCache"]
 
@@ -32,7 +32,7 @@ class ResponseCache:
     """
 
     def __init__(self, max_entries: int = 1_024) -> None:
-        problem = limit_problem("max_entries", max_entries, optional=False, least=1)
+        problem = number_problem("max_entries", max_entries, optional=False, least=1)
         if problem is not None:
             raise InputError(f"{problem}.", fix="Say how many responses are kept.", value=max_entries)
         self._most = max_entries

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from graphrt._arguments import number_problem
 from graphrt.errors import InputError
-from graphrt.limits import limit_problem
 
 __all__ = ["AgentLimits"]
 
@@ -53,10 +53,10 @@ class AgentLimits:
 
     def _problems(self) -> Iterator[str]:
         found = (
-            limit_problem("model_calls", self.model_calls, optional=False, least=1),
-            limit_problem("tool_calls", self.tool_calls, optional=False),
-            limit_problem("depth", self.depth, optional=False),
-            limit_problem("seconds", self.seconds, optional=True, seconds=True),
+            number_problem("model_calls", self.model_calls, optional=False, least=1),
+            number_problem("tool_calls", self.tool_calls, optional=False),
+            number_problem("depth", self.depth, optional=False),
+            number_problem("seconds", self.seconds, optional=True, seconds=True),
         )
         yield from (problem for problem in found if problem)
         on_limit: Any = self.on_limit

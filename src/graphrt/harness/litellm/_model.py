@@ -14,10 +14,10 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
+from graphrt._arguments import check_amount, check_text
 from graphrt.errors import HarnessError, InputError, MissingExtraError, a_type, names
 from graphrt.events import Usage
 from graphrt.harness import _secrets, real_requests
-from graphrt.harness._arguments import check_amount, check_text
 from graphrt.harness.budget._prices import cost_of
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange, Kind

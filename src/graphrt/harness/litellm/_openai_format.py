@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from graphrt._arguments import is_number
 from graphrt.errors import BadResponseError, RefusalError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness._surrogates import Whole, whole
@@ -344,7 +345,7 @@ def _is_absurd(count: Any) -> bool:
     """Return whether *count* was reported and is not a possible count of tokens."""
     if count is None:
         return False
-    return isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_TOKENS
+    return not (is_number(count, whole=True) and 0 <= count <= _MOST_TOKENS)
 
 
 def _text(value: Any) -> str:

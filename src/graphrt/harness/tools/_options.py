@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from graphrt._arguments import is_number
 from graphrt.errors import InputError, names
 from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
 
@@ -48,11 +49,10 @@ def make_policy(
     """
     _one_of("effect", effect, get_args(EffectClass), where)
     _one_of("on_error", on_error, get_args(OnError), where)
-    if timeout_s is not None and not _is_duration(timeout_s):
-        raise _bad("timeout_s", timeout_s, "a number of seconds above 0, or None", where)
+    check_timeout("timeout_s", timeout_s, where=where)
     if not (isinstance(approval, bool) or callable(approval)):
         raise _bad("approval", approval, "True, False, or a function of the checked arguments", where)
-    if max_result_chars is not None and not _is_count(max_result_chars):
+    if max_result_chars is not None and not (is_number(max_result_chars, whole=True) and max_result_chars > 0):
         raise _bad("max_result_chars", max_result_chars, "a whole number above 0, or None", where)
     return ToolPolicy(
         effect=effect,
@@ -73,22 +73,14 @@ def check_description(description: object, *, where: str) -> None:
         raise _bad("description", description, "a text", where)
 
 
-def check_timeout(name: str, value: object, *, where: str) -> None:
+def check_timeout(name: str, value: Any, *, where: str) -> None:
     """Check that *value*, the option *name*, is a positive number of seconds or None.
 
     Raises:
         InputError: It is neither (`bad-tool`).
     """
-    if value is not None and not _is_duration(value):
+    if value is not None and not (is_number(value) and 0 < value < math.inf):
         raise _bad(name, value, "a number of seconds above 0, or None", where)
-
-
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...], where: str) -> None:

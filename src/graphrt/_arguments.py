@@ -1,0 +1,150 @@
+"""Checks of single arguments (a number, text, mapping, list or type), with the same error texts everywhere.
+
+All packages may use them. A check that only one package needs, or whose error text says what that package does with
+the argument, stays in that package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Literal, TypeVar, overload
+
+import typing_extensions as te
+
+from graphrt.errors import InputError, a_type
+
+T = TypeVar("T")
+
+
+@overload
+def is_number(value: object, *, whole: Literal[True]) -> te.TypeGuard[int]: ...
+@overload
+def is_number(value: object, *, whole: bool = False) -> te.TypeGuard[float]: ...
+def is_number(value: object, *, whole: bool = False) -> bool:
+    """Return whether *value* is an int, or unless *whole* a float. A bool is not a number, although it is an int."""
+    return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+
+
+def a_kind(value: Any) -> str:
+    """Describe *value* by its type for an error message: `an int`, or `the class Agent` for a class."""
+    return f"the class {value.__name__}" if isinstance(value, type) else a_type(value)
+
+
+def number_problem(
+    name: str, value: Any, *, optional: bool, seconds: bool = False, factor: bool = False, least: float = 0
+) -> str | None:
+    """Return a sentence that says why *value* is not such a number, or None if it is.
+
+    Args:
+        name: Name of the argument, for the sentence.
+        value: Value to check, of any type.
+        optional: None is allowed.
+        seconds: Fractions are allowed, and the sentence speaks of seconds.
+        factor: Fractions are allowed.
+        least: Smallest allowed value.
+    """
+    if value is None:
+        return None if optional else f"{name} must be a number, not None"
+    kind = "a number of seconds" if seconds else "a number" if factor else "a whole number"
+    if not is_number(value, whole=not (seconds or factor)):
+        return f"{name} must be {kind}, not {value!r}"
+    if not value >= least:  # written so that NaN is refused as well
+        return f"{name} must be at least {least:g}, not {value!r}"
+    if value == inf:
+        return f"{name} must be finite, not {value!r}" + ("; None switches it off" if optional else "")
+    return None
+
+
+def check_whole(name: str, value: Any, *, least: float) -> None:
+    """Check that *value* is None or a whole number of at least *least*.
+
+    Raises:
+        InputError: It is not.
+    """
+    _refuse(number_problem(name, value, optional=True, least=least), value)
+
+
+def check_amount(name: str, value: Any, *, above: bool = False, most: float | None = None) -> None:
+    """Check that *value* is None or a finite number of 0 or more.
+
+    Args:
+        above: Whether 0 is refused as well.
+        most: Largest allowed value; None sets no upper bound.
+
+    Raises:
+        InputError: It is not.
+    """
+    problem = number_problem(name, value, optional=True, factor=True)
+    if problem is None and value is not None:
+        if above and not value > 0:
+            problem = f"{name} must be more than 0, not {value!r}"
+        elif most is not None and value > most:
+            problem = f"{name} must be at most {most:g}, not {value!r}"
+    _refuse(problem, value)
+
+
+def check_text(name: str, value: Any) -> None:
+    """Check that *value* is None or a non-empty string.
+
+    Raises:
+        InputError: It is not.
+    """
+    if value is not None and (not isinstance(value, str) or not value):
+        raise InputError(f"{name} must be a text, not {value!r}.", value=value)
+
+
+def check_mapping(name: str, value: Any) -> None:
+    """Check that *value* is None or a mapping.
+
+    Raises:
+        InputError: It is not.
+    """
+    if value is not None and not isinstance(value, Mapping):
+        raise InputError(
+            f"{name} must be a mapping from names to values, not {a_type(value)}.",
+            fix=f'Give for instance {name}={{"user": "u-1"}}.',
+            value=value,
+        )
+
+
+def each(name: str, value: Any) -> tuple[Any, ...]:
+    """Return the items of *value* as a tuple.
+
+    Raises:
+        InputError: It is not iterable, or it is a string, which would be read letter by letter.
+    """
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise InputError(
+            f"{name} must be a list, not {value!r}.",
+            fix=f"Put it into a list: {name}=[...].",
+            value=value,
+        )
+    return tuple(value)
+
+
+def checked_type(name: str, value: Any, kind: type[T], fix: str) -> T | None:
+    """Return *value* if it is None or of *kind*.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise InputError(f"{name} must be of type {kind.__name__}, not {value!r}.", fix=fix, value=value)
+    return value
+
+
+def checked_function(name: str, value: Any, fix: str) -> Any:
+    """Return *value* if it is None or callable.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if value is not None and not callable(value):
+        raise InputError(f"{name} must be a function, not {value!r}.", fix=fix, value=value)
+    return value
+
+
+def _refuse(problem: str | None, value: Any) -> None:
+    if problem is not None:
+        raise InputError(f"{problem}.", fix="Give such a number, or None where it is not to be said.", value=value)
