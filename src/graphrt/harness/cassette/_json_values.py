@@ -11,6 +11,11 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    """Return whether *value* is a tuple."""
+    return isinstance(value, tuple)
+
+
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     """Return whether *value* is a mapping."""
     return isinstance(value, Mapping)

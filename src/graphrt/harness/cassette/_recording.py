@@ -7,7 +7,7 @@ in the file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeGuard
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -36,7 +36,7 @@ class Failure:
     where: str = ""
     known: str = ""
     fix: str = ""
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Its other attributes, as far as they are JSON data."""
     messages: tuple[Message, ...] = ()
     """0..n messages of the conversation, where the error carries them."""

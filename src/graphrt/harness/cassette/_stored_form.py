@@ -1,7 +1,8 @@
 """The stored form of a recording: JSON data that people can review, and that is validated when it is read.
 
-Fields at their defaults are left out, and a text of several lines is stored as a list of lines. The `_...Form` classes
-validate what is read, because people edit these files. `_cassette_file` reads and writes the file.
+Fields at their defaults are left out, and a text of several lines is stored as a list of lines. Both directions follow
+from the dataclasses of messages and replies: `dump` reads their fields, and `_form_of` makes a pydantic model of each
+class, which validates what is read, because people edit these files. `_cassette_file` reads and writes the file.
 """
 
 from __future__ import annotations
@@ -9,25 +10,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, ValidationError, create_model
 
 from graphrt.events import Usage
 from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness.cassette._canonical import NAMES, plain
-from graphrt.harness.cassette._json_values import is_list, is_sequence
+from graphrt.harness.cassette._json_values import is_list, is_sequence, is_tuple
 from graphrt.harness.cassette._recording import Failure, Recording, recordable_kind
 from graphrt.harness.messages import (
     AssistantMessage,
-    Message,
     SystemMessage,
     ThinkingBlock,
     ToolCall,
     ToolMessage,
     UserMessage,
 )
-from graphrt.harness.protocol import AgentReply, FinishReason, TextDelta, ThinkingDelta, ToolCallDelta
+from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta, ToolCallDelta
 
 
 def _join(value: Any) -> Any:
@@ -37,85 +37,81 @@ def _join(value: Any) -> Any:
 
 
 Text: TypeAlias = Annotated[str, BeforeValidator(_join)]
+_TEXTS: Final = frozenset({"text", "thinking", "what", "where", "known", "fix"})
+"""Fields of the classes that are stored as lists of lines if they have several."""
+_STRICT: Final = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+    """The stored form of a dataclass; `_form_of` makes one for each class."""
+
+    model_config = _STRICT
+    makes: ClassVar[type[Any]]
+
+    def made(self) -> Any:
+        """Return the value. A field that the file leaves out has the default of its class."""
+        given = {field.name for field in fields(self.makes)} & self.model_fields_set
+        return self.makes(**{name: _made(getattr(self, name)) for name in given})
 
 
-class _CallForm(_Form):
-    id: str
-    name: str
-    arguments: dict[str, Any] = {}
-    arguments_text: str = ""
-    error: str | None = None
+def _made(value: Any) -> Any:
+    if isinstance(value, _Form):
+        return value.made()
+    # Arguments, outputs and data are JSON, which has no tuples: a tuple is always one of forms.
+    return tuple(map(_made, value)) if is_tuple(value) else value
 
 
-class _BlockForm(_Form):
-    text: Text = ""
-    signature: str = ""
-    redacted: str = ""
+def _form_of(cls: type[Any], **forms: Any) -> Any:
+    """Return the form of *cls*: its fields with their types, texts as `Text`, and what *forms* adds or replaces.
+
+    pydantic validates the class itself strictly only as JSON text. Its parser refuses lone surrogates and more than 200
+    levels, which cassettes have, and it accepts a message without a role (decision 0090).
+    """
+    hints = get_type_hints(cls)
+    texts = {field.name: Text for field in fields(cls) if field.name in _TEXTS}
+    needed = {field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING}
+    kinds = {**hints, **texts, **forms}
+    found: Any = {name: (kind, ... if name in needed else None) for name, kind in kinds.items()}
+    made: Any = create_model(cls.__name__, __base__=_Form, **found)
+    made.makes = cls
+    return made
 
 
-class _MessageForm(_Form):
-    role: Literal["system", "user", "assistant", "tool"]
-    text: Text = ""
-    id: str | None = None
-    tool_calls: list[_CallForm] = []
-    thinking: list[_BlockForm] = []
-    tool_call_id: str = ""
-    error: bool = False
+def _many(form: Any) -> Any:
+    return Annotated[tuple[form, ...], Field(strict=False)]  # a list in the file, which a strict tuple would refuse
 
 
-class _UsageForm(_Form):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    calls: int = 0
-    cost_usd: float | None = None
+_Call: Final = _many(_form_of(ToolCall))
+_Block: Final = _many(_form_of(ThinkingBlock))
+_Message: Final = _many(
+    Annotated[
+        _form_of(SystemMessage)
+        | _form_of(UserMessage)
+        | _form_of(AssistantMessage, tool_calls=_Call, thinking=_Block)
+        | _form_of(ToolMessage),
+        Discriminator("role"),
+    ]
+)
+_Reply: Final = _form_of(
+    AgentReply,
+    tool_calls=_Call,
+    usage=_form_of(Usage) | None,
+    thinking_blocks=_Block,
+    output=Any,
+    messages=_Message,
+    output_type=str,  # belongs to the recording
+)
 
 
-class _ReplyForm(_Form):
-    text: Text = ""
-    tool_calls: list[_CallForm] = []
-    usage: _UsageForm | None = None
-    finish_reason: FinishReason = "stop"
-    model: str | None = None
-    thinking: Text = ""
-    thinking_blocks: list[_BlockForm] = []
-    output: Any = None
-    output_type: str = ""
-    messages: list[_MessageForm] = []
-    stopped: str | None = None
-    prompt_messages: int | None = None
+class _Thought(_Form):
+    makes = ThinkingDelta
+    text: str = Field(alias="thinking")
 
 
-class _FailureForm(_Form):
-    kind: str
-    what: Text
-    code: str
-    where: Text = ""
-    known: Text = ""
-    fix: Text = ""
-    data: dict[str, Any] = {}
-    messages: list[_MessageForm] = []
+class _AskedForm(BaseModel):
+    """A message of a canonical request, which stays plain data."""
 
-
-class _PieceForm(_Form):
-    index: int
-    id: str = ""
-    name: str = ""
-    arguments_text: str = ""
-
-
-class _ThoughtForm(_Form):
-    thinking: str
-
-
-class _AskedForm(_Form):
-    """A message of a canonical request."""
-
+    model_config = _STRICT
     role: Literal["system", "user", "assistant", "tool"]
     text: Text
     thinking: list[str] = []
@@ -131,11 +127,14 @@ class _RequestForm(BaseModel):
     messages: list[_AskedForm]
 
 
-class _EntryForm(_Form):
-    request: _RequestForm
-    pieces: list[str | _ThoughtForm | _PieceForm] | None = None
-    reply: _ReplyForm | None = None
-    failure: _FailureForm | None = None
+_Entry: Final[Any] = create_model(
+    "_Entry",
+    __config__=_STRICT,
+    request=(_RequestForm, ...),
+    pieces=(_many(str | _Thought | _form_of(ToolCallDelta)) | None, None),
+    reply=(_Reply | None, None),
+    failure=(_form_of(Failure, messages=_Message) | None, None),
+)
 
 
 # -------------------------------------------------------------------------------------------------------- writing
@@ -159,9 +158,6 @@ def show_request(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return a canonical request with the texts of its messages as lists of lines."""
     messages = [{**message, "text": _split(message["text"])} for message in form["messages"]]
     return {**form, "messages": messages}
-
-
-_TEXTS: Final = frozenset({"text", "thinking", "what", "where", "known", "fix"})
 
 
 def _brief(value: Any) -> Any:
@@ -215,7 +211,7 @@ def load(data: Mapping[str, Any], line: int) -> Recording:
         ValueError: *data* does not have the stored form; the text says where and why.
     """
     try:
-        entry = _EntryForm.model_validate(data)
+        entry = _Entry.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -225,81 +221,18 @@ def load(data: Mapping[str, Any], line: int) -> Recording:
     for name in request:
         if name not in NAMES:
             raise ValueError(f"request.{name}: no request has this")
+    if entry.failure is not None and recordable_kind(entry.failure.kind) is None:
+        raise ValueError(f"failure.kind: {entry.failure.kind!r} is not an error of a model")
     return Recording(
         request=plain(request, "request"),
-        reply=None if entry.reply is None else _reply(entry.reply),
-        failure=None if entry.failure is None else _failure(entry.failure),
-        pieces=None if entry.pieces is None else tuple(_piece(piece) for piece in entry.pieces),
-        output_type="" if entry.reply is None else entry.reply.output_type,
+        reply=_made(entry.reply),
+        failure=_made(entry.failure),
+        pieces=None if entry.pieces is None else tuple(map(_piece, entry.pieces)),
+        output_type=getattr(entry.reply, "output_type", None) or "",
         line=line,
     )
 
 
-def _reply(form: _ReplyForm) -> AgentReply:
-    return AgentReply(
-        text=form.text,
-        tool_calls=tuple(_call(call) for call in form.tool_calls),
-        usage=None if form.usage is None else Usage(**form.usage.model_dump()),
-        finish_reason=form.finish_reason,
-        model=form.model,
-        thinking=form.thinking,
-        thinking_blocks=tuple(map(_block, form.thinking_blocks)),
-        output=form.output,
-        messages=tuple(_message(message) for message in form.messages),
-        stopped=form.stopped,
-        prompt_messages=form.prompt_messages,
-    )
-
-
-def _failure(form: _FailureForm) -> Failure:
-    if recordable_kind(form.kind) is None:
-        raise ValueError(f"failure.kind: {form.kind!r} is not an error of a model")
-    return Failure(
-        kind=form.kind,
-        what=form.what,
-        code=form.code,
-        where=form.where,
-        known=form.known,
-        fix=form.fix,
-        data=form.data,
-        messages=tuple(_message(message) for message in form.messages),
-    )
-
-
-def _call(form: _CallForm) -> ToolCall:
-    return ToolCall(
-        id=form.id,
-        name=form.name,
-        arguments=form.arguments,
-        arguments_text=form.arguments_text,
-        error=form.error,
-    )
-
-
-def _message(form: _MessageForm) -> Message:
-    match form.role:
-        case "system":
-            return SystemMessage(text=form.text, id=form.id)
-        case "user":
-            return UserMessage(text=form.text, id=form.id)
-        case "assistant":
-            return AssistantMessage(
-                text=form.text,
-                tool_calls=tuple(map(_call, form.tool_calls)),
-                thinking=tuple(map(_block, form.thinking)),
-                id=form.id,
-            )
-        case "tool":
-            return ToolMessage(tool_call_id=form.tool_call_id, text=form.text, id=form.id, error=form.error)
-
-
-def _block(form: _BlockForm) -> ThinkingBlock:
-    return ThinkingBlock(text=form.text, signature=form.signature, redacted=form.redacted)
-
-
-def _piece(form: str | _ThoughtForm | _PieceForm) -> Piece:
-    if isinstance(form, str):
-        return TextDelta(text=form)
-    if isinstance(form, _ThoughtForm):
-        return ThinkingDelta(text=form.thinking)
-    return ToolCallDelta(index=form.index, id=form.id, name=form.name, arguments_text=form.arguments_text)
+def _piece(form: Any) -> Piece:
+    piece: Piece = TextDelta(text=form) if isinstance(form, str) else _made(form)
+    return piece

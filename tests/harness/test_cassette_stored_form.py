@@ -1,0 +1,165 @@
+"""Cassettes are kept in the version control of users: what was written once is read, and written again, to the byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from graphrt.events import Usage
+from graphrt.harness import (
+    AgentReply,
+    AssistantMessage,
+    SystemMessage,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolMessage,
+    UserMessage,
+)
+from graphrt.harness.cassette._cassette_file import CassetteFile, encode
+from graphrt.harness.cassette._recording import Failure, Recording
+from graphrt.harness.cassette._stored_form import dump, load
+
+FILE: Final = Path(__file__).with_name("every_kind.cassette")
+"""Written by graphrt 0.1, and never again."""
+
+CALLS: Final = (
+    ToolCall(id="c1", name="tea", arguments={"town": "Bergen", "cups": [1, 2.5, None, True]}),
+    ToolCall(id="c2", name="tea", arguments_text='{"town":"Oslo"}'),
+    ToolCall(id="c3", name="tea", arguments_text='{"town": "Os'),
+    ToolCall(id="c4", name="tea"),
+)
+CONVERSATION: Final = (
+    SystemMessage(text="Be short.\nBe kind.", id="m0"),
+    UserMessage(text="tea? \ud800"),
+    AssistantMessage(text="", tool_calls=CALLS[:1], thinking=(ThinkingBlock(text="hm\nwell", signature="s"),)),
+    ToolMessage(tool_call_id="c1", text="none\nleft", error=True),
+    ToolMessage(tool_call_id="c2", text="one", id="m4"),
+    AssistantMessage(text="No."),
+)
+REQUEST: Final = {
+    "harness": "shop",
+    "max_tokens": 7,
+    "messages": [
+        {"role": "system", "text": "Be short.\nBe kind."},
+        {"role": "user", "text": "tea? \ud800 schön \u202e"},
+        {
+            "role": "assistant",
+            "text": "",
+            "thinking": ["hm"],
+            "tool_calls": [{"arguments": {}, "call": 1, "name": "t"}],
+        },
+        {"call": 1, "error": True, "role": "tool", "text": "none"},
+    ],
+    "model": "m",
+}
+RECORDINGS: Final[Sequence[Recording]] = (
+    Recording(request={"messages": []}, reply=AgentReply()),
+    Recording(
+        request=REQUEST,
+        reply=AgentReply(
+            text="a\nb",
+            tool_calls=CALLS,
+            usage=Usage(input_tokens=1, output_tokens=2, cached_tokens=3, reasoning_tokens=4, calls=5, cost_usd=0.25),
+            finish_reason="length",
+            model="m-1",
+            thinking="first\nthen",
+            thinking_blocks=(ThinkingBlock(text="x"), ThinkingBlock(redacted="r")),
+            output={"text": ["a", "b"], "deep": [[[]]], "none": None, "number": 1e300, "word": "\ud800"},
+            messages=CONVERSATION,
+            stopped="model_calls",
+            prompt_messages=2,
+        ),
+        output_type="Person",
+        pieces=(
+            TextDelta(text="a\nb"),
+            ThinkingDelta(text="first\nthen"),
+            ToolCallDelta(index=0, id="c1", name="tea", arguments_text='{"a'),
+            ToolCallDelta(index=0),
+        ),
+    ),
+    Recording(request=REQUEST, reply=AgentReply(usage=Usage(), output=[]), pieces=()),
+    Recording(request=REQUEST, failure=Failure(kind="HarnessError", what="no", code="harness", data={})),
+    Recording(
+        request=REQUEST,
+        failure=Failure(
+            kind="RateLimitError",
+            what="too\nmany",
+            code="rate-limited",
+            where="here",
+            known="this\nand that",
+            fix="wait",
+            data={"retry_after_s": 3, "text": ["not", "lines"]},
+            messages=CONVERSATION,
+        ),
+        pieces=(TextDelta(text="a"),),
+    ),
+)
+
+
+def text_of(recordings: Sequence[Recording]) -> str:
+    return "\n".join(['{"graphrt_cassette": 1}', *map(encode, recordings), ""])
+
+
+def test_recordings_of_every_kind_are_written_as_ever() -> None:
+    assert text_of(RECORDINGS) == FILE.read_text(encoding="utf-8")
+
+
+def test_an_old_file_is_read_as_what_was_recorded_and_written_again_to_the_byte() -> None:
+    found = CassetteFile(FILE).read()
+    assert found is not None
+    lines = FILE.read_text(encoding="utf-8").split("\n")
+
+    assert [replace(one, line=0) for one in found] == list(RECORDINGS)
+    assert [one.line for one in found] == [n for n, line in enumerate(lines, 1) if line == "{"]
+    assert text_of(found) == FILE.read_text(encoding="utf-8")
+
+
+DEEP: Final = json.loads("[" * 300 + "]" * 300)
+
+
+@pytest.mark.parametrize("output", [10**400, DEEP, "\udfff", [], "", 0, False], ids=type)
+def test_every_output_comes_back_unchanged(output: object) -> None:
+    recording = Recording(request={"messages": []}, reply=AgentReply(output=output))
+
+    assert load(dump(recording), 0) == recording
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ({"messages": [{"text": "x"}]}, "reply.messages.0"),
+        ({"messages": [{"role": "boss", "text": "x"}]}, "reply.messages.0"),
+        ({"messages": [{"role": "tool", "text": "x", "tool_call_id": 5}]}, "tool_call_id"),
+        ({"messages": [{"role": "user", "text": "x", "tool_calls": []}]}, "tool_calls"),
+        ({"messages": [{"role": "user"}]}, "text"),
+        ({"usage": {"input_tokens": 1.0}}, "reply.usage.input_tokens"),
+        ({"usage": {"tokens": 1}}, "reply.usage.tokens"),
+        ({"tool_calls": {"id": "c"}}, "reply.tool_calls"),
+        ({"tool_calls": [{"id": "c"}]}, "reply.tool_calls.0.name"),
+        ({"thinking_blocks": [{"sealed": True}]}, "reply.thinking_blocks.0.sealed"),
+        ({"text": ["a", 5]}, "reply.text"),
+        ({"text": None}, "reply.text"),
+        ({"finish_reason": "tired"}, "reply.finish_reason"),
+    ],
+)
+def test_what_people_break_in_a_reply_is_named_by_its_place(reply: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=r"^reply") as caught:
+        load({"request": {"messages": []}, "reply": reply}, 0)
+    assert said in str(caught.value)
+
+
+def test_what_people_leave_out_has_its_default_and_empty_lists_are_empty() -> None:
+    data = {
+        "request": {"messages": []},
+        "pieces": [],
+        "reply": {"text": [], "tool_calls": [], "messages": [], "thinking_blocks": [], "usage": {}},
+    }
+    assert load(data, 3) == Recording(request={"messages": []}, reply=AgentReply(usage=Usage()), pieces=(), line=3)
