@@ -72,54 +72,26 @@ def _by_id(
     known = "; ".join(_told(q) for q in questions)
     ids = tuple(q.id for q in questions)
     by_id = f"resume({thread!r}, {{{ids[0]!r}: ...}})"
+
+    def refused(what: str, *, code: str, fix: str = how(ids)) -> InputError:
+        return InputError(what, code=code, where=where, known=known, fix=fix, thread=thread, interrupts=ids)
+
     if answer is not UNSET or not is_mapping(answers):
         single = answer if answer is not UNSET else answers
         if answer is not UNSET and answers is not UNSET:
-            raise InputError(
-                "Both answers and answer= were given.",
-                code="ambiguous-answer",
-                where=where,
-                known=known,
-                fix="Pass one of the two.",
-                thread=thread,
-                interrupts=ids,
-            )
+            raise refused("Both answers and answer= were given.", code="ambiguous-answer", fix="Pass one of the two.")
         if single is UNSET:
-            raise InputError(
-                "No answer was given.",
-                code="no-answer",
-                where=where,
-                known=known,
-                fix=how(ids),
-                thread=thread,
-                interrupts=ids,
-            )
+            raise refused("No answer was given.", code="no-answer")
         if len(questions) != 1:
             many = "interrupts are open" if not questions[0].answered else "answers could be replaced"
-            raise InputError(
-                f"One answer was given, but {len(questions)} {many}.",
-                code="ambiguous-answer",
-                where=where,
-                known=known,
-                fix=how(ids),
-                thread=thread,
-                interrupts=ids,
-            )
+            raise refused(f"One answer was given, but {len(questions)} {many}.", code="ambiguous-answer")
         return {questions[0].id: single}
     takes = {question.id for question in (*questions, *open_)}
     unknown = [id_ for id_ in answers if id_ not in takes]
     if unknown:
         raise _unknown(engine, unknown[0], known, ids, by_id)
     if not answers:
-        raise InputError(
-            "No answer was given.",
-            code="no-answer",
-            where=where,
-            known=known,
-            fix=how(ids),
-            thread=thread,
-            interrupts=ids,
-        )
+        raise refused("No answer was given.", code="no-answer")
     return dict(answers)
 
 

@@ -1,4 +1,4 @@
-"""Validation of the options that `@tool`, `tool_from_model` and `McpServer` share, and the `ToolPolicy` made of them.
+"""The options that `@tool`, `tool_from_model` and `McpServer` share: their types, and the `ToolPolicy` made of them.
 
 Only the checks live here; `protocol.ToolPolicy` documents what the options do.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from graphrt._arguments import is_number
 from graphrt.errors import InputError, names
@@ -16,6 +16,22 @@ from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
 
 Approval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
 OnError: TypeAlias = Literal["return", "raise"]
+
+
+class SharedOptions(TypedDict, total=False):
+    """Options of every kind of tool; `ToolPolicy` documents them."""
+
+    timeout_s: float | None
+    on_error: OnError
+    approval: Approval
+    max_result_chars: int | None
+
+
+class PolicyOptions(SharedOptions, total=False):
+    """Keyword arguments of `ToolPolicy`, which documents them."""
+
+    effect: EffectClass
+
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Tool names that every provider accepts."""
@@ -33,34 +49,22 @@ def check_name(name: object, *, where: str) -> str:
     raise InputError(f"{name!r} cannot be the name of a tool.", where=where, fix=hint, code="bad-tool", value=name)
 
 
-def make_policy(
-    *,
-    effect: EffectClass,
-    timeout_s: float | None,
-    on_error: OnError,
-    approval: Approval,
-    max_result_chars: int | None,
-    where: str,
-) -> ToolPolicy:
+def make_policy(*, where: str, **options: Unpack[PolicyOptions]) -> ToolPolicy:
     """Validate a tool's options and return them as a policy.
 
     Raises:
         InputError: An option is wrong (`bad-tool`).
     """
-    _one_of("effect", effect, get_args(EffectClass), where)
-    _one_of("on_error", on_error, get_args(OnError), where)
-    check_timeout("timeout_s", timeout_s, where=where)
-    if not (isinstance(approval, bool) or callable(approval)):
-        raise _bad("approval", approval, "True, False, or a function of the checked arguments", where)
-    if max_result_chars is not None and not (is_number(max_result_chars, whole=True) and max_result_chars > 0):
-        raise _bad("max_result_chars", max_result_chars, "a whole number above 0, or None", where)
-    return ToolPolicy(
-        effect=effect,
-        timeout_s=timeout_s,
-        on_error=on_error,
-        approval=approval,
-        max_result_chars=max_result_chars,
-    )
+    policy = ToolPolicy(**options)
+    _one_of("effect", policy.effect, get_args(EffectClass), where)
+    _one_of("on_error", policy.on_error, get_args(OnError), where)
+    check_timeout("timeout_s", policy.timeout_s, where=where)
+    if not (isinstance(policy.approval, bool) or callable(policy.approval)):
+        raise _bad("approval", policy.approval, "True, False, or a function of the checked arguments", where)
+    most = policy.max_result_chars
+    if most is not None and not (is_number(most, whole=True) and most > 0):
+        raise _bad("max_result_chars", most, "a whole number above 0, or None", where)
+    return policy
 
 
 def check_description(description: object, *, where: str) -> None:

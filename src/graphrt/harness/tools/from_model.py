@@ -9,13 +9,13 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, Final, Generic, TypeVar
+from typing import Any, Concatenate, Final, Generic, TypeVar, Unpack
 
 from graphrt.errors import InputError
 from graphrt.harness.messages import ToolSpec
-from graphrt.harness.tools._options import Approval, OnError, check_description, check_name, make_policy
+from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
 from graphrt.harness.tools._signature import docstring, origin, read_signature, refuse
-from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy, ToolResult
+from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
 
 __all__ = ["ModelTool", "tool_from_model"]
 
@@ -159,15 +159,9 @@ def tool_from_model(
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: EffectClass = "idempotent",
-    timeout_s: float | None = None,
-    on_error: OnError = "return",
-    approval: Approval = False,
-    max_result_chars: int | None = None,
+    **policy: Unpack[PolicyOptions],
 ) -> ModelTool[M]:
     """Make a tool whose arguments are validated into an instance of *model* and passed to *fn*.
-
-    The options from *effect* on are those of `ToolPolicy`.
 
     Args:
         model: A pydantic model or a dataclass. Its name, in snake case, and its docstring become the tool's.
@@ -175,22 +169,16 @@ def tool_from_model(
             have a default.
         name: The name that the model sees. Default: the class name in snake case.
         description: The description that the model sees. Default: the docstring of the class, else that of *fn*.
+        policy: effect, timeout_s, on_error, approval and max_result_chars; see `ToolPolicy`.
 
     Raises:
         InputError: An option is wrong (`bad-tool`), or no schema can be made (`tool-schema`).
     """
-    policy = make_policy(
-        effect=effect,
-        timeout_s=timeout_s,
-        on_error=on_error,
-        approval=approval,
-        max_result_chars=max_result_chars,
-        where=origin(fn),
-    )
+    checked = make_policy(where=origin(fn), **policy)
     # Annotations of *fn* are strings under `from __future__ import annotations`, and may name local variables of the
     # function that makes the tool.
     scope = sys._getframe(1).f_locals
-    return ModelTool(model, fn, name=name, description=description, policy=policy, scope=scope)
+    return ModelTool(model, fn, name=name, description=description, policy=checked, scope=scope)
 
 
 def _is_class(model: object) -> bool:

@@ -9,13 +9,13 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from graphrt.errors import InputError
 from graphrt.harness.messages import ToolSpec
-from graphrt.harness.tools._options import Approval, OnError, check_description, check_name, make_policy
+from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
 from graphrt.harness.tools._signature import Signature, docstring, origin, read_signature, refuse
-from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy, ToolResult
+from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
 
 __all__ = ["FunctionTool", "tool"]
 
@@ -143,11 +143,7 @@ def tool(
     *,
     name: str | None = ...,
     description: str | None = ...,
-    effect: EffectClass = ...,
-    timeout_s: float | None = ...,
-    on_error: OnError = ...,
-    approval: Approval = ...,
-    max_result_chars: int | None = ...,
+    **policy: Unpack[PolicyOptions],
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     fn: Callable[P, R] | None = None,
@@ -155,20 +151,15 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: EffectClass = "idempotent",
-    timeout_s: float | None = None,
-    on_error: OnError = "return",
-    approval: Approval = False,
-    max_result_chars: int | None = None,
+    **policy: Unpack[PolicyOptions],
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function: `@tool`, or `@tool(effect="once", timeout_s=30)`.
-
-    The options from *effect* on are those of `ToolPolicy`.
 
     Args:
         fn: The function, if the decorator is used without parentheses.
         name: The name that the model sees. Default: the function's name.
         description: The description that the model sees. Default: the docstring.
+        policy: effect, timeout_s, on_error, approval and max_result_chars; see `ToolPolicy`.
 
     Raises:
         InputError: An option is wrong (`bad-tool`), or no schema can be made of the signature (`tool-schema`).
@@ -183,18 +174,10 @@ def tool(
             code="bad-tool",
             value=fn,
         )
-    where = origin(fn) if fn is not None else ""
-    policy = make_policy(
-        effect=effect,
-        timeout_s=timeout_s,
-        on_error=on_error,
-        approval=approval,
-        max_result_chars=max_result_chars,
-        where=where,
-    )
+    checked = make_policy(where=origin(fn) if fn is not None else "", **policy)
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:
-        return FunctionTool(function, name=name, description=description, policy=policy, scope=scope)
+        return FunctionTool(function, name=name, description=description, policy=checked, scope=scope)
 
     return make if fn is None else make(fn)
 

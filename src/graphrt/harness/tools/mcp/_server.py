@@ -11,15 +11,13 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 from urllib.parse import urlsplit
-
-import typing_extensions as te
 
 from graphrt.errors import InputError, ToolError
 from graphrt.harness._background_loop import LoopThread
 from graphrt.harness._secrets import redact
-from graphrt.harness.tools._options import Approval, OnError, check_timeout, make_policy
+from graphrt.harness.tools._options import Approval, OnError, SharedOptions, check_timeout, make_policy
 from graphrt.harness.tools.mcp import _connection as links
 from graphrt.harness.tools.mcp._secrets import keep_out_of_logs, of_query, worth_hiding
 from graphrt.harness.tools.mcp._tool import McpTool
@@ -33,17 +31,13 @@ _LOOP: Final = LoopThread("graphrt-mcp")
 """Event loop of all connections, whatever loops the callers run on."""
 
 
-class ServerOptions(te.TypedDict, total=False):
+class ServerOptions(SharedOptions, total=False):
     """Keyword arguments that `McpServer.stdio` and `McpServer.http` share; `McpServer` documents them."""
 
     name: str | None
     prefix: str
-    timeout_s: float | None
     connect_timeout_s: float | None
     effect: EffectClass | None
-    on_error: OnError
-    approval: Approval
-    max_result_chars: int | None
 
 
 class McpServer:
@@ -122,7 +116,7 @@ class McpServer:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        **options: te.Unpack[ServerOptions],
+        **options: Unpack[ServerOptions],
     ) -> McpServer:
         """Return a server that runs as a subprocess, started when it is connected and ended when it is disconnected.
 
@@ -152,9 +146,7 @@ class McpServer:
         )
 
     @classmethod
-    def http(
-        cls, url: str, *, headers: Mapping[str, str] | None = None, **options: te.Unpack[ServerOptions]
-    ) -> McpServer:
+    def http(cls, url: str, *, headers: Mapping[str, str] | None = None, **options: Unpack[ServerOptions]) -> McpServer:
         """Return a server that is reached by streamable HTTP.
 
         Args:
