@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -120,6 +120,13 @@ def test_an_old_file_is_read_as_what_was_recorded_and_written_again_to_the_byte(
     assert [replace(one, line=0) for one in found] == list(RECORDINGS)
     assert [one.line for one in found] == [n for n, line in enumerate(lines, 1) if line == "{"]
     assert text_of(found) == FILE.read_text(encoding="utf-8")
+
+
+def test_the_old_file_has_every_field_of_a_reply() -> None:
+    """A new field joins the recordings here, in a file of its own."""
+    full = RECORDINGS[1].reply
+
+    assert [one.name for one in fields(AgentReply) if getattr(full, one.name) == getattr(AgentReply(), one.name)] == []
 
 
 DEEP: Final = json.loads("[" * 300 + "]" * 300)

@@ -127,14 +127,13 @@ class _RequestForm(BaseModel):
     messages: list[_AskedForm]
 
 
-_Entry: Final[Any] = create_model(
-    "_Entry",
-    __config__=_STRICT,
-    request=(_RequestForm, ...),
-    pieces=(_many(str | _Thought | _form_of(ToolCallDelta)) | None, None),
-    reply=(_Reply | None, None),
-    failure=(_form_of(Failure, messages=_Message) | None, None),
-)
+_PARTS: Final[Any] = {
+    "request": (_RequestForm, ...),
+    "pieces": (_many(str | _Thought | _form_of(ToolCallDelta)) | None, None),
+    "reply": (_Reply | None, None),
+    "failure": (_form_of(Failure, messages=_Message) | None, None),
+}
+_Entry: Final[Any] = create_model("_Entry", __config__=_STRICT, **_PARTS)
 
 
 # -------------------------------------------------------------------------------------------------------- writing
