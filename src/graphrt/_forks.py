@@ -5,7 +5,7 @@ and data that another thread was changing stays half changed. Objects with such 
 `watch_forks`, and are called before and after each fork for as long as they live.
 
 `os.register_at_fork` cannot be undone and would keep every object alive, so this module calls it once and holds the
-objects weakly. `_drivers.thread_starter` calls it by itself: its state belongs to the process and lives for ever.
+objects weakly.
 """
 
 from __future__ import annotations

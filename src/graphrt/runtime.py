@@ -82,8 +82,8 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
         ids: Makes the ids of runs and of unnamed threads; by default random UUIDs.
         seed: Seeds `ctx.random`, so that it is the same in every run. By default each run draws its own seed.
         models: Models by agent name. In a run, each agent of such a name uses that model instead of its own.
-        worker_threads: How many worker threads may run sync nodes under `arun` and the other async verbs, for all
-            runs together.
+        worker_threads: How many worker threads may run sync nodes, for all runs together. Under `run` and its kin they
+            help the caller.
         check_state: Compare the state before and after each superstep, to find every change in place. None does so
             under pytest, with a `MockHarness`, or if the environment has `GRAPHRT_CHECK_STATE=1`.
 
@@ -305,7 +305,7 @@ class Runtime(WatchVerbs[S], AsyncWatchVerbs[S], ThreadVerbs[S], Generic[S]):
 
     @property
     def worker_threads(self) -> int:
-        """How many worker threads may run sync nodes under `arun` and the other async verbs."""
+        """How many worker threads may run sync nodes, for all runs together."""
         return self._config.threads.most
 
     @property

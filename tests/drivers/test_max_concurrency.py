@@ -11,7 +11,6 @@ import pytest
 from graphrt import END, START, GraphBuilder, Limits, RetryPolicy, Send
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.parallel_tasks import ParallelTasks
-from graphrt._drivers.timed_tasks import TimedTasks
 
 from .support import PATIENCE_S, State, call, parallel
 
@@ -118,21 +117,28 @@ def test_nobody_starts_between_the_look_at_the_bound_and_the_count(monkeypatch: 
     starting = [0]
     lock, crowd = threading.Lock(), threading.Event()
 
-    def slowly(start: Any) -> Any:
+    def slowly(start: Any, *, wanted: Any) -> Any:
         def started(*args: Any) -> None:
-            with lock:
-                starting[0] += 1
-                if starting[0] > bound:
-                    crowd.set()
-            crowd.wait(LINGER_S * 5)
-            with lock:
-                starting[0] -= 1
+            if wanted(*args):
+                with lock:
+                    starting[0] += 1
+                    if starting[0] > bound:
+                        crowd.set()
+                crowd.wait(LINGER_S * 5)
+                with lock:
+                    starting[0] -= 1
             start(*args)
 
         return started
 
-    monkeypatch.setattr(ParallelTasks, "_submit", slowly(ParallelTasks._submit))
-    monkeypatch.setattr(TimedTasks, "start", slowly(TimedTasks.start))
+    def begins_on(parallel: Any) -> bool:
+        return any(
+            helper.task is not None and helper.worker is threading.current_thread() for helper in parallel.helpers
+        )
+
+    monkeypatch.setattr(ParallelTasks, "_submit", slowly(ParallelTasks._submit, wanted=lambda *_: True))
+    # A helper asks for the next one after it has taken a task, and before it runs the task.
+    monkeypatch.setattr(ParallelTasks, "reinforce", slowly(ParallelTasks.reinforce, wanted=begins_on))
     found, policies = nodes(gauge, kind, 6)
 
     result = parallel(*found, limits=Limits(max_concurrency=bound), **policies).run({})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -34,7 +35,7 @@ ODD: Final = frozenset({Failed, TimedOut, Stopped, Escaped})
 class _SyncJob:
     """A sync node as a job of `ThreadPool`. It runs in a copy of the caller's context variables (rule R19)."""
 
-    __slots__ = ("_context", "_parallel", "_pools", "abandoned", "done", "key", "reply")
+    __slots__ = ("_context", "_parallel", "_pools", "key", "reply", "worker")
 
     def __init__(self, parallel: AsyncParallelTasks, key: tuple[Task, int]) -> None:
         self._parallel = parallel
@@ -42,8 +43,7 @@ class _SyncJob:
         self._pools = inside(parallel.services.pool())
         self.key = key
         self.reply: Any = None
-        self.done = False
-        self.abandoned = False
+        self.worker: threading.Thread | None = None
 
     def run(self) -> None:
         task = self.key[0]
@@ -237,7 +237,7 @@ class AsyncParallelTasks:
         job = self._flying[key]
         if isinstance(job, _SyncJob):
             self._on_workers -= 1
-            self._leave(job)
+            self.services.pool().abandon(job)
         self._post(key, TimedOut(key[0].timeout_s or 0.0))
 
     def _ran(self, key: tuple[Task, int], running: asyncio.Task[Any]) -> None:
@@ -369,14 +369,8 @@ class AsyncParallelTasks:
     def _abandon(self) -> None:
         for job in self._flying.values():
             if isinstance(job, _SyncJob):
-                self._leave(job)
+                self.services.pool().abandon(job)
         self._flying.clear()
-
-    def _leave(self, job: _SyncJob) -> None:
-        """Abandon *job*, or take it back if it has not begun."""
-        pool = self.services.pool()
-        if not pool.withdraw(job):
-            pool.abandon(job)
 
 
 def runs_on_worker(task: Task) -> bool:

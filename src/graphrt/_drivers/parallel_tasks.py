@@ -1,11 +1,13 @@
 """Several tasks of a superstep under a sync run: the caller runs sync tasks, and worker threads help (rule R19).
 
-The caller drains a shared queue. Helper threads join as they get the interpreter, each waking the next. So short tasks
-cost no thread switch, and blocking ones overlap. Measured: 0.5 to 1.3 us a task, where an executor costs 5.8, and 32
-sleeps of 10 ms end after 10.5 ms. See decision 0011. Helpers end with the run. Async tasks run on the private loop.
+The caller takes the first task and drains the queue. Helpers, which are jobs of the runtime's thread pool, drain it
+too; each asks for the next one if tasks are left. So short tasks rarely wait for a thread switch, and those that block
+overlap. Measured: 3 to 5 us for a task that does nothing, 16 ms for 32 sleeps of 10 ms. Async tasks run on the
+private loop. See decisions 0011 and 0087.
 
-If outcomes are stored as soon as their tasks end (`services.eager`, rule R9), helpers run all tasks, so that the caller
-is free to store. A task passes through a `Rest` timer (backoff), `queue`, a thread or the loop, and `ended`.
+A node with a timeout can only be abandoned on a worker thread, so helpers alone run these tasks (`timed`). If outcomes
+are stored as soon as their tasks end (`services.eager`, rule R9), helpers run all tasks, so that the caller is free to
+store. A task passes through a `Rest` timer (backoff), `queue` or `timed`, a thread or the loop, and `ended`.
 """
 
 from __future__ import annotations
@@ -17,16 +19,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
-from graphrt._drivers.invoke import Escaped, ainvoke, failed, invoke
+from graphrt._drivers.invoke import Escaped, ainvoke, invoke
+from graphrt._drivers.queue_helper import Helper
 from graphrt._drivers.retry_waits import Rest
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._drivers.thread_starter import start_soon
-from graphrt._drivers.timed_tasks import TimedTasks
+from graphrt._drivers.thread_pool import INSIDE, inside
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
-from graphrt._plan.tables import CALL_SYNC
 
-MOST_HELPERS: Final = 32
 Ended = tuple[Task, int, Any]
 """A task, the number of its execution, and its reply."""
 
@@ -35,7 +35,7 @@ Ended = tuple[Task, int, Any]
 class ParallelTasks:
     """Runs the tasks of one drive, superstep after superstep.
 
-    Counters are guarded by `lock`. `queue` and `ended` are deques, whose appends and pops are atomic in CPython.
+    `lock` guards everything but `queue`, `timed` and `ended`: deques, whose appends and pops are atomic in CPython.
     """
 
     def __init__(
@@ -45,24 +45,32 @@ class ParallelTasks:
         self.drive = drive
         self.limit = limit
         self.grace_s = grace_s
+        self.pool = services.pool_source().here()
+        self.pool.hold()
         self.context = contextvars.copy_context()
+        self.on_workers = self.context.copy()
+        """Context variables for worker threads: what a node starts there must not wait for one of the same pool."""
+        self.on_workers.run(INSIDE.set, inside(self.pool))
         self.queue: deque[Task] = deque()
+        self.timed: deque[Task] = deque()
+        """Sync tasks with a timeout, which begins when a helper takes the task."""
         self.ended: deque[Ended] = deque()
         self.bell = threading.Event()
-        """Set when a task ended, a place is free or the run halts; the caller waits for it."""
-        self.work: threading.Semaphore | None = None
-        """Idle helpers wait for it; made with the first helper."""
+        """Set when a task or helper ended, a place is free or the run halts; the caller waits for it."""
         self.lock = threading.Lock()
-        self.helpers: list[threading.Thread] = []
+        self.helpers: set[Helper] = set()
+        """Helpers that are queued in the pool or running. One that is not in this set any more was abandoned."""
+        self.called = False
+        """True while a helper is queued in the pool, which will ask for the next one itself."""
+        self.refused = False
+        """True after the system refused to start a worker thread: the caller runs what it may."""
         self.rests: list[Rest] = []
-        self.idle = 0
-        self.busy = 0
-        """Tasks in flight on worker threads, which `stop` waits for."""
-        self.open = 0
-        """Tasks that were started and not collected."""
+        self.starting = 0
+        """Async tasks that are between `queue` and `running`."""
         self.running: dict[Task, Any] = {}
         """Async tasks on the private loop, with their `Running` handles."""
-        self.timed = TimedTasks()
+        self.open = 0
+        """Tasks that were started and not collected."""
         self.closing = False
         self.stopping = False
         """A task failed for good on a helper: no more tasks start until the flow has seen it (R9)."""
@@ -71,22 +79,17 @@ class ParallelTasks:
         services.control.on_halt.append(self.bell.set)
 
     def start(self, tasks: Sequence[Task]) -> None:
-        """Queue *tasks* after their backoff, and wake a helper if there is work for one."""
+        """Queue *tasks* after their backoff; those that the caller may run wait for `collect`."""
         self.open += len(tasks)
-        ready: list[Task] = []
         for task in tasks:
-            if task.extra is None and task.timeout_s is None and not task.node.is_async:
-                ready.append(task)
-                continue
             wait_s = task.extra.delay_s if task.extra is not None else 0.0
             if wait_s > 0.0:
                 task.more().delay_s = 0.0  # so that it is waited for once
                 self._after(wait_s, task)
             else:
                 self._enqueue(task)
-        self.queue.extend(ready)
-        if len(self.queue) > 1:
-            start_soon(self)
+        if self.timed:
+            self.reinforce()
 
     def _after(self, wait_s: float, task: Task) -> None:
         def wake(failure: BaseException | None) -> None:
@@ -104,19 +107,20 @@ class ParallelTasks:
         self.rests = [*filter(threading.Thread.is_alive, self.rests), timer]
 
     def _enqueue(self, task: Task) -> None:
-        """Start a task that runs elsewhere, or queue it; under a limit all are queued, and `_pop` starts them."""
-        if self.limit is None and task.node.is_async:
-            self._submit(task)
-        elif self.limit is None and task.timeout_s is not None and task.node.child is None:
-            self.timed.start(self, task)
-        else:
-            self.queue.append(task)
+        """Queue a task, or start an async one; under a limit all are queued, and `pop` starts the async ones."""
+        if task.node.is_async:
+            if self.limit is None:
+                self._submit(task)
+                return
+        elif task.timeout_s is not None and task.node.child is None:
+            self.timed.append(task)
+            return
+        self.queue.append(task)
 
     def _room(self) -> None:
         """Wake the caller and a helper: a place of the concurrency limit may be free."""
         self.bell.set()
-        if self.queue:
-            start_soon(self)
+        self.reinforce()
 
     def collect(self, until: float | None = None) -> list[Ended]:
         """Run tasks until all have ended, one failed, the run halts, or it is *until*; return those that have ended.
@@ -127,24 +131,25 @@ class ParallelTasks:
             until: Monotonic time in seconds; None waits without a limit.
         """
         batch: list[Ended] = []
-        control = self.services.control
-        eager = self.services.eager
+        control, called = self.services.control, False
         self.stopping = False
         try:
             # A helper notes a failure in `ended` before it sets `stopping`, which may have been just before.
             odd = bool(self.ended) and self._take(batch)
-            if self.limit is None and not eager and not odd:
-                self._drain(batch)
             while not odd:
-                if batch and batch[-1][2].__class__ in _ODD:
-                    self._take(batch)
-                    break
                 if control.halt is not None:
                     self._take(batch)
                     break
-                task = None if eager else self._pop(caller=True)
+                eager = self.services.eager and not self.refused
+                task = None if eager else self.pop()
                 if task is not None:
+                    if not called:  # once: helpers ask for more of them
+                        called = True
+                        self.reinforce()
                     batch.append(self._run(task))
+                    if batch[-1][2].__class__ in _ODD:
+                        self._take(batch)
+                        break
                     continue
                 self.bell.clear()
                 if self._take(batch) or len(batch) >= self.open or (eager and batch):
@@ -153,13 +158,14 @@ class ParallelTasks:
                     continue
                 if until is not None and monotonic() >= until:
                     break
-                if eager and self.queue:
-                    start_soon(self)
-                elif self.queue and (task := self._pop(caller=True)) is not None:
+                if eager or self.timed:
+                    self.reinforce()
+                    eager = eager and not self.refused
+                if not eager and (task := self.pop()) is not None:
                     batch.append(self._run(task))  # a place was given back before the bell was cleared
                     continue
                 self.bell.wait(self._wait_s(until))
-                self.timed.expire(self)
+                self._expire()
         except BaseException:
             self.ended.extendleft(reversed(batch))  # finished tasks keep their outcomes: `stop` returns them
             raise
@@ -168,32 +174,25 @@ class ParallelTasks:
 
     def _wait_s(self, until: float | None) -> float | None:
         """Return the seconds until the next timeout or *until*, whichever is first; None if there is neither."""
-        wait = self.timed.wait_s(self)
-        if until is None:
-            return wait
-        left = max(0.0, until - monotonic())
-        return left if wait is None else min(left, wait)
+        with self.lock:
+            ends = [helper.until for helper in self.helpers if helper.until is not None]
+        if until is not None:
+            ends.append(until)
+        return max(0.0, min(ends) - monotonic()) if ends else None
 
-    def _drain(self, batch: list[Ended]) -> None:
-        """Run queued tasks in the caller until one fails or the queue is empty. No lock: deque.popleft is atomic."""
-        popleft, copy = self.queue.popleft, self.context.copy
-        services, drive, control = self.services, self.drive, self.services.control
-        while control.halt is None and not self.stopping:
-            try:
-                task = popleft()
-            except IndexError:
-                return
-            execution = task.execution
-            if task.plain == CALL_SYNC and not services.timed:
-                try:
-                    reply = copy().run(task.node.fn, task.state)
-                except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
-                    reply = failed(error)
-            else:
-                reply = copy().run(invoke, services, task, drive)
-            batch.append((task, execution, reply))
-            if reply.__class__ in _ODD:
-                return
+    def _expire(self) -> None:
+        """Report tasks whose time is over as timed out, and abandon their worker threads, which no longer count."""
+        now = monotonic()
+        with self.lock:
+            over = [helper for helper in self.helpers if helper.until is not None and helper.until <= now]
+            for helper in over:
+                task = helper.task
+                assert task is not None  # noqa: S101 - it has a timeout
+                self.ended.append((task, helper.execution, TimedOut(task.timeout_s or 0.0)))
+                self.helpers.discard(helper)
+        for helper in over:
+            self.pool.abandon(helper)
+            self.give_back()
 
     def _take(self, batch: list[Ended]) -> bool:
         """Move ended tasks into *batch*; return whether one of them failed, so that the flow must see it at once."""
@@ -212,14 +211,14 @@ class ParallelTasks:
             for timer in self.rests:
                 timer.cancel()  # no further attempt begins
         self.queue.clear()
-        self.timed.hold()
+        self.timed.clear()
         asked: set[Task] = set()
         batch: list[Ended] = []
         until = monotonic() + self.grace_s
         while True:
             self.bell.clear()
             with self.lock:
-                left = self.busy + len(self.running)
+                left = self.starting or self.running or any(helper.task is not None for helper in self.helpers)
                 running = {task: one for task, one in self.running.items() if task not in asked}
             for one in running.values():  # in the loop: a helper may have been starting one when the stop began
                 one.cancel()
@@ -228,98 +227,106 @@ class ParallelTasks:
                 one = self.ended.popleft()
                 if one[2].__class__ is not Escaped:
                     batch.append(one)
-            if left <= 0:
+            if not left:
                 break
             if monotonic() >= until:
                 self.wait_s = 0.0
                 break
             self.bell.wait(until - monotonic())
         self.open = 0
-        self.timed.abandon(self)
+        self._abandon()
         self.stopping = False
         if self.limit is not None:
             self.limit.abandon()
         return batch
 
+    def _abandon(self) -> None:
+        """Abandon the worker threads that run a task. Their outcomes are dropped when they arrive."""
+        with self.lock:
+            left = {helper for helper in self.helpers if helper.task is not None}
+            self.helpers -= left
+        for helper in left:
+            self.pool.abandon(helper)
+
     def alone(self, task: Task) -> Any:
         """Run one sync task that has a timeout, on a worker thread, and wait for it until the timeout at most."""
-        self.open += 1
-        if self.limit is not None:
-            self.limit.take(self._room)  # there is room: nothing else of this graph is in flight
-        self.timed.start(self, task)
-        execution = task.execution
-        until: float | None = None
+        execution, until = task.execution, None
+        if task.engine.limits.deadline_s is not None:  # a deadline runs on while the task waits for a worker thread
+            until = monotonic() + (task.timeout_s or 0.0)
+        self.start((task,))
         while True:
-            for ended, number, reply in self.collect_ready():
+            self.bell.clear()
+            batch: list[Ended] = []
+            self._take(batch)
+            self.open -= len(batch)
+            for ended, number, reply in batch:
                 if ended is task and number == execution:
                     return reply
             if self.services.control.halt is not None:
-                until = monotonic() + self.grace_s if until is None else until
-                if monotonic() >= until:
-                    self.timed.abandon(self)
-                    return STOPPED
-            self.bell.wait(self._wait_s(until))
-            self.timed.expire(self)
-
-    def collect_ready(self) -> list[Ended]:
-        """Return the tasks that have ended, without waiting."""
-        self.bell.clear()
-        batch: list[Ended] = []
-        self._take(batch)
-        self.open -= len(batch)
-        return batch
+                replies = self.stop()
+                return next((one[2] for one in replies if one[0] is task and one[1] == execution), STOPPED)
+            with self.lock:  # `pop` takes the task under it
+                if until is not None and monotonic() >= until and self.timed:
+                    self.timed.clear()
+                    self.open = 0
+                    return TimedOut(task.timeout_s or 0.0)
+            self.bell.wait(self._wait_s(until if self.timed else None))
+            self._expire()
 
     def close(self) -> None:
-        """End the helper threads. An abandoned one ends when its node returns."""
+        """Give the worker threads back. An abandoned one ends when its node returns."""
         with self.lock:
             self.closing = True
+            queued = {helper for helper in self.helpers if self.pool.withdraw(helper)}
+            self.helpers -= queued
         control = self.services.control
         if self.bell.set in control.on_halt:
             control.on_halt.remove(self.bell.set)
-        for _ in self.helpers:
-            if self.work is not None:
-                self.work.release()
         for timer in self.rests:
             timer.cancel()
-        for helper in self.helpers:
-            if helper is not threading.current_thread():
-                helper.join(self.wait_s if self.busy else None)
+        until = monotonic() + self.wait_s
+        self.bell.clear()
+        while any(helper.task is not None for helper in self.helpers.copy()) and monotonic() < until:
+            self.bell.wait(until - monotonic())
+            self.bell.clear()
+        self._abandon()
+        self.pool.release()
 
-    def _pop(self, *, caller: bool) -> Task | None:
-        """Return the next task for this thread, or None; queued tasks that run elsewhere are started on the way."""
+    def pop(self, helper: Helper | None = None) -> Task | None:
+        """Return the next task for the caller or *helper*, or None; queued async tasks are started on the way."""
         limit = self.limit
-        if limit is None and caller:
+        if limit is None and helper is None:
             if self.stopping:
                 return None
             try:
-                return self.queue.popleft()
+                return self.queue.popleft()  # without the lock: atomic
             except IndexError:
                 return None
         while True:
             with self.lock:  # checked and counted in one step, so that `stop` and the limit never miss a task
-                wanted = self.queue and not self.stopping and self.services.control.halt is None
-                if not wanted or (limit is not None and not limit.take(self._room)):
-                    if not caller:
-                        self.idle += 1
+                queue = self.timed if helper is not None and self.timed else self.queue
+                held = self.stopping or self.closing or self.services.control.halt is not None
+                if not queue or held or (helper is not None and helper not in self.helpers):
                     return None
-                task = self.queue.popleft()
-                elsewhere = task.node.is_async or (task.timeout_s is not None and task.node.child is None)
-                if elsewhere or not caller:
-                    self.busy += 1
-            if not elsewhere:
-                return task
-            if task.node.is_async:
-                self._submit(task)
-            else:
-                self.timed.start(self, task)
+                if limit is not None and not limit.take(self._room):
+                    return None
+                task = queue.popleft()
+                if not task.node.is_async:
+                    if helper is not None:
+                        helper.task, helper.execution = task, task.execution
+                        if queue is self.timed:
+                            helper.until = monotonic() + (task.timeout_s or 0.0)
+                            self.bell.set()  # the caller waits until the first timeout, which may be this one
+                    return task
+                self.starting += 1
+            self._submit(task)
             with self.lock:
-                self.busy -= 1  # counted this thread while it started the task, which `running` or `timed` counts now
+                self.starting -= 1
             self.bell.set()
 
     def _run(self, task: Task) -> Ended:
-        execution = task.execution
         try:
-            return task, execution, self.context.copy().run(invoke, self.services, task, self.drive)
+            return task, task.execution, self.context.copy().run(invoke, self.services, task, self.drive)
         finally:
             self.give_back()
 
@@ -329,46 +336,37 @@ class ParallelTasks:
             self.limit.give_back()
 
     def reinforce(self) -> None:
-        """Wake an idle helper, or start one more, if tasks are still queued."""
+        """Ask the pool for one more helper, if tasks are queued and none is on its way."""
         with self.lock:
-            if self.closing or not self.queue:
+            wanted = (self.queue or self.timed) and not self.called and not self.closing
+            if not wanted or len(self.helpers) >= self.pool.most:
                 return
-            if self.work is None:
-                self.work = threading.Semaphore(0)
-            if self.idle:
-                self.work.release()
-                return
-            if len(self.helpers) >= MOST_HELPERS:
-                return
-            helper = threading.Thread(target=self._help, name=f"graphrt-{len(self.helpers)}", daemon=True)
-            helper.start()
-            self.helpers.append(helper)
-
-    def _help(self) -> None:
-        work = self.work
-        assert work is not None  # noqa: S101 - made before the first helper
-        while not self.closing:
-            task = self._pop(caller=False)
-            if task is None:
-                work.acquire()
-                with self.lock:
-                    self.idle -= 1
-                continue
-            if self.queue:
-                self.reinforce()
-            execution = task.execution
-            try:
-                reply = self.context.copy().run(invoke, self.services, task, self.drive)
-            except BaseException as error:  # noqa: BLE001 - the caller raises it
-                reply = Escaped(error)
+            self.called = True
+            helper = Helper(self)
+            self.helpers.add(helper)
+        try:
+            self.pool.submit(helper)
+        except RuntimeError:  # no thread can be started, for instance while the interpreter exits
             with self.lock:
-                self.ended.append((task, execution, reply))  # before busy: `stop` counts first, then reads `ended`
-                self.busy -= 1
+                self.helpers.discard(helper)
+                self.called, self.refused = False, True
+            if self.timed:
+                raise
+
+    def end(self, helper: Helper, task: Task, reply: Any) -> None:
+        """Take the reply of *task*, on the worker thread of *helper*."""
+        with self.lock:
+            late = helper not in self.helpers
+            if not late:
+                self.ended.append((task, helper.execution, reply))
                 if reply.__class__ in _ODD and task.node.policy.retry is None and task.node.on_error is None:
                     self.stopping = True  # the superstep fails: queued tasks must not start (rule R9)
+            helper.task = helper.until = None
+        if not late:
             self.give_back()
-            del task, reply  # an idle helper must not keep them alive
             self.bell.set()
+        elif self.services.record is not None and not self.closing:
+            self.services.dropped(task)
 
     def _submit(self, task: Task) -> None:
         """Start an async task on the private loop."""

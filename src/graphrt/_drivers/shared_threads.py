@@ -1,4 +1,4 @@
-"""The worker threads and the event loop that the runs of one runtime share.
+"""The thread pool and the event loop that the runs of one runtime share.
 
 Both are created at first use. Without `keep`, each run has a loop of its own, and the pool ends with its last run.
 """

@@ -1,10 +1,13 @@
-"""Thread pool of a runtime: runs the sync nodes of its asyncio runs (rule R19, decision 0049).
+"""Thread pool of a runtime: runs sync nodes away from the caller or the event loop (rule R19, decisions 0049 and 0087).
 
-Not the loop's default executor: stores use that one, and a fan-out of slow nodes must not keep a commit waiting. A
-worker thread starts when there is a job and none is idle, so a chain of nodes needs a single one. Worker threads are
-reused. They end when the last run that holds the pool has ended, or with the runtime if that holds the pool too.
+Data: a queue of jobs, first in, first out, and the worker threads that serve it. One starts when there is a job and
+none is idle, so a chain of nodes needs a single one. They are reused, and end when the last holder of the pool has
+released it: a run, or the runtime itself in its `with` block.
 
-Jobs wait in one backlog, first in, first out. An idle worker thread has an inbox of its own, `_Worker.jobs`.
+Not a `concurrent.futures.ThreadPoolExecutor`: the interpreter waits at its exit for the threads of every executor, and
+a node that was abandoned after a timeout, a failure or Ctrl-C (rule R9) may never return. Its thread would also keep
+its place in the executor. Here worker threads are daemons, and one whose job was abandoned no longer counts. Not the
+default executor of the loop: stores use that one, and a fan-out of slow nodes must not keep a commit waiting.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextvars import ContextVar
-from queue import SimpleQueue
 from typing import Final, Protocol, final
 
 from graphrt._forks import watch_forks
@@ -24,10 +26,8 @@ INSIDE: Final[ContextVar[tuple[ThreadPool, ...]]] = ContextVar("graphrt_inside_p
 class Job(Protocol):
     """A unit of work for a worker thread."""
 
-    done: bool
-    """True after it has run. Set by the pool."""
-    abandoned: bool
-    """True if its result is no longer wanted, so that its worker thread ends after it. Set by the pool."""
+    worker: threading.Thread | None
+    """The thread that runs it; None before and after. Set by the pool."""
 
     def run(self) -> None:
         """Do the work; must not raise."""
@@ -39,52 +39,40 @@ class Job(Protocol):
 
 
 @final
-class _Worker:
-    """A worker thread and its inbox."""
-
-    __slots__ = ("jobs", "thread")
-
-    def __init__(self, pool: ThreadPool, job: Job, number: int) -> None:
-        self.jobs: SimpleQueue[Job | None] = SimpleQueue()
-        """Jobs handed to it while it is idle; None ends it."""
-        self.thread = threading.Thread(
-            target=pool._serve, args=(self, job), name=f"graphrt-worker-{number}", daemon=True
-        )
-
-
-@final
 class ThreadPool:
     """At most *most* worker threads for all runs of one runtime together; abandoned ones do not count."""
 
-    __slots__ = ("__weakref__", "_backlog", "_idle", "_inner", "_lock", "_number", "_threads", "_users", "most")
+    __slots__ = ("__weakref__", "_idle", "_inner", "_jobs", "_number", "_users", "_wake", "_workers", "most")
 
     def __init__(self, most: int) -> None:
         self.most: int = most
-        self._lock = threading.Lock()
-        self._idle: list[_Worker] = []
-        """Idle worker threads, used as a stack: the one that became idle last is used first."""
-        self._backlog: deque[Job] = deque()
-        """Jobs that wait for a worker thread; empty while one is idle."""
-        self._threads = 0
-        """Number of worker threads, without those whose job was abandoned."""
+        self._wake = threading.Condition(threading.Lock())
+        """Guards the other fields. Idle worker threads wait for it."""
+        self._jobs: deque[Job] = deque()
+        """Jobs that have not begun."""
+        self._workers: set[threading.Thread] = set()
+        """Worker threads that serve the pool. A thread that is no longer in this set ends after its job."""
+        self._idle = 0
+        """How many of `_workers` run no job: they wait for one, or are about to."""
         self._number = 0
         """Number of the last worker thread, for its name."""
         self._users = 0
         """Runs, and perhaps the runtime, that hold the pool."""
         self._inner: ThreadPool | None = None
-        """Pool for runs that begin inside jobs of this one; see `here`."""
+        """Pool for runs and nested graphs that begin inside jobs of this one; see `here`."""
         watch_forks(self)
 
     def here(self) -> ThreadPool:
-        """Return the pool for a run that begins here: this one, or an inner one inside a job of this one.
+        """Return the pool for tasks that are started here: this one, or an inner one inside a job of this one.
 
-        A node may start a run of its own runtime, for instance by an agent's tool. If both runs shared one pool, the
-        inner run could wait for a worker thread while all of them wait for inner runs. With a pool for each level,
-        worker threads only wait for those of a later pool, so there is no deadlock.
+        A node may start a run of its own runtime, for instance by an agent's tool, and a nested graph is driven by
+        the worker thread that runs its task. If both levels shared one pool, the inner tasks could wait for a worker
+        thread while all of them wait for inner tasks. With a pool for each level, worker threads only wait for those
+        of a later pool, so there is no deadlock.
         """
         pool, waiting = self, INSIDE.get()
         while pool in waiting:
-            with pool._lock:
+            with pool._wake:
                 if pool._inner is None:
                     pool._inner = ThreadPool(self.most)
                 pool = pool._inner
@@ -92,100 +80,110 @@ class ThreadPool:
 
     def hold(self) -> None:
         """Keep started worker threads alive until the matching `release`."""
-        with self._lock:
+        with self._wake:
             self._users += 1
 
     def release(self) -> None:
-        """Undo one `hold`; the last one ends the idle worker threads and waits for them."""
-        with self._lock:
+        """Undo one `hold`; the last one ends the worker threads and waits for them."""
+        with self._wake:
             self._users -= 1
             if self._users:
                 return
-            ending, self._idle = self._idle, []
-            self._threads -= len(ending)
+            ending, self._workers, self._idle = self._workers, set(), 0
+            self._wake.notify_all()
         for worker in ending:
-            worker.jobs.put(None)
-        for worker in ending:
-            if worker.thread is not threading.current_thread():  # a thread cannot join itself
-                worker.thread.join()
+            if worker is not threading.current_thread():  # a thread cannot join itself
+                worker.join()
+
+    @property
+    def crowded(self) -> bool:
+        """True if a job waits because all worker threads are busy."""
+        return len(self._jobs) > self._idle
 
     def submit(self, job: Job) -> None:
-        """Hand *job* to an idle worker thread or a new one, or queue it if `most` are busy.
+        """Queue *job* for an idle worker thread, a new one, or the first that becomes idle if `most` are busy.
 
         Raises:
-            RuntimeError: See `_start`.
+            RuntimeError: The system refused to start a thread, and the pool has no other.
         """
-        with self._lock:
-            if self._idle:
-                self._idle.pop().jobs.put(job)
-                return
-            if self._threads >= self.most:
-                self._backlog.append(job)
-                return
-            self._threads += 1
-        self._start(job)
-
-    def _start(self, job: Job) -> None:
-        """Start a worker thread for *job*; `_threads` counts it already.
-
-        If the system refuses another thread, the job waits for one that is running.
-
-        Raises:
-            RuntimeError: The system refused, and the pool has no other worker thread.
-        """
-        self._number += 1
+        with self._wake:
+            self._jobs.append(job)
+            worker = self._another()
         try:
-            _Worker(self, job, self._number).thread.start()
+            self._start(worker)
         except RuntimeError:
-            with self._lock:
-                self._threads -= 1
-                if not self._threads:
-                    raise
-                self._backlog.append(job)
+            self.withdraw(job)
+            raise
 
     def withdraw(self, job: Job) -> bool:
         """Take *job* out of the queue; return False if it has begun or ended."""
-        with self._lock:
-            if job not in self._backlog:
+        with self._wake:
+            if job not in self._jobs:
                 return False
-            self._backlog.remove(job)
+            self._jobs.remove(job)
             return True
 
     def abandon(self, job: Job) -> None:
-        """Give up a running *job*: its worker thread no longer counts, is replaced if jobs wait, and ends after it."""
-        with self._lock:
-            if job.done or job.abandoned:
-                return
-            job.abandoned = True
-            if not self._backlog:
-                self._threads -= 1
-                return
-            waiting = self._backlog.popleft()
-        self._start(waiting)
+        """Take *job* back, or give it up if it is running: its worker thread no longer counts, and ends after it.
 
-    def _serve(self, worker: _Worker, job: Job | None) -> None:
-        """Run *job* and the ones after it, in the worker thread, until none is left and no run holds the pool."""
-        while job is not None:
-            job.run()
-            following: Job | None = None
-            # Idle before `land`: a run that ends on this result calls `release`, which must find this thread idle.
-            with self._lock:
-                job.done = True
-                leaves = job.abandoned  # set under the lock: a later `abandon` sees `done`
-                if leaves:
-                    pass  # `abandon` has taken it off the count
-                elif self._backlog:
-                    following = self._backlog.popleft()
-                elif not self._users:
-                    self._threads -= 1
-                    leaves = True
-                else:
-                    self._idle.append(worker)
-            job.land()
-            if leaves:
+        Raises:
+            RuntimeError: As for `submit`.
+        """
+        if self.withdraw(job):
+            return
+        with self._wake:
+            if job.worker not in self._workers:
                 return
-            job = following if following is not None else worker.jobs.get()
-            del following  # an idle worker thread must not keep a job alive
+            self._workers.remove(job.worker)
+            worker = self._another()
+        self._start(worker)
+
+    def _another(self) -> threading.Thread | None:
+        """Wake a worker thread for the queue, or return a new one to be started; called with the lock held."""
+        if self._idle >= len(self._jobs):
+            self._wake.notify()
+            return None
+        if len(self._workers) >= self.most:
+            return None
+        self._number += 1
+        worker = threading.Thread(target=self._serve, name=f"graphrt-worker-{self._number}", daemon=True)
+        self._workers.add(worker)
+        self._idle += 1
+        return worker
+
+    def _start(self, worker: threading.Thread | None) -> None:
+        """Start *worker*, without the lock: starting a thread waits for it. If the system refuses, the others serve."""
+        if worker is None:
+            return
+        try:
+            worker.start()
+        except RuntimeError:
+            with self._wake:
+                self._workers.discard(worker)
+                self._idle -= 1
+                if not self._workers:
+                    raise
+
+    def _serve(self) -> None:
+        """Run jobs in a worker thread until it does not count any more."""
+        me = threading.current_thread()
+        while True:
+            with self._wake:
+                while me in self._workers and not self._jobs:
+                    self._wake.wait()
+                if me not in self._workers:
+                    return
+                self._idle -= 1
+                job = self._jobs.popleft()
+                job.worker = me
+            job.run()
+            # Idle before `land`: what lands may submit the next job at once, which must not start another thread.
+            with self._wake:
+                job.worker = None
+                if me in self._workers:
+                    self._idle += 1
+            job.land()
+            del job  # an idle worker thread must not keep a job alive
 
     def before_fork(self) -> None:
         """Do nothing: the child drops all state."""
@@ -195,9 +193,9 @@ class ThreadPool:
 
     def after_fork_in_child(self) -> None:
         """Forget the worker threads, which do not exist in the child, and the jobs of the parent."""
-        self._lock = threading.Lock()
-        self._idle, self._threads = [], 0
-        self._backlog.clear()
+        self._wake = threading.Condition(threading.Lock())
+        self._workers, self._idle = set(), 0
+        self._jobs.clear()
 
 
 def inside(pool: ThreadPool) -> tuple[ThreadPool, ...]:

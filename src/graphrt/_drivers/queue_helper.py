@@ -1,0 +1,55 @@
+"""A job of the thread pool that runs queued tasks of a sync run, one after another, until none is left.
+
+Which task is next, and what its reply means for the superstep, is decided by `parallel_tasks`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, final
+
+from graphrt._drivers.invoke import Escaped, invoke
+
+if TYPE_CHECKING:
+    from graphrt._drivers.parallel_tasks import ParallelTasks
+    from graphrt._engine.task import Task
+
+
+@final
+class Helper:
+    """Runs tasks of *parallel* on a worker thread. The lock of *parallel* guards the attributes."""
+
+    __slots__ = ("_parallel", "execution", "task", "until", "worker")
+
+    def __init__(self, parallel: ParallelTasks) -> None:
+        self._parallel = parallel
+        self.task: Task | None = None
+        """The task that it runs; None between two tasks."""
+        self.execution = 0
+        """Number of the execution. It tells an abandoned attempt from its retry, which has the same task."""
+        self.until: float | None = None
+        """Monotonic time in seconds at which the task times out; None if it has no timeout."""
+        self.worker: threading.Thread | None = None
+
+    def run(self) -> None:
+        """Run tasks until none is left for this helper."""
+        parallel = self._parallel
+        with parallel.lock:
+            parallel.called = False
+        while (task := parallel.pop(self)) is not None:
+            parallel.reinforce()
+            reply: Any
+            try:
+                reply = parallel.on_workers.copy().run(invoke, parallel.services, task, parallel.drive)
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                reply = Escaped(error)
+            parallel.end(self, task, reply)
+            if parallel.pool.crowded:  # the runs of a server take turns: another helper goes on after those that wait
+                self.land()
+                parallel.reinforce()
+                return
+
+    def land(self) -> None:
+        """Leave the helpers of the run."""
+        with self._parallel.lock:
+            self._parallel.helpers.discard(self)
