@@ -19,6 +19,7 @@ from graphrt._journal.leases import release_now
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
+from graphrt._runs.arguments import check_filters, check_status
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.entries import entries
 from graphrt._runs.loading import folded, from_the_first, load, loaded_at, the_store
@@ -27,7 +28,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, InputError, ReplayDivergedError
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head
+from graphrt.stores.protocol import Head, Status
 
 
 def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any]:
@@ -43,6 +44,25 @@ def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any
         status = head.status if not head.owned or head.status == "new" else "running"
         return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status)
     return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status)
+
+
+def threads(
+    config: RunConfig,
+    status: Status | None,
+    graph: str | None,
+    prefix: str | None,
+    updated_before: float | None,
+    *,
+    after: str | None,
+    limit: int | None,
+) -> tuple[ThreadInfo, ...]:
+    """List threads of the store; see `Runtime.threads`."""
+    check_status(status)
+    check_filters(graph, prefix, updated_before)
+    heads = the_store(config).heads(
+        status=status, graph=graph, prefix=prefix, updated_before=updated_before, after=after, limit=limit
+    )
+    return tuple(info(config, head) for head in heads)
 
 
 def info(config: RunConfig, head: Head) -> ThreadInfo:

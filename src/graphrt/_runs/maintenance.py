@@ -1,4 +1,4 @@
-"""Maintenance verbs of `Runtime`: sweep and verify a whole store; delete, export and import a thread."""
+"""Maintenance verbs of `Runtime`: sweep and verify a whole store; copy, delete, export and import a thread."""
 
 from __future__ import annotations
 
@@ -128,3 +128,10 @@ def imported(config: RunConfig, source: Any, thread: str | None) -> str:
     from graphrt.stores._moving import import_thread  # imported late: it loads OpenSSL
 
     return import_thread(the_store(config), source, thread=thread)
+
+
+def copied(config: RunConfig, thread: str, to: str | None) -> str:
+    """Copy a thread, and return the id of the copy; see `Runtime.copy_thread`."""
+    target = check_id(to if to is not None else config.ids())
+    the_store(config).copy(check_id(thread), target, at=config.clock())
+    return target

@@ -1,25 +1,21 @@
-"""`WatchVerbs`: the sync verbs of `Runtime` that drive a run and yield what happens in it."""
+"""`steps` and `stream`: drive a run and yield what happens in it."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any, Generic, Literal, Never, Protocol, TypeVar, overload
+from collections.abc import Generator
+from typing import Any, Protocol, TypeVar
 
-from graphrt._drivers.message_item import MessageItem
 from graphrt._drivers.sync import SyncDriver, Watcher
 from graphrt._engine.steps import Step
-from graphrt._flows.live import Live
 from graphrt._flows.run import Watch
 from graphrt._runs import reopen_run
 from graphrt._runs.active_run import ActiveRun
-from graphrt._runs.arguments import LIVE, Mode, Modes, stream_modes
+from graphrt._runs.arguments import LIVE, stream_modes
 from graphrt._runs.driving import iterate
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.streams import Stream
 from graphrt.commands import UNSET
-from graphrt.errors import _foreign
-from graphrt.events import Entry
 
 S = TypeVar("S")
 
@@ -28,163 +24,6 @@ class Open(Protocol):
     """Opens the run to watch."""
 
     def __call__(self, *, listen: bool, watch: Watch) -> ActiveRun: ...
-
-
-class WatchVerbs(Generic[S]):
-    """Verbs of `Runtime` that drive a run and yield what happens in it."""
-
-    _config: RunConfig
-
-    @overload
-    def steps(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ...
-    ) -> Stream[Step[S], S]: ...
-    @overload
-    def steps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> Stream[Step[S], S]: ...
-    def steps(
-        self,
-        input: Any = UNSET,
-        *config: Never,
-        thread: str | None = None,
-        abandon: bool = False,
-        answers: Any = UNSET,
-        answer: Any = UNSET,
-        **words: Never,
-    ) -> Stream[Step[S], S]:
-        """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
-
-        The call claims the thread. Nothing runs before the first step is read.
-
-        Args:
-            input: As for `run`. Without an input, the *thread* is continued.
-            thread: As for `run`.
-            abandon: As for `run`.
-            answers: Continue as `resume` does with these answers.
-            answer: Continue as `resume` does with this answer. Without answers and *input*, continue as `retry` does.
-
-        Returns:
-            A step for each task of a superstep that commits, including tasks that finished in an earlier run.
-            Iterating raises a GraphrtError if the run fails, after the step of the failed task.
-
-        Raises:
-            InputError: Both an input and answers, or neither an input nor a thread; else as for `run` and `resume`.
-            ConflictError: Another run has the thread.
-        """
-        if config or words:
-            _foreign.refuse(self, "steps", config, words)
-        return steps(self._config, input, thread, answers, answer, abandon=abandon)
-
-    @overload
-    def stream(
-        self,
-        input: S | Mapping[str, Any],
-        *,
-        thread: str | None = ...,
-        abandon: bool = ...,
-        modes: Literal["updates"] = ...,
-    ) -> Stream[dict[str, Any], S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
-    ) -> Stream[S, S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["events"]
-    ) -> Stream[Entry, S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["messages"]
-    ) -> Stream[MessageItem, S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["live"]
-    ) -> Stream[Live, S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["result"]
-    ) -> Stream[RunResult[S], S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Mode | tuple[Mode]
-    ) -> Stream[Any, S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Modes
-    ) -> Stream[tuple[str, Any], S]: ...
-    @overload
-    def stream(
-        self,
-        *,
-        thread: str,
-        answers: Any = ...,
-        answer: Any = ...,
-        modes: Literal["updates"] = ...,
-    ) -> Stream[dict[str, Any], S]: ...
-    @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["values"]
-    ) -> Stream[S, S]: ...
-    @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["events"]
-    ) -> Stream[Entry, S]: ...
-    @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["messages"]
-    ) -> Stream[MessageItem, S]: ...
-    @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["live"]
-    ) -> Stream[Live, S]: ...
-    @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["result"]
-    ) -> Stream[RunResult[S], S]: ...
-    @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Mode | tuple[Mode]
-    ) -> Stream[Any, S]: ...
-    @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Modes
-    ) -> Stream[tuple[str, Any], S]: ...
-    def stream(
-        self,
-        input: Any = UNSET,
-        *config: Never,
-        thread: str | None = None,
-        abandon: bool = False,
-        answers: Any = UNSET,
-        answer: Any = UNSET,
-        modes: Mode | Iterable[Mode] = ("updates",),
-        **words: Never,
-    ) -> Stream[Any, S]:
-        """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
-
-        The call claims the thread. Nothing runs before the first item is read.
-
-        Args:
-            input: As for `steps`.
-            thread: As for `steps`.
-            abandon: As for `run`.
-            answers: As for `steps`.
-            answer: As for `steps`.
-            modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
-                `events` (journal entries), `custom` (values of `ctx.emit`), `messages` (pieces of model replies),
-                `live` (what tasks do while their superstep is open, in nested graphs too), `result` (the RunResult,
-                as the last item). With `custom`, `messages` or `live` the run is driven on a worker thread, so that
-                items are not delayed until the commit.
-
-        Returns:
-            The items, or pairs of mode and item if there are several modes.
-
-        Raises:
-            InputError: A mode is unknown, or as for `steps`.
-            ConflictError: Another run has the thread.
-        """
-        if config or words:
-            _foreign.refuse(self, "stream", config, words)
-        return stream(self._config, input, modes, thread, answers, answer, abandon=abandon)
 
 
 def steps(
