@@ -1,7 +1,8 @@
 """Observers of every graph of a process: tools that look at graphs and runs which other code makes, such as coverage.
 
 An observer sees each graph that is compiled, each answer of a router, and, through sinks, the journal entries of each
-run. Nothing is called, wrapped or allocated while there is no observer (decision 0072).
+run. Nothing is called, wrapped or allocated while there is no observer (decision 0072). A substitute puts another graph
+in the place of one that is compiled (decision 0095).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from graphrt.errors import InputError, told
 if TYPE_CHECKING:
     from graphrt.events import Entry
 
-__all__ = ["ENVIRONMENT", "GraphObserver", "observe", "observed", "observed_sinks"]
+__all__ = ["ENVIRONMENT", "GraphObserver", "observe", "observed", "observed_sinks", "substitute", "substituted"]
 
 Graph: TypeAlias = Any
 """A `CompiledGraph`: its module is above this one."""
@@ -49,9 +50,10 @@ class GraphObserver(Protocol):
 
 
 class _Registry:
-    """The observers of this process."""
+    """The observers and substitutes of this process."""
 
     observers: tuple[GraphObserver, ...] = ()
+    substitutes: tuple[Callable[[Graph], Graph | None], ...] = ()
     environment_read: bool = False
 
 
@@ -69,6 +71,31 @@ def observe(observer: GraphObserver) -> Callable[[], None]:
         _Registry.observers = tuple(known for known in _Registry.observers if known is not observer)
 
     return stop
+
+
+def substitute(function: Callable[[Graph], Graph | None]) -> Callable[[], None]:
+    """Let *function* replace each graph that a builder compiles from now on. None leaves the graph as it is.
+
+    `GraphBuilder.compile` then returns the other graph, and copies by `with_nodes` are copies of it. What *function*
+    raises, `compile` raises.
+
+    Returns:
+        A function that removes *function* again.
+    """
+    _Registry.substitutes = (*_Registry.substitutes, function)
+
+    def stop() -> None:
+        _Registry.substitutes = tuple(known for known in _Registry.substitutes if known is not function)
+
+    return stop
+
+
+def substituted(graph: Graph) -> Graph:
+    """Return what the substitutes put in the place of *graph*, which was just compiled; without one, *graph*."""
+    for function in _Registry.substitutes:
+        other = function(graph)
+        graph = graph if other is None else other
+    return graph
 
 
 def observed(graph: Graph) -> None:

@@ -3,9 +3,22 @@
 A compiled graph can be drawn, routed without a run, changed into another one, and run.
 """
 
-from graphrt._observers import GraphObserver, observe
+from typing import TYPE_CHECKING
+
+from graphrt._observers import GraphObserver, observe, substitute
 from graphrt.graph.builder import Branch, GraphBuilder
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.handles import NodeHandle
 
-__all__ = ["Branch", "CompiledGraph", "GraphBuilder", "GraphObserver", "NodeHandle", "observe"]
+if TYPE_CHECKING:
+    from graphrt.graph.rewiring import rewired
+
+__all__ = ["Branch", "CompiledGraph", "GraphBuilder", "GraphObserver", "NodeHandle", "observe", "rewired", "substitute"]
+
+
+def __getattr__(name: str) -> object:
+    if name != "rewired":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from graphrt.graph.rewiring import rewired  # for tools alone, which most processes are not
+
+    return rewired

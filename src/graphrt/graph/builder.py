@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overloa
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
+from graphrt._observers import substituted
 from graphrt._plan import hints
-from graphrt._plan.reachability import JUDGEMENTS, judgements
 from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec
 from graphrt._plan.state import StateSchema
-from graphrt._plan.tables import Plan
 from graphrt._plan.updates import UpdateSchema
-from graphrt._plan.validate import errors
 from graphrt.commands import END, START, Command, NodeRef, node_name
-from graphrt.errors import DefinitionError, Problem, _foreign, names
+from graphrt.errors import Problem, _foreign, names
+from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator
 from graphrt.graph.handles import Outcome, RouterResult, S, Source, Target, U, function_of
@@ -366,23 +365,9 @@ class GraphBuilder(Generic[S, U]):
             output_names=self._names["output"],
             problems=tuple(self._problems),
         )
-        found = errors(spec, limits)
-        for code in sorted(accepted.difference(JUDGEMENTS), key=str):
-            found.append(
-                Problem(
-                    code="bad-allow",
-                    message=f"allow= names {code!r}, which is not a judgement that could be accepted.",
-                    hint=f"Known: {names(JUDGEMENTS)}.",
-                )
-            )
-        plan: Plan | None = None
-        if not found:  # judgements need a plan, and only a graph without errors has one
-            plan = Plan(spec, limits)
-            found = [problem for problem in judgements(plan) if problem.code not in accepted]
-        if found or plan is None:
-            count = "a problem" if len(found) == 1 else f"{len(found)} problems"
-            raise DefinitionError(f"Graph {self._name!r} has {count}.", found, where=f"defined at {self._where}")
-        return CompiledGraph(plan)
+        graph: CompiledGraph[S, U] = CompiledGraph(checked(spec, limits, accepted), accepted)
+        replaced: CompiledGraph[S, U] = substituted(graph)
+        return replaced
 
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 

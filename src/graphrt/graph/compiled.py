@@ -42,12 +42,15 @@ result of a lambda in such a union."""
 class CompiledGraph(Generic[S, U]):
     """An immutable graph, made by `GraphBuilder.compile()`. Runtimes and worker threads may share it."""
 
-    __slots__ = ("__graphrt_plan__", "__weakref__", "_fingerprint")
+    __slots__ = ("__graphrt_plan__", "__weakref__", "_allow", "_fingerprint")
     __graphrt_plan__: Plan
+    _allow: frozenset[str]
+    """Judgements that `compile` was told to accept; `rewired` accepts them too."""
     _fingerprint: str | None
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, allow: frozenset[str] = frozenset()) -> None:
         object.__setattr__(self, "__graphrt_plan__", plan)
+        object.__setattr__(self, "_allow", allow)
         object.__setattr__(self, "_fingerprint", None)
         observed(self)
 
@@ -221,7 +224,7 @@ class CompiledGraph(Generic[S, U]):
             else item
             for item in plan.spec.declared
         )
-        return CompiledGraph(Plan(replace(plan.spec, declared=declared), plan.limits))
+        return CompiledGraph(Plan(replace(plan.spec, declared=declared), plan.limits), self._allow)
 
     # -- running -------------------------------------------------------------------------------------------------
 

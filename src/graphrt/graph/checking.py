@@ -1,0 +1,40 @@
+"""The checks of `compile()`: from the declarations of a graph to its plan, or to one error with all problems."""
+
+from __future__ import annotations
+
+from graphrt._plan.reachability import JUDGEMENTS, judgements
+from graphrt._plan.specs import GraphSpec
+from graphrt._plan.tables import Plan
+from graphrt._plan.validate import errors
+from graphrt.errors import DefinitionError, Problem, names
+from graphrt.limits import Limits
+
+
+def checked(spec: GraphSpec, limits: Limits, allow: frozenset[str]) -> Plan:
+    """Return the plan of *spec*.
+
+    Args:
+        spec: The declarations.
+        limits: Limits of a run.
+        allow: Codes of judgements to accept.
+
+    Raises:
+        DefinitionError: The graph has problems; `.problems` has all of them, in declaration order.
+    """
+    found = errors(spec, limits)
+    for code in sorted(allow.difference(JUDGEMENTS), key=str):
+        found.append(
+            Problem(
+                code="bad-allow",
+                message=f"allow= names {code!r}, which is not a judgement that could be accepted.",
+                hint=f"Known: {names(JUDGEMENTS)}.",
+            )
+        )
+    plan: Plan | None = None
+    if not found:  # judgements need a plan, and only a graph without errors has one
+        plan = Plan(spec, limits)
+        found = [problem for problem in judgements(plan) if problem.code not in allow]
+    if found or plan is None:
+        count = "a problem" if len(found) == 1 else f"{len(found)} problems"
+        raise DefinitionError(f"Graph {spec.name!r} has {count}.", found, where=f"defined at {spec.where}")
+    return plan
