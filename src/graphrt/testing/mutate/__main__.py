@@ -1,0 +1,177 @@
+"""`python -m graphrt.testing.mutate`: changes graphs in small ways, and says which changes the tests do not notice."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from graphrt.errors import GraphrtError, InputError, told
+from graphrt.testing.mutate import reports
+from graphrt.testing.mutate.first_run import FirstRun, first_run
+from graphrt.testing.mutate.operators import OPERATORS
+from graphrt.testing.mutate.pytest_runs import PytestRuns
+from graphrt.testing.mutate.verdicts import Verdict, Verdicts, judge_all
+
+_INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    operators = "\n".join(f"  {name:<15} {words}" for name, words in OPERATORS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m graphrt.testing.mutate",
+        usage="%(prog)s [TARGET ...] [options] -- [pytest] [arguments of pytest]",
+        description=__doc__,
+        epilog=f"operators:\n{operators}\n\nexit codes: 0; 1 if the score is below --fail-under; 2 if something is "
+        "wrong; 130 after Ctrl-C",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="package, module, file, folder, module:variable or name of a graph; without one, every graph that is made "
+        "outside of test files. Nested graphs are mutated too",
+    )
+    parser.add_argument("-j", "--jobs", type=_count, default=os.cpu_count() or 1, metavar="N",
+                        help="mutants that are tested at a time (default: processors)")  # fmt: skip
+    parser.add_argument("--list", action="store_true", help="list the mutants, and test none")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN",
+                        help="ids, operators or patterns such as '*/raise:*' (repeatable)")  # fmt: skip
+    parser.add_argument("--skip", action="append", default=[], metavar="PATTERN",
+                        help="mutants to leave out, for instance because they are equivalent (repeatable)")  # fmt: skip
+    parser.add_argument("--most", type=_count, metavar="N", help="test at most N mutants, which --seed draws")
+    parser.add_argument("--seed", type=int, default=0, help="draws the sample, and the targets of redirected edges")
+    parser.add_argument("--timeout", type=_seconds, metavar="S",
+                        help="seconds for one mutant (default: from the time of its tests)")  # fmt: skip
+    parser.add_argument("--json", metavar="FILE", help="write the verdicts to FILE; - is standard output")
+    parser.add_argument("--fail-under", type=_percent, default=0.0, metavar="PERCENT", help="exit with 1 below it")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no line for each mutant")
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number of seconds above 0")
+    return value
+
+
+def _percent(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError("must be a percentage, 0 to 100")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Test the mutants; return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    at = words.index("--") if "--" in words else len(words)
+    given = _parser().parse_args(words[:at])
+    tests = words[at + 1 :]
+    tests = tests[1:] if tests[:1] in (["pytest"], ["py.test"]) else tests
+    folder = Path(tempfile.mkdtemp(prefix="graphrt-mutate-"))
+    interrupt = _Interrupt()
+    # A job that is cancelled in CI ends as by Ctrl-C: SIGTERM says the same.
+    before = [(one, signal.signal(one, interrupt.take)) for one in (signal.SIGINT, signal.SIGTERM)]
+    runs = PytestRuns(tests)
+    try:
+        return _mutate(given, tests, runs, folder)
+    except KeyboardInterrupt:
+        _say(given, "interrupted before a mutant was tested")
+        return _INTERRUPTED
+    except GraphrtError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    finally:
+        runs.stop()
+        for one, handler in before:
+            signal.signal(one, handler)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Interrupt:
+    """A handler of signals that raises KeyboardInterrupt, and lets the result so far be written after that.
+
+    A shell may send the signal twice, to the process and to its group; from the third one on it raises again.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def take(self, _number: int, _frame: Any) -> None:
+        """Take one signal."""
+        self._count += 1
+        if self._count != 2:
+            raise KeyboardInterrupt
+
+
+def _mutate(given: argparse.Namespace, tests: list[str], runs: PytestRuns, folder: Path) -> int:
+    _say(given, "running the tests without a mutant ...")
+    first = first_run(runs, folder / "first", given.targets, given.seed)
+    candidates, left_out = first.candidates(given.only, given.skip, given.most)
+    _say(given, _summary(first, len(candidates)))
+    if given.list:
+        for candidate in candidates:
+            sys.stdout.write(f"{reports.listed(candidate)}\n")
+        return 0
+    verdicts = Verdicts(first, candidates, left_out)
+
+    def tell(verdict: Verdict) -> None:
+        if not given.quiet:
+            _say(given, reports.progress(verdict, len(verdicts.by_id), len(candidates)))
+
+    judge_all(runs, folder, verdicts, jobs=given.jobs, timeout_s=given.timeout, tell=tell)
+    _say(given, f"\n{reports.terminal(verdicts, given.targets, tests)}")
+    _write_json(given, reports.as_json(verdicts, given.targets, tests))
+    if verdicts.interrupted:
+        return _INTERRUPTED
+    if verdicts.score < given.fail_under:
+        _say(given, f"ERROR: The mutation score is {verdicts.score:.1f}%, and {given.fail_under:g}% is required.")
+        return 1
+    return 0
+
+
+def _summary(first: FirstRun, count: int) -> str:
+    graphs = ", ".join(dict.fromkeys(first.titles.values()))
+    passed = f"{reports.counted(len(first.tests), 'test')} passed in {first.result.seconds:.1f} s"
+    return f"{passed}; {reports.counted(count, 'mutant')} of {graphs}"
+
+
+def _say(given: argparse.Namespace, text: str) -> None:
+    """Write a line for people: to standard output, unless JSON goes there."""
+    stream: Any = sys.stderr if given.json == "-" or given.list else sys.stdout
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+def _write_json(given: argparse.Namespace, text: str) -> None:
+    if given.json == "-":
+        sys.stdout.write(f"{text}\n")
+    elif given.json:
+        try:
+            path = Path(given.json)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{text}\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"The verdicts cannot be written: {told(error)}", fix="Name another file.") from error
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,113 @@
+"""The pytest plugin of a test run of `mutate`: runs the tests that the job names, and writes how each of them ended.
+
+`mutate` loads it by `-p`. It is not for users.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from graphrt._observers import ENVIRONMENT
+from graphrt.testing.mutate import installing
+
+_CURRENT: Final = "PYTEST_CURRENT_TEST"
+"""Environment variable by which pytest says which test runs; route coverage reads it."""
+
+installing.start()  # before the first conftest, which may compile graphs
+
+
+def pytest_configure() -> None:
+    os.environ[ENVIRONMENT] = installing.START  # `pytest --graphrt-cov` has put its own observer there
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    job = installing.job()
+    return True if job is not None and str(collection_path) in job.ignored else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    job = installing.job()
+    if job is None:
+        return
+    if job.tests is None:
+        for item in items:
+            installing.write(job.folder, {"fixtures": [item.nodeid, *_fixtures(item)]})
+        return
+    chosen = job.tests
+    others = [item for item in items if item.nodeid not in chosen]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item.nodeid in chosen]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Ascribe what a shared fixture does to all tests that share it, not to the first one."""
+    if request.scope == "function" or _CURRENT not in os.environ:
+        return (yield)
+    before = os.environ[_CURRENT]
+    scope: Any = request.node
+    known = request.fixturename in _fixtures(getattr(request, "_pyfuncitem", None))
+    shared = f"{installing.FIXTURE}{request.fixturename}" if known else ""  # a test may ask for a fixture while it runs
+    os.environ[_CURRENT] = f"{scope.nodeid}{shared} (setup)"
+    try:
+        return (yield)
+    finally:
+        os.environ[_CURRENT] = before
+
+
+def _fixtures(item: Any) -> list[str]:
+    """Return the names of the fixtures that a test needs, as its signature and those of its fixtures say."""
+    return list(getattr(item, "fixturenames", ()))
+
+
+class _Teller:
+    """Writes the reports. It is registered in the process that pytest was started in, not in workers of xdist."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        installing.write(
+            self._folder,
+            {
+                "test": report.nodeid,
+                "when": report.when,
+                "outcome": report.outcome,
+                "duration": report.duration,
+                "error": _last_line(report),
+            },
+        )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            installing.write(self._folder, {"uncollected": report.nodeid, "error": _last_line(report)})
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        installing.finish(main=True)
+        root = str(session.config.rootpath)
+        installing.write(self._folder, {"finished": int(exitstatus), "root": root})
+
+
+def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return the last line of an error that says something; empty if there is none."""
+    lines = [line.removeprefix("E ").strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
+    return (lines or report.longreprtext.strip().splitlines()[-1:] or [""])[0] if report.failed else ""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    job = installing.job()
+    if job is None:
+        return
+    if not hasattr(session.config, "workerinput"):
+        session.config.pluginmanager.register(_Teller(job.folder), "graphrt-mutate-teller")
+    else:
+        session.config.add_cleanup(installing.finish)

@@ -1,0 +1,259 @@
+"""The run without a mutant: which tests there are, which graphs the targets name, their mutants, and who took what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from random import Random
+from typing import Any, final
+
+from graphrt.errors import InputError, closest, names
+from graphrt.testing.mutate.installing import FIXTURE
+from graphrt.testing.mutate.operators import OPERATORS, Mutation, mutations
+from graphrt.testing.mutate.pytest_runs import PytestResult, PytestRuns
+from graphrt.testing.route_coverage.arcs import Arc
+from graphrt.testing.route_coverage.data import CoverageData, GraphData, load
+
+SHOWN = 10
+"""How many failures a message lists."""
+
+
+@final
+@dataclass(frozen=True)
+class Candidate:
+    """A mutation of one graph, with the tests that can notice it."""
+
+    graph: GraphData
+    title: str
+    """The graph's name, or the path of a nested graph."""
+    mutation: Mutation
+    tests: tuple[str, ...]
+    """Tests that took one of its arcs, the nearest first: those that wrote the field most, then those that took the
+    fewest arcs of the graph."""
+    taken: tuple[Arc, ...]
+    """The arcs of the mutation that tests took."""
+    refused: tuple[str, ...]
+    """Codes of the problems for which `compile()` refuses the mutant; empty if it compiles."""
+
+    @property
+    def id(self) -> str:
+        """A text that names the mutant, for `--only`."""
+        return f"{self.graph.name}/{self.mutation.id}"
+
+
+@final
+@dataclass
+class FirstRun:
+    """What the run without a mutant found."""
+
+    result: PytestResult
+    seed: int
+    graphs: dict[str, GraphData] = field(default_factory=dict[str, GraphData])
+    topologies: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    refused: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict[tuple[str, str], tuple[str, ...]])
+    hits: dict[str, dict[Arc, set[str]]] = field(default_factory=dict[str, dict[Arc, set[str]]])
+    """Key of a graph to its arcs, with the tests that took them at any path."""
+    writes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict[tuple[str, str], dict[str, int]])
+    """Key of a graph and name of a field, to the tests that wrote it, and how often: 1, or 2 for several times."""
+    answers: dict[tuple[str, str, int], set[str]] = field(default_factory=dict[tuple[str, str, int], set[str]])
+    """Key of a graph, source and number of a conditional edge, to how its router answered: `sent`, `labelled`."""
+    fixtures: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Tests to the fixtures that they need."""
+    titles: dict[str, str] = field(default_factory=dict[str, str])
+    """Keys of the graphs to mutate, in order, with their titles."""
+
+    @property
+    def tests(self) -> list[str]:
+        """The tests, in the order in which they ran."""
+        return list(self.result.tests)
+
+    def files(self) -> set[str]:
+        """Return the files that have tests, as absolute paths."""
+        return {self.file_of(test) for test in self.tests}
+
+    def file_of(self, test: str) -> str:
+        """Return the absolute path of the file of *test*."""
+        return str((self.result.root or Path()) / test.partition("::")[0])
+
+    def candidates(self, only: Sequence[str], skip: Sequence[str], most: int | None) -> tuple[list[Candidate], int]:
+        """Return the mutants that the patterns leave, at most *most* of them, and how many were left out by it.
+
+        Raises:
+            InputError: A pattern of *only* matches no mutant.
+        """
+        everything = [candidate for key in self.titles for candidate in self._of_graph(key)]
+        for pattern in only:
+            if not any(_matches(candidate, pattern) for candidate in everything):
+                guess = closest(pattern, [candidate.id for candidate in everything])
+                raise InputError(
+                    f"--only={pattern} matches no mutant.",
+                    known=f"{len(everything)} mutants, of the operators {', '.join(OPERATORS)}",
+                    fix=f"Did you mean {guess!r}?" if guess else "--list shows all of them.",
+                )
+        found = [
+            candidate
+            for candidate in everything
+            if (not only or any(_matches(candidate, pattern) for pattern in only))
+            and not any(_matches(candidate, pattern) for pattern in skip)
+        ]
+        if most is None or most >= len(found):
+            return found, 0
+        chosen = sorted(Random(self.seed).sample(range(len(found)), most))  # noqa: S311 - a sample, not a secret
+        return [found[number] for number in chosen], len(found) - most
+
+    def _of_graph(self, key: str) -> Iterator[Candidate]:
+        graph, hits = self.graphs[key], self.hits.get(key, {})
+        breadth: dict[str, int] = {}
+        for contexts in hits.values():
+            for context in contexts:
+                breadth[context] = breadth.get(context, 0) + 1
+        for mutation in mutations(self.topologies[key], seed=self.seed):
+            if mutation.branch is not None and self.answers.get((key, *mutation.branch)) == {"sent"}:
+                continue  # a Send goes to its node, whatever the routes say
+            arcs = [arc for arc in mutation.arcs if arc in hits]
+            if not mutation.arcs:
+                arcs = [arc for arc in hits if arc.kind == "node"]
+            contexts = {context for arc in arcs for context in hits[arc]}
+            writes = self.writes.get((key, mutation.args.get("field", "")), {})
+            nearest_first = sorted(contexts, key=lambda context: (-writes.get(context, 0), breadth[context], context))
+            yield Candidate(
+                graph,
+                self.titles[key],
+                mutation,
+                tuple(dict.fromkeys(test for context in nearest_first for test in self._tests_of(context))),
+                tuple(arcs) if mutation.arcs else (),
+                self.refused.get((key, mutation.id), ()),
+            )
+
+    def _tests_of(self, context: str) -> Iterable[str]:
+        """Return the tests that *context* means: a test, those that share a fixture, or all below a folder or file."""
+        if context in self.result.tests:
+            return (context,)
+        scope, _, fixture = context.rpartition(FIXTURE) if FIXTURE in context else (context, "", "")
+        below = [test for test in self.tests if test.startswith((f"{scope}::", f"{scope}/"))] if scope else self.tests
+        return [test for test in below if fixture in self.fixtures.get(test, ())] or below or self.tests
+
+
+def _matches(candidate: Candidate, pattern: str) -> bool:
+    texts = (candidate.id, candidate.mutation.id, candidate.mutation.operator)
+    return pattern in texts or any(fnmatchcase(text, pattern) for text in texts)
+
+
+def first_run(runs: PytestRuns, folder: Path, targets: Sequence[str], seed: int) -> FirstRun:
+    """Run all tests once, without a mutant.
+
+    Raises:
+        InputError: pytest did not come to its end, tests fail or are missing, or a target names no graph.
+    """
+    job = {"targets": list(targets), "seed": seed, "root": str(Path.cwd()), "mutation": None}
+    result = runs.run(folder, job, first=True, timeout_s=None)
+    _refuse(result)
+    run = FirstRun(result, seed)
+    keys, problems = _take_told(run, targets)
+    _take_hits(run, load(folder / "arcs"))
+    for target, found in keys.items():
+        if not found:
+            raise _no_graph(run, target, problems.get(target, ""))
+        for key in dict.fromkeys(found):
+            _title(run, key, run.graphs[key].name)
+    if not any(run.hits.get(key) for key in run.titles):
+        shown = names(sorted({run.graphs[key].name for found in keys.values() for key in found}))
+        raise InputError(
+            f"No test runs {shown}, or asks for a route.",
+            known=f"tests that ran: {len(run.tests)}",
+            fix="Name the tests of this graph after --, or name another graph.",
+        )
+    return run
+
+
+def _take_told(run: FirstRun, targets: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Take over what the processes told; return the keys of the graphs that each target names, and its problem."""
+    keys: dict[str, list[str]] = {target: [] for target in targets or [""]}
+    problems: dict[str, str] = {}
+    for line in run.result.told:
+        if "graph" in line:
+            run.graphs[line["graph"]] = GraphData.of(line["description"])
+            run.topologies[line["graph"]] = line["topology"]
+        elif "target" in line:
+            keys[line["target"]] += line["keys"]
+            if line["problem"]:
+                problems.setdefault(line["target"], line["problem"])
+        elif "refused" in line:
+            key, mutation, codes = line["refused"]
+            run.refused[key, mutation] = tuple(codes)
+        elif "fixtures" in line:
+            test, *needed = line["fixtures"]
+            run.fixtures[test] = frozenset(needed)
+        elif "wrote" in line:
+            key, name, context = line["wrote"]
+            known = run.writes.setdefault((key, name), {})
+            known[context] = max(known.get(context, 0), line["times"])
+        else:
+            for kind in {"sent", "labelled"} & set(line):
+                key, source, branch = line[kind]
+                run.answers.setdefault((key, source, int(branch)), set()).add(kind)
+    return keys, problems
+
+
+def _refuse(result: PytestResult) -> None:
+    if not result.finished:
+        code = result.exit_code or 0
+        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise InputError(
+            f"pytest did not come to its end, without any mutant ({ended}).",
+            known=f"the last lines of its output:\n{result.tail()}",
+            fix="Run pytest alone, and correct what it says.",
+        )
+    broken = {**result.uncollected, **{ended.test: ended.error for ended in result.failed}}
+    if broken:
+        listed = [f"\n    {test}: {error}" for test, error in list(broken.items())[:SHOWN]]
+        more = f"\n    and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
+        count = "A test fails" if len(broken) == 1 else f"{len(broken)} tests fail"
+        raise InputError(
+            f"{count} without any mutant, and would fail on each of them.",
+            known="".join(listed).strip() + more,
+            fix="Correct the tests, or leave them out with --deselect after --.",
+        )
+    if not result.tests:
+        raise InputError(
+            "pytest ran no tests.",
+            known=f"exit code {result.exit_code}; the last lines of its output:\n{result.tail(5)}",
+            fix="Name the tests after --, as for pytest.",
+        )
+
+
+def _no_graph(run: FirstRun, target: str, problem: str) -> InputError:
+    known = sorted({graph.name for graph in run.graphs.values()})
+    guess = closest(target, known)
+    if not target:
+        problem = "The tests compiled no graph outside of test files."
+    return InputError(
+        problem or f"{target!r} names no graph that the tests compiled.",
+        known=f"graphs {names(known)}" if known else "no graph was compiled",
+        fix=f"Did you mean {guess!r}?"
+        if guess and not problem
+        else "Name a package, a module, a file, module:variable or a graph whose tests are run.",
+    )
+
+
+def _take_hits(run: FirstRun, data: CoverageData) -> None:
+    for (root, path), arcs in data.hits.items():
+        key: str | None = root
+        for name in path.split("/") if path else ():
+            key = run.graphs[key].nested.get(name) if key in run.graphs else None
+        if key is not None:
+            mine = run.hits.setdefault(key, {})
+            for arc, contexts in arcs.items():
+                mine.setdefault(arc, set()).update(contexts)
+
+
+def _title(run: FirstRun, key: str, title: str) -> None:
+    """Add the graph and its nested graphs, which are mutated wherever they are used."""
+    if key in run.titles:
+        return
+    run.titles[key] = title
+    for node, child in run.graphs[key].nested.items():
+        if child in run.graphs:
+            _title(run, child, f"{title}/{node}")

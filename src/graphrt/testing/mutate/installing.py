@@ -1,0 +1,264 @@
+"""What each process of a test run does beside the tests: it notes graphs and arcs, or puts a mutant in their place.
+
+The first does the run without a mutant, the second the run of one. The environment names the job, so that subprocesses of the tests take part. Each process appends lines of JSON to a file
+of its own, which `pytest_runs` reads: a process that is killed loses nothing that it wrote.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, final
+
+from graphrt.commands import Send
+from graphrt.errors import DefinitionError, told
+from graphrt.events import Entry, TaskSucceeded
+from graphrt.graph import CompiledGraph, observe, substitute
+from graphrt.testing.mutate.mutants import mutant
+from graphrt.testing.mutate.operators import Mutation, mutations
+from graphrt.testing.route_coverage import collecting
+from graphrt.testing.route_coverage.collecting import Collector, Unit, _context, node_path
+from graphrt.testing.route_coverage.summary import _below, _is_test, _places
+
+JOB: Final = "GRAPHRT_MUTATE_JOB"
+"""Environment variable with the file that describes the job of this test run."""
+START: Final = "graphrt.testing.mutate.installing:start"
+"""Value of GRAPHRT_OBSERVER in a test run."""
+
+FIXTURE: Final = "@"
+"""Stands between the scope and the name of a shared fixture, where the name of a test is expected."""
+
+Graph = CompiledGraph[Any, Any]
+_STARTED: Final[list[FirstRun | MutantRun]] = []
+"""What this process takes part in; empty without a job."""
+
+
+def start() -> None:
+    """Take part in the test run that the environment names, if it names one; a second call does nothing."""
+    file = os.environ.get(JOB)
+    if file and not _STARTED:
+        job = json.loads(Path(file).read_text(encoding="utf-8"))
+        _STARTED.append(MutantRun(job) if job["mutation"] else FirstRun(job))
+        atexit.register(finish)
+    collecting.start()  # the observer of `pytest --graphrt-cov`, whose place in the environment this one has
+
+
+def job() -> FirstRun | MutantRun | None:
+    """Return what this process takes part in."""
+    return _STARTED[0] if _STARTED else None
+
+
+def finish(*, main: bool = False) -> None:
+    """Write what is known only at the end. *main* is True in the process that pytest was started in."""
+    for started in _STARTED:
+        started.finish(main=main)
+
+
+def write(folder: Path, line: Mapping[str, Any]) -> None:
+    """Append *line* to the file of this process."""
+    # Opened each time: a child of os.fork() has a file of its own, and no file stays open for a test to find.
+    with (folder / f"told.{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+
+
+@final
+class FirstRun:
+    """An observer of the run without a mutant: collects arcs, describes graphs, and tries which mutants compile."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self.tests: frozenset[str] | None = None
+        self.ignored: frozenset[str] = frozenset()
+        self.folder = Path(job["folder"])
+        self._root = Path(job["root"])
+        self._targets: list[str] = job["targets"]
+        self._seed: int = job["seed"]
+        self._collector = Collector(self.folder / "arcs")
+        self._graphs: dict[str, Graph] = {}
+        self._trying = False
+        self._finished = False
+        self._lock = threading.Lock()
+        self._noted: dict[tuple[str, ...], int] = {}
+        """What happened, to how often."""
+        observe(self)
+
+    def compiled(self, graph: Graph, /) -> None:
+        """Describe *graph*, if it is a new one."""
+        if self._trying:
+            return
+        unit = Unit(graph)
+        self._collector.compiled(graph)
+        if unit.key in self._graphs:
+            return
+        self._graphs[unit.key] = graph
+        nested = {name: Unit(child).key for name, child in graph.nested.items()}
+        description = {**unit.description, "nested": nested}
+        write(self.folder, {"graph": unit.key, "description": description, "topology": graph.topology()})
+
+    def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
+        """Pass an answer on to the collector, and note whether routers answer by labels."""
+        if self._trying:
+            return
+        self._collector.routed(graph, source, branch, value)
+        answers: Sequence[Any] = value if isinstance(value, list | tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
+        how = {"sent" if isinstance(answer, Send) else "labelled" for answer in answers}  # pyright: ignore[reportUnknownVariableType]
+        for kind in sorted(how):
+            self._note(kind, _key(self._collector, graph, ()), source, str(branch))
+
+    def sink(self, graph: Graph, /) -> Callable[[Entry], Any]:
+        """Return a sink that passes entries on to the collector's, and notes which test wrote which field."""
+        take = self._collector.sink(graph)
+
+        def noted(entry: Entry) -> None:
+            take(entry)
+            if isinstance(entry.event, TaskSucceeded):
+                key = _key(self._collector, graph, node_path(entry.path))
+                for name in (name for update in entry.event.updates for name in update):
+                    self._note("wrote", key, name, _context())
+
+        return noted
+
+    def _note(self, kind: str, *what: str) -> None:
+        """Write the first and the second time that something happened."""
+        with self._lock:
+            times = self._noted[kind, *what] = self._noted.get((kind, *what), 0) + 1
+        if times <= 2:
+            write(self.folder, {kind: what, "times": times})
+
+    def finish(self, *, main: bool) -> None:
+        """Say which graphs the targets name, and which of their mutants `compile()` refuses."""
+        self._collector.flush()
+        if self._finished:
+            return
+        self._finished = True
+        chosen: set[str] = set()
+        for target in self._targets or [""]:
+            try:
+                keys, problem = self._named(target, main=main)
+            except Exception as error:  # noqa: BLE001 - packages on the way to a module may raise anything
+                keys, problem = [], f"{target!r} cannot be looked up: {told(error)}"
+            chosen.update(keys)
+            write(self.folder, {"target": target, "keys": keys, "problem": problem})
+        for key in list(self._with_nested(chosen)):
+            self._try(key, self._graphs[key])
+
+    def _with_nested(self, keys: set[str]) -> Iterator[str]:
+        for key in sorted(keys):
+            yield key
+            yield from self._with_nested({Unit(child).key for child in self._graphs[key].nested.values()})
+
+    def _try(self, key: str, graph: Graph) -> None:
+        self._trying = True
+        try:
+            for mutation in mutations(graph.topology(), seed=self._seed):
+                try:
+                    mutant(graph, mutation)
+                except DefinitionError as error:
+                    codes = sorted({problem.code for problem in error.problems})
+                    write(self.folder, {"refused": [key, mutation.id, codes]})
+        finally:
+            self._trying = False
+
+    # -- targets -------------------------------------------------------------------------------------------------
+
+    def _named(self, target: str, *, main: bool) -> tuple[list[str], str]:
+        """Return the keys of the graphs that *target* names among those of this process, and what is wrong."""
+        module, _, variable = target.partition(":")
+        if variable and not Path(target).exists():
+            return self._variable(module, variable, main=main)
+        named = [key for key, graph in self._graphs.items() if graph.name == target]
+        if named:
+            return named, ""
+        places = list(_places(target, self._root)) if target else [self._root]
+        for place in places:
+            found = [
+                key for key, graph in self._graphs.items() if (at := graph.declared_at()) and _below(Path(at[0]), place)
+            ]
+            if found:
+                return [key for key in found if place.is_file() or not _is_test(_file(self._graphs[key]))], ""
+        if target and not places and "." in target and main:
+            return [], _imported(target)[1]
+        return [], ""
+
+    def _variable(self, module: str, variable: str, *, main: bool) -> tuple[list[str], str]:
+        found: Any = sys.modules.get(module)
+        if found is None:
+            if not main:
+                return [], ""
+            found, problem = _imported(module)
+            if problem:
+                return [], problem
+        value: Any = found
+        for name in variable.split("."):
+            value = getattr(value, name, None)
+        if isinstance(value, CompiledGraph):
+            key = Unit(value).key  # pyright: ignore[reportUnknownArgumentType]
+            return ([key] if key in self._graphs else []), ""
+        if value is None:
+            return [], f"Module {module!r} has no graph {variable!r}."
+        kind = type(value).__name__
+        instead = "name the compiled graph" if hasattr(value, "compile") else "name a compiled graph, or a graph's name"
+        return [], f"{module}:{variable} is a {kind}, not a compiled graph: {instead}."
+
+
+def _key(collector: Collector, graph: Graph, path: tuple[str, ...]) -> str:
+    unit = collector.unit_at(graph, path)
+    return unit.key if unit is not None else ""
+
+
+def _file(graph: Graph) -> str:
+    return (graph.declared_at() or ("", 0))[0]
+
+
+def _imported(module: str) -> tuple[Any, str]:
+    try:
+        return import_module(module), ""
+    except Exception as error:  # noqa: BLE001 - a module may raise anything
+        return None, f"Module {module!r} cannot be imported: {told(error)}"
+
+
+@final
+class MutantRun:
+    """Puts one mutant in the place of its graph."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self.tests: frozenset[str] | None = frozenset(job["tests"])
+        self.ignored: frozenset[str] = frozenset(job["ignored"])
+        """Files of which no test is to run."""
+        self.folder = Path(job["folder"])
+        self._key: str = job["key"]
+        self._mutation = Mutation.of(job["mutation"])
+        self._made: set[int] = set()
+        """Processes that have said that they made the mutant: a child of os.fork() says so itself."""
+        self._acted: set[int] = set()
+        substitute(self._replaced)
+
+    def _replaced(self, graph: Graph) -> Graph | None:
+        if not self._key.startswith(f"{graph.name}|") or Unit(graph).key != self._key:
+            return None
+        try:
+            made = mutant(graph, self._mutation, self._act)
+        except DefinitionError as error:
+            write(
+                self.folder, {"refused": [self._key, self._mutation.id, sorted({one.code for one in error.problems})]}
+            )
+            raise
+        except (LookupError, ValueError):
+            return None  # a graph of the same function with other policies, which this mutation says nothing about
+        if os.getpid() not in self._made:
+            self._made.add(os.getpid())
+            write(self.folder, {"made": True})
+        return made
+
+    def _act(self) -> None:
+        if os.getpid() not in self._acted:
+            self._acted.add(os.getpid())
+            write(self.folder, {"acted": True})
+
+    def finish(self, *, main: bool) -> None:
+        """Do nothing: everything is written at once."""
