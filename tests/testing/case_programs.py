@@ -24,7 +24,8 @@ from typing import Annotated, Any
 import typing_extensions as te
 from pydantic import BaseModel
 
-from graphrt import END, START, Command, Context, GraphBuilder, Send
+from graphrt import END, START, Budget, Command, Context, GraphBuilder, RetryPolicy, Send
+from graphrt.errors import BudgetExceededError
 from graphrt.harness import Agent, FunctionModel, ModelResponse, ScriptedModel, ToolCall, tool
 from graphrt.reducers import add, append
 
@@ -206,7 +207,7 @@ PROGRAMS = {
         broken="int(text)",
         run=until_it_fails,
         failed=True,
-        says="2.0:team"[:0] + "1.0:team/1.0:ask, model: three",
+        says="1.0:team/1.0:ask, model: three",
     ),
     "large state": Program(
         """
@@ -340,5 +341,59 @@ PROGRAMS = {
         broken="heard {text}",
         run=retried,
         says="model: receipt 2",
+    ),
+    "a value of 400 KB": Program(
+        """
+        def load(state: State) -> Any:
+            return {"notes": ["".join(f"{i:06} " for i in range(60_000))]}
+
+        def last(state: State) -> Any:
+            return {"notes": [state["notes"][0].split()[-1]], "total": len(state["notes"][0])}
+
+        graph = line(load, last)
+        """,
+        whole=".split()[-1]",
+        broken=".split()[-2]",
+        run=to_the_end,
+        says="'notes': ['059999'], 'total': 420000",
+    ),
+    "retries of a policy": Program(
+        """
+        tries = []
+
+        def fetch(state: State, ctx: Context) -> Any:
+            paid = ctx.effect("pay", pay, "a look", kind="once")
+            tries.append(ctx.attempt)
+            if ctx.attempt < 3:
+                raise ConnectionError("lost")
+            return {"notes": [f"{paid}, attempt {ctx.attempt}"]}
+
+        quick = RetryPolicy(attempts=3, wait_initial_s=0.0, jitter=False)
+        graph = line(fetch, fetch={"retry": quick})
+        """,
+        whole="attempt {ctx.attempt}",
+        broken="try {ctx.attempt}",
+        run=to_the_end,
+        says="receipt 1, attempt 3",
+    ),
+    "budget that is short": Program(
+        """
+        agent = Agent(ScriptedModel(["Tea costs 3.", "Milk costs 2."]), name="a")
+
+        async def ask(state: State, ctx: Context) -> Any:
+            said = []
+            try:
+                for what in (state["topic"], "milk"):
+                    said.append((await ctx.bind(agent).run(what)).text)
+            except BudgetExceededError as error:
+                said.append("no more: " + ", ".join(said))
+            return {"notes": said}
+
+        graph = line(ask, ask={"budget": Budget(calls=1)})
+        """,
+        whole='"no more: " + ',
+        broken='"nothing: " + ',
+        run=to_the_end,
+        says="no more: Tea costs 3.",
     ),
 }
