@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -26,20 +26,6 @@ HERE = str(Path(__file__))
 class State(TypedDict, total=False):
     kind: str
     log: Annotated[list[str], append]
-
-
-@pytest.fixture
-def collect(tmp_path: Path) -> Iterator[Callable[..., Summary]]:
-    """Collects into a folder; the result is called with targets and returns the summary."""
-    collector = Collector(tmp_path / "data")
-    stop = observe(collector)
-
-    def summary(*targets: str) -> Summary:
-        collector.flush()
-        return summarise(load(tmp_path / "data"), targets or ("every",))
-
-    yield summary
-    stop()
 
 
 def log(text: str) -> Callable[[State], Any]:

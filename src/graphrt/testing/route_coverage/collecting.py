@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,30 +17,15 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from graphrt.commands import Send
-from graphrt.events import (
-    Entry,
-    InterruptAnswered,
-    InterruptRaised,
-    JoinStanding,
-    NodeFatigued,
-    RunCompleted,
-    RunStarted,
-    SuperstepCommitted,
-    TaskFailed,
-    TaskRetried,
-    TasksRouted,
-    TaskSucceeded,
-)
+from graphrt.events import Entry
 from graphrt.graph import CompiledGraph, observe
 from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, declared, joins, shown, signature
+from graphrt.testing.route_coverage.run_sink import OpenThread, RunSink
 
 FOLDER: Final = "GRAPHRT_COV_FOLDER"
 """Environment variable with the folder for the files of this test run."""
 FORMAT: Final = 1
 """Version of the files, which another version of graphrt may not be able to read."""
-_TASK = re.compile(r"\d+\.\d+:")
-"""Begin of a task's id, which its node's name follows."""
-
 Graph = CompiledGraph[Any, Any]
 
 
@@ -62,11 +46,6 @@ def flush() -> None:
     """Write what is not written yet."""
     for collector in _STARTED:
         collector.flush()
-
-
-def node_path(path: str) -> tuple[str, ...]:
-    """Return the names of the nodes of a path of task ids, such as `1.0:child/2.0:leaf`."""
-    return tuple(part for part in re.split(r"(?:^|/)\d+\.\d+:", path) if part)
 
 
 @final
@@ -129,6 +108,8 @@ class Collector:
         self._told: set[str] = set()
         """Keys of the graphs that are described in the file."""
         self._seen: set[tuple[str, str, str, str]] = set()
+        self.open: dict[str, dict[str, OpenThread]] = {}
+        """What the runs of a graph have not decided yet, by key of the graph and thread."""
         self._asked: list[tuple[Unit, str, list[Arc]]] = []
         """Answers of routers with their contexts, until a commit tells in which nested run they were given."""
 
@@ -151,7 +132,7 @@ class Collector:
     def sink(self, graph: Graph, /) -> Callable[[Entry], Any]:
         """Return a sink for the runs of one runtime."""
         with self._lock:
-            return _RunSink(self, graph, self._unit(graph)).take
+            return RunSink(self, graph, self._unit(graph)).take
 
     # -- what the sinks report -----------------------------------------------------------------------------------
 
@@ -233,159 +214,3 @@ class Collector:
 def _context() -> str:
     """Return the test that runs, as `file::test`; empty outside of pytest."""
     return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-
-
-@final
-class _RunSink:
-    """Reads the journal entries of the runs of one runtime."""
-
-    def __init__(self, collector: Collector, graph: Graph, root: Unit) -> None:
-        self._collector = collector
-        self._graph = graph
-        self._root = root
-        self._paths: dict[str, tuple[tuple[str, ...], Unit | None]] = {"": ((), root)}
-        """Path of entries to the names of its nodes and the graph there."""
-        self._open: dict[tuple[str, str], _Open] = {}
-        """What is not decided yet, by run and path."""
-
-    def take(self, entry: Entry) -> None:
-        """Report what *entry* says was taken."""
-        path, unit = self._at(entry.path)
-        if unit is None:  # a node that the graph no longer has as a nested graph
-            return
-        arcs = self._arcs(entry, path, unit)
-        if arcs:
-            self._collector.hit(self._root, path, arcs)
-
-    def _at(self, path: str) -> tuple[tuple[str, ...], Unit | None]:
-        known = self._paths.get(path)
-        if known is None:
-            names = node_path(path)
-            known = self._paths[path] = (names, self._collector.unit_at(self._graph, names))
-        return known
-
-    def _arcs(  # noqa: PLR0911 - one branch for each event
-        self, entry: Entry, path: tuple[str, ...], unit: Unit
-    ) -> list[Arc]:
-        event = entry.event
-        match event:
-            case RunStarted():
-                return unit.static.get("START", [])
-            case TaskSucceeded():
-                open_ = self._state(entry)
-                if event.goto is None:
-                    open_.ended.append(event.node)
-                return [Arc("node", event.node), *(Arc("goto", event.node, name) for name in event.goto or ())]
-            case TaskFailed():
-                handled = [] if event.handler is None else [Arc("error", event.node, event.handler)]
-                return [Arc("node", event.node), *_of_error(event), *handled]
-            case TaskRetried():
-                return [Arc("node", event.node), Arc("retry", event.node), *_of_error(event)]
-            case SuperstepCommitted():
-                begun = unit.static.get("START", []) if path else []
-                return [*begun, *self._ended(entry, path, unit, event.joins, paused=bool(event.after))]
-            case TasksRouted():
-                starved = event.reason == "starved"
-                return self._ended(entry, path, unit, event.joins, starved=starved)
-            case NodeFatigued():
-                return [Arc("fatigue", event.node, event.route)]
-            case InterruptRaised():
-                return self._asked(event.id, event.kind)
-            case InterruptAnswered():
-                return self._asked(event.id, None)
-            case RunCompleted():
-                return self._state(entry, last=True).starved(unit)
-            case _:
-                return []
-
-    def _state(self, entry: Entry, *, last: bool = False) -> _Open:
-        place = (entry.run, entry.path)
-        found = self._open.setdefault(place, _Open())
-        if last:
-            del self._open[place]
-        return found
-
-    def _ended(
-        self,
-        entry: Entry,
-        path: tuple[str, ...],
-        unit: Unit,
-        standings: tuple[JoinStanding, ...],
-        *,
-        paused: bool = False,
-        starved: bool = False,
-    ) -> list[Arc]:
-        """Return what the end of a superstep took: static edges of its nodes, and outcomes of joins."""
-        open_ = self._state(entry)
-        if paused:  # edges are taken once the questions after the superstep are answered
-            return []
-        self._collector.committed(self._root, path, unit)
-        taken = [arc for name in open_.ended for arc in unit.static.get(name, ())]
-        open_.ended.clear()
-        for standing in standings:
-            taken += open_.joined(unit, standing, starved=starved)
-        return taken
-
-    def _asked(self, id: str, kind: str | None) -> list[Arc]:
-        """Report an interrupt, or its answer if *kind* is None, where its id says. It may be raised in a nested graph."""
-        task = id[first.start() :] if (first := _TASK.search(id)) else ""
-        names = node_path(task.partition("#")[0])
-        if names:
-            *path, node = names
-            arcs = [Arc("resume" if kind is None else "interrupt", node)]
-            if kind == "budget":
-                arcs.append(Arc("budget", node))
-            self._collector.hit(self._root, tuple(path), arcs)
-        return []
-
-
-@final
-class _Open:
-    """What a run has done at one path and is not decided yet."""
-
-    __slots__ = ("ended", "standings")
-
-    def __init__(self) -> None:
-        self.ended: list[str] = []
-        """Nodes that ended in the open superstep and whose edges apply."""
-        self.standings: dict[tuple[str, ...], tuple[frozenset[str], bool]] = {}
-        """Joins by their sources: the sources that arrived, and whether it fired."""
-
-    def joined(self, unit: Unit, standing: JoinStanding, *, starved: bool) -> list[Arc]:
-        """Return the outcomes that the change of a join shows."""
-        join = unit.joins.get(standing.sources)
-        if join is None:
-            return []
-        before, had_fired = self.standings.get(standing.sources, (frozenset[str](), False))
-        arrived, fired = frozenset(standing.arrived), standing.fired
-        self.standings[standing.sources] = (arrived, fired)
-        outcomes: list[str] = []
-        if starved:
-            outcomes.append("starved")
-        elif not arrived and not fired and not standing.emptied:  # all have arrived: its generation ended
-            outcomes.append("absorbed" if had_fired else "fired")
-            if not had_fired and join["need"] < join["of"]:
-                outcomes.append("absorbed")
-        elif fired and had_fired and arrived > before:
-            outcomes.append("absorbed")
-        elif fired:
-            outcomes.append("fired")
-            if len(arrived) > join["need"]:
-                outcomes.append("absorbed")
-        return [Arc("join", ",".join(standing.sources), standing.node, outcome) for outcome in outcomes]
-
-    def starved(self, unit: Unit) -> list[Arc]:
-        """Return the joins that still wait at the end of the run."""
-        return [
-            Arc("join", ",".join(sources), unit.joins[sources]["to"], "starved")
-            for sources, (arrived, fired) in self.standings.items()
-            if arrived and not fired
-        ]
-
-
-def _of_error(event: TaskFailed | TaskRetried) -> list[Arc]:
-    """Return the exit that the error of an attempt shows, besides that it failed."""
-    # A node may raise a TimeoutError of its own, which is not the end of its `timeout_s`.
-    if event.error == "TimeoutError" and event.message.startswith("no result within"):
-        return [Arc("timeout", event.node)]
-    return [Arc("budget", event.node)] if event.error == "BudgetExceededError" else []
