@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +47,14 @@ def check(item: pytest.Item) -> None:
         pytest.fail(row.why, pytrace=False)
     from graphrt.errors import GraphrtError
 
+    taken: tuple[Any, ...] = ()
+    problem: str | None = None
     try:
         taken = row.graph.route(row.node, row.state)
     except GraphrtError as error:
-        pytest.fail(str(error), pytrace=False)
+        problem = str(error)
+    if problem is not None:  # outside of the handler, so that pytest shows no other error
+        pytest.fail(problem, pytrace=False)
     if taken != row.expected:
         pytest.fail(
             f"{_name(row.node)} leads to {_names(taken)}, not to {_names(row.expected)}.\n  state: {row.state!r}",
@@ -73,7 +77,7 @@ def parametrise(metafunc: pytest.Metafunc) -> None:
 
 def _rows(marker: pytest.Mark) -> Iterator[Route | _BadTable]:
     args: tuple[Any, ...] = marker.args
-    if not args or not hasattr(args[0], "route") or marker.kwargs:
+    if not args or not _is_graph(args[0]) or marker.kwargs:
         yield _BadTable(f"@pytest.mark.routes needs a compiled graph and a table: {_USE}")
         return
     tables: list[tuple[Any, Any]]
@@ -85,6 +89,9 @@ def _rows(marker: pytest.Mark) -> Iterator[Route | _BadTable]:
         yield _BadTable(f"@pytest.mark.routes needs a graph and a table: {_USE}")
         return
     for node, rows in tables:
+        if isinstance(rows, str) or not isinstance(rows, Iterable):
+            yield _BadTable(f"the routing table of {_name(node)} is not a list of (state, target): {rows!r}")
+            continue
         pairs: list[Any] = list(rows.items() if isinstance(rows, Mapping) else rows)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         if not pairs:
             yield _BadTable(f"the routing table of {_name(node)} is empty")
@@ -94,6 +101,12 @@ def _rows(marker: pytest.Mark) -> Iterator[Route | _BadTable]:
             else:
                 state, target = pair  # pyright: ignore[reportUnknownVariableType]
                 yield Route(args[0], node, state, _targets(target))
+
+
+def _is_graph(value: object) -> bool:
+    from graphrt import CompiledGraph
+
+    return isinstance(value, CompiledGraph)
 
 
 def _targets(target: Any) -> tuple[Any, ...]:

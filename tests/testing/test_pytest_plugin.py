@@ -101,6 +101,11 @@ def test_each_row_is_a_test(suite: Path) -> None:
         ('graph, "aa", [({"kind": "again"}, "b")]', "route() was asked about 'aa', which is not a node."),
         ('graph, "a", [({"kinds": "again"}, "b")]', "'kinds'"),
         ('graph, "a", [({"kind": "no"}, "b")]', "returned 'no', which has no route."),
+        ('graph, "a", None', "the routing table of a is not a list of (state, target): None"),
+        ('graph, {"a": 5}', "the routing table of a is not a list of (state, target): 5"),
+        ('graph, "a", "b"', "the routing table of a is not a list of (state, target): 'b'"),
+        ('type(graph), "a", [({"kind": "again"}, "b")]', "@pytest.mark.routes needs a compiled graph"),
+        ('graph, "a", [({}, "b")]', "raised KeyError: 'kind'"),
         ('graph, "a", []', "the routing table of a is empty"),
         ('graph, "a", ["b"]', "a row of the routing table of a is not (state, target): 'b'"),
         ("graph", "@pytest.mark.routes needs"),
@@ -113,6 +118,7 @@ def test_a_wrong_table_fails_its_test_with_a_reason(suite: Path, marker: str, to
     assert code == 1, text
     assert told in text
     assert "pytest_graphrt" not in text.replace("-p pytest_graphrt", ""), "a traceback from inside the plugin"
+    assert "another exception" not in text
 
 
 # -- fixtures and requests ---------------------------------------------------------------------------------------
