@@ -286,10 +286,16 @@ def test_saved_data_merges(collect: Callable[..., Summary], tmp_path: Path) -> N
     assert load(tmp_path / "first.json").to_json() == first.to_json()
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format": 99}', '{"format": 1, "graphs": 3}', "[]"])
-def test_data_that_cannot_be_read(tmp_path: Path, text: str) -> None:
-    (tmp_path / "data.json").write_text(text)
-    with pytest.raises(InputError, match="not route coverage data"):
+UNKNOWN_KIND = b'{"format": 1, "graphs": [], "hits": [["g", "", [[["leap", "a"], []]]]]}'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"\xff\xfe", b"[]", b'{"format": 99}', b'{"format": 1}', b'{"format": 1, "graphs": 3}', UNKNOWN_KIND],
+)
+def test_data_that_cannot_be_read(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "data.json").write_bytes(data)
+    with pytest.raises(InputError, match="not route coverage data that this version of graphrt can read"):
         load(tmp_path / "data.json")
 
 

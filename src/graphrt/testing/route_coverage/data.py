@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, final
 
 from graphrt.errors import InputError, told
-from graphrt.testing.route_coverage.arcs import Arc
+from graphrt.testing.route_coverage.arcs import KINDS, Arc
 from graphrt.testing.route_coverage.collecting import FORMAT
 
 
@@ -54,7 +54,7 @@ class GraphData:
             data["file"],
             data["line"],
             dict(data["lines"]),
-            tuple(Arc(*arc) for arc in data["arcs"]),
+            tuple(map(_arc, data["arcs"])),
             dict(data["nested"]),
         )
 
@@ -111,13 +111,13 @@ def load(path: Path, *, root: Path | None = None) -> CoverageData:
             data.merge(_lines(part))
         return _relocated(data, root)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except OSError as error:
         raise InputError(
             f"The route coverage data at {os.fspath(path)!r} cannot be read: {told(error)}",
             fix="Run pytest with --graphrt-cov first, or name the file that it wrote.",
         ) from error
-    saved: CoverageData = _checked(path, lambda: _saved(json.loads(text)))
+    saved: CoverageData = _checked(path, lambda: _saved(json.loads(text.decode())))
     return saved
 
 
@@ -167,7 +167,7 @@ def _saved(item: Any) -> CoverageData:
         graph = GraphData.of(one)
         data.graphs[graph.key] = graph
     for key, where, arcs in item["hits"]:
-        data.hits[key, where] = {Arc(*arc): set(contexts) for arc, contexts in arcs}
+        data.hits[key, where] = {_arc(arc): set(contexts) for arc, contexts in arcs}
     return data
 
 
@@ -185,6 +185,13 @@ def _checked(path: Path, read: Any) -> Any:
             known=f"this version reads format {FORMAT}",
             fix="Delete the file and run the tests again.",
         ) from error
+
+
+def _arc(fields: Any) -> Arc:
+    arc = Arc(*fields)
+    if arc.kind not in KINDS:
+        raise ValueError(f"it has an arc of kind {arc.kind!r}")
+    return arc
 
 
 def _arc_json(arc: Arc) -> list[Any]:
