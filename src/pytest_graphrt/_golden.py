@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -81,7 +82,10 @@ def graphrt_golden(request: pytest.FixtureRequest) -> CheckGolden:
         if not request.config.getoption(_UPDATE):
             _compare(request, path, found)
         elif _differs(path, found):
-            _write(path, found)
+            problem = _write(path, found)
+            if problem is not None:
+                uses.asked.remove(str(path))  # it is neither written nor unchanged
+                pytest.fail(f"The golden trace {_shown(request.config, path)} cannot be written: {problem}")
             uses.written.append(str(path))
 
     return check
@@ -143,15 +147,18 @@ def _differs(path: Path, found: str) -> bool:
         return True
 
 
-def _write(path: Path, text: str) -> None:
-    """Write the file as a whole, so that a killed process leaves the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write(path: Path, text: str) -> OSError | None:
+    """Write the file as a whole, so that a killed process leaves the old one; return why that was not possible."""
     draft = path.with_name(f".{sha256(path.name.encode()).hexdigest()[:16]}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(text, encoding="utf-8", newline="\n")
         draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        return error
+    return None
 
 
 def _shown(config: pytest.Config, path: Path) -> str:

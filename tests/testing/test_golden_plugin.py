@@ -187,6 +187,16 @@ def test_a_file_that_cannot_be_used_fails_with_the_reason_and_can_be_written_ane
     assert run_pytest(suite, "-q")[0] == 0
 
 
+def test_a_file_that_cannot_be_written_fails_with_the_reason(suite: Path) -> None:
+    (suite / "goldens").write_text("a file where the folder should be")
+    code, text = run_pytest(suite, "-q", "--graphrt-update")
+
+    assert code == 1, text
+    assert "The golden trace goldens/test_flow/test_kind[end].json cannot be written: " in text
+    assert "_golden.py" not in text, "a traceback from inside the plugin"
+    assert "unchanged" not in text
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
