@@ -113,11 +113,20 @@ def configure(config: pytest.Config) -> None:
         if kind not in _KINDS:
             raise pytest.UsageError(f"--graphrt-cov-report has no kind {kind!r}; known: {', '.join(_KINDS)}")
     if config.getoption("--graphrt-cov") is None:
-        for option in ("--graphrt-cov-fail-under", "--graphrt-cov-report"):
-            if config.getoption(option) is not None:
+        for option in ("--graphrt-cov-fail-under", "--graphrt-cov-report", "--graphrt-cov-append"):
+            given = config.getoption(option)
+            if given is not None and given is not False:
                 raise pytest.UsageError(f"{option} needs --graphrt-cov, which says what is measured")
         return
     config.stash[_STATE] = _State()
+    config.pluginmanager.register(_EachTest(), "graphrt-cov-each-test")
+
+
+class _EachTest:
+    """A hook after each test: what routers answered outside of a run is written before another test kills the process."""
+
+    def pytest_runtest_logfinish(self) -> None:
+        flush()
 
 
 def flush() -> None:
@@ -131,7 +140,7 @@ def finish(session: pytest.Session) -> None:
     """Read what all processes collected, write the reports, and fail the session if too little was taken."""
     config = session.config
     state = config.stash.get(_STATE, None)
-    if state is None or hasattr(config, "workerinput"):
+    if state is None or hasattr(config, "workerinput") or config.getoption("collectonly"):
         return
     flush()
     from graphrt.errors import GraphrtError
@@ -140,8 +149,6 @@ def finish(session: pytest.Session) -> None:
         _report(config, state)
     except GraphrtError as error:
         state.problem = str(error)
-    except OSError as error:
-        state.problem = f"The reports of route coverage cannot be written: {error}"
     under = _fail_under(config)
     if state.problem is None and under is not None and state.summary is not None and state.summary.percent < under:
         state.problem = f"Route coverage is {state.summary.percent:.2f}%, and {under:g}% is required."
@@ -157,9 +164,18 @@ def _report(config: pytest.Config, state: _State) -> None:
     saved = root / _DATA
     if config.getoption("--graphrt-cov-append") and saved.exists():
         earlier = load(saved)
+        earlier.leave_out(old := earlier.outdated(data))
+        state.lines += [
+            f"route coverage: {graph.file} has changed, so what earlier runs took of its graph {graph.name!r} "
+            f"(line {graph.line}) is left out"
+            for graph in old
+        ]
         earlier.merge(data)
         data = earlier
-    data.save(saved)
+    try:
+        data.save(saved)
+    except OSError as error:  # in a folder that is read-only, the reports are there all the same
+        state.lines.append(f"route coverage: the data of this run cannot be kept: {error}")
     targets = [target for target in config.getoption("--graphrt-cov") or () if target] or config.getini("graphrt_cov")
     state.summary = summary = summarise(data, targets, root=root)
     for file in summary.not_imported:
@@ -176,9 +192,13 @@ def _report(config: pytest.Config, state: _State) -> None:
     for kind, file in _reports(config):
         if kind in makers:
             path = Path(config.invocation_params.dir) / (file or _FILES[kind])
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(makers[kind](summary), encoding="utf-8")
-            state.lines.append(f"route coverage: {kind} written to {path}")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(makers[kind](summary), encoding="utf-8")
+            except OSError as error:
+                state.problem = f"The {kind} report of route coverage cannot be written: {error}"
+            else:
+                state.lines.append(f"route coverage: {kind} written to {path}")
         elif kind != "none" and summary.graphs:
             state.lines.insert(0, reports.terminal(summary, missing=kind == "term-missing"))
 

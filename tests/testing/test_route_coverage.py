@@ -2,91 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
+from tests.testing.covered_graphs import State, child, every, log
 
-from graphrt import END, START, Command, GraphBuilder, RetryPolicy, Runtime, Send
+from graphrt import END, START, GraphBuilder, Runtime
 from graphrt.errors import GraphrtError, InputError
 from graphrt.graph import observe
-from graphrt.reducers import append
 from graphrt.testing import record
-from graphrt.testing.route_coverage import Summary, declared, load, summarise
+from graphrt.testing.route_coverage import CoverageData, Summary, declared, load, summarise
+from graphrt.testing.route_coverage.__main__ import main
+from graphrt.testing.route_coverage.arcs import KINDS
 from graphrt.testing.route_coverage.collecting import Collector
-from graphrt.testing.route_coverage.html_page import html
-from graphrt.testing.route_coverage.reports import as_json, cobertura, lcov, mermaid, terminal
 
 HERE = str(Path(__file__))
 
 
-class State(TypedDict, total=False):
-    kind: str
-    log: Annotated[list[str], append]
-
-
-def log(text: str) -> Callable[[State], Any]:
-    return lambda state: {"log": [text]}
-
-
-def child() -> Any:
-    g = GraphBuilder(State, name="child")
-    g.add_node("inside", log("inside"))
-    g.add_node("other", log("other"))
-    g.add_edge(START, "inside")
-    g.add_conditional_edges("inside", lambda state: state["kind"] == "twice", {True: "other", False: END})
-    g.add_edge("other", END)
-    return g.compile()
-
-
-def every() -> Any:
-    """A graph with every kind of arc, whose path the field `kind` chooses."""
-
-    def flaky(state: State, ctx: Any) -> Any:
-        if state["kind"] == "timeout":
-            raise TimeoutError("no result within 1 s")  # as the runtime words it
-        if (state["kind"] == "retry" and ctx.attempt == 1) or state["kind"] == "error":
-            raise ConnectionError("lost")
-        return Command(goto="end" if state["kind"] == "command" else "pair")
-
-    def ask(state: State, ctx: Any) -> Any:
-        return {"log": [ctx.interrupt("yes?", key="k")]} if state["kind"] == "ask" else None
-
-    g = GraphBuilder(State, name="every")
-    g.add_node("choose", log("choose"))
-    g.add_node("flaky", flaky, retry=RetryPolicy(attempts=2, wait_initial_s=0.0, jitter=False), timeout_s=30,
-               on_error="rescue", goto=["pair", "end"])  # fmt: skip
-    g.add_node("rescue", log("rescue"))
-    g.add_node("pair", log("pair"))
-    g.add_node("left", log("left"))
-    g.add_node("right", log("right"))
-    g.add_node("first", log("first"))
-    g.add_node("loop", log("loop"), max_visits=2, on_fatigue="end")
-    g.add_node("sent", lambda state, ctx: {"log": [str(ctx.arg)]})
-    g.add_node("sub", child())
-    g.add_node("ask", ask)
-    g.add_node("end", log("end"), interrupt_before=True)
-    g.add_edge(START, "choose")
-    g.add_conditional_edges(
-        "choose",
-        lambda state: [Send("sent", 1), Send("sent", 2)] if state["kind"] == "send" else state["kind"],
-        {"loop": "loop", "sub": "sub", "twice": "sub", "ask": "ask", "sent": "sent"},
-        default="flaky",
-    )
-    g.add_edge("loop", "loop")
-    g.add_edge("pair", "left")
-    g.add_edge("pair", "right")
-    g.add_join(["left", "right"], "first", when="any")
-    for name in ("rescue", "sent", "sub", "ask", "first"):
-        g.add_edge(name, END)
-    g.add_edge("end", END)
-    return g.compile(allow=["endless-loop", "no-way-out"])
-
-
-KINDS = ("loop", "sub", "twice", "ask", "send", "pair", "command", "retry", "error", "timeout")
+RUNS = (
+    *("loop", "sub", "twice", "ask", "send", "pair", "command", "retry", "error", "timeout"),
+    *("spend", "half", "both"),
+)
 
 PAIR = (
     "node:flaky route:choose:*->flaky goto:flaky->pair node:pair edge:pair->left edge:pair->right node:left node:right "
@@ -99,11 +37,12 @@ def test_what_a_graph_declares() -> None:
     count = {kind: sum(arc.kind == kind for arc in arcs) for kind in {arc.kind for arc in arcs}}
 
     assert count == {
-        "node": 12,
-        "edge": 10,  # START, loop, two of pair, and six to END
-        "route": 6,
+        "node": 16,
+        "edge": 12,  # START, loop, two of pair, and eight to END
+        "route": 9,
         "goto": 2,
-        "join": 2,  # fired and absorbed; a join starves by default with an error
+        "join": 4,  # fired and absorbed, fired and starved; a join starves by default with an error
+        "budget": 1,
         "retry": 1,
         "timeout": 1,
         "error": 1,
@@ -111,6 +50,7 @@ def test_what_a_graph_declares() -> None:
         "interrupt": 1,
         "resume": 1,
     }
+    assert set(count) == set(KINDS)
     assert len({arc.id for arc in arcs}) == len(arcs)
 
 
@@ -130,6 +70,18 @@ def test_what_a_graph_declares() -> None:
             "retry",
             f"retry:flaky {PAIR}",
         ),
+        ("spend", "node:spend route:choose:spend->spend budget:spend"),
+        (
+            "half",
+            "node:half route:choose:half->half node:whole join:half,other:starved->whole edge:whole->END",
+        ),
+        (
+            "both",
+            (
+                "node:half node:other route:choose:half->half route:choose:other->other node:whole "
+                "join:half,other:fired->whole edge:whole->END"
+            ),
+        ),
         (
             "error",
             "retry:flaky node:flaky route:choose:*->flaky error:flaky->rescue node:rescue edge:rescue->END",
@@ -144,9 +96,11 @@ def test_each_run_takes_exactly_its_arcs(collect: Callable[..., Summary], kind: 
     assert {arc.id for arc in summary.graphs[0].taken} == {"node:choose", "edge:START->choose", *taken.split()}
 
 
-def test_all_arcs_of_all_runs_are_everything_but_the_real_timeout(collect: Callable[..., Summary]) -> None:
+def test_all_runs_together_take_every_arc(collect: Callable[..., Summary]) -> None:
     graph = every()
-    for kind in KINDS:
+    calm = graph.with_nodes({"spend": log("spend")})  # whose edge is taken only if it does not fail
+    record(calm, {"kind": "spend"})
+    for kind in RUNS:
         run = record(graph, {"kind": kind})
         if run.interrupts:
             run.resume("yes")
@@ -154,7 +108,7 @@ def test_all_arcs_of_all_runs_are_everything_but_the_real_timeout(collect: Calla
     summary = collect()
 
     assert [str(arc) for graph in summary.graphs for arc in graph.missing] == []
-    assert [(graph.title, graph.count) for graph in summary.graphs] == [("every", 40), ("every/sub", 6)]
+    assert [(graph.title, graph.count) for graph in summary.graphs] == [("every", 52), ("every/sub", 6)]
     assert summary.percent == 100
 
 
@@ -219,7 +173,7 @@ def test_a_copy_with_other_nodes_counts_for_the_graph(collect: Callable[..., Sum
 
     (summary,) = collect("child").graphs
     assert summary.percent == 50
-    assert summary.graph.file.endswith("test_route_coverage.py")
+    assert summary.graph.file.endswith("covered_graphs.py")
 
 
 def test_two_graphs_of_one_name_are_kept_apart(collect: Callable[..., Summary]) -> None:
@@ -263,6 +217,12 @@ def test_a_run_that_fails_has_taken_what_it_took(collect: Callable[..., Summary]
         child().with_nodes({"inside": broken}).run({"kind": "once"})
 
     assert [arc.id for arc in collect("child").graphs[0].taken] == ["node:inside", "edge:START->inside"]
+
+
+def collected(collect: Callable[..., Summary]) -> CoverageData:
+    """The data of a graph that no run drove."""
+    child()
+    return CoverageData({found.graph.key: found.graph for found in collect("child").graphs})
 
 
 # -- data --------------------------------------------------------------------------------------------------------
@@ -315,64 +275,36 @@ def test_a_target_that_names_nothing(collect: Callable[..., Summary]) -> None:
     assert "Did you mean 'child'?" in str(caught.value)
 
 
-# -- reports -----------------------------------------------------------------------------------------------------
+def test_a_module_that_cannot_be_imported_is_found_by_its_file(collect: Callable[..., Summary]) -> None:
+    """A package below `src` that is not installed where the data of several runs is merged."""
+    graph = next(iter(collected(collect).graphs.values()))
+    graph.file = "src/desk/flows/__init__.py"
+    data = CoverageData({graph.key: graph})
+
+    for target in ("desk", "desk.flows", "flows"):
+        assert [found.graph for found in summarise(data, [target]).graphs] == [graph]
+    for target in ("des", "flows.desk", "desk.other"):
+        with pytest.raises(InputError, match="names no graph"):
+            summarise(data, [target])
 
 
-@pytest.fixture
-def half(collect: Callable[..., Summary]) -> Summary:
-    record(child(), {"kind": "once"})
-    return collect("child")
+def test_data_of_two_versions_of_a_file_is_not_merged(
+    collect: Callable[..., Summary], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = collected(collect)
+    data.save(tmp_path / "old.json")
+    (graph,) = data.graphs.values()
+    graph.key, graph.digest = "child|another version", "another"
+    data.graphs = {graph.key: graph}
+    data.save(tmp_path / "new.json")
+
+    assert main([str(tmp_path / "old.json"), str(tmp_path / "new.json")]) == 2
+    assert "it was measured with another version of" in capsys.readouterr().err
+    assert main([str(tmp_path / "new.json"), str(tmp_path / "new.json"), "--target", "child"]) == 0
 
 
-def test_the_table(half: Summary) -> None:
-    assert terminal(half).splitlines() == [
-        "graph   arcs  taken  missed  cover",
-        "----------------------------------",
-        "child      6      3       3    50%",
-        "    node other",
-        "    other -> END",
-        "    inside -[True]-> other",
-    ]
+def test_data_without_a_graph_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    CoverageData().save(tmp_path / "empty.json")
 
-
-def test_lcov_and_cobertura_count_the_same(half: Summary) -> None:
-    text = lcov(half)
-    root = ET.fromstring(cobertura(half))
-
-    assert "BRF:6\nBRH:3" in text
-    assert text.count("BRDA:") == 6
-    assert root.attrib["branches-valid"] == "6"
-    assert root.attrib["branches-covered"] == "3"
-    shown = [line.attrib["condition-coverage"] for line in root.iter("line")]
-    assert shown == ["100% (1/1)", "66% (2/3)", "0% (0/2)"]
-
-
-def test_json_has_every_arc(half: Summary) -> None:
-    data = json.loads(as_json(half))
-
-    assert [(arc["id"], arc["taken"]) for arc in data["graphs"][0]["arcs"]] == [
-        ("node:inside", True),
-        ("edge:START->inside", True),
-        ("route:inside:False->END", True),
-        ("node:other", False),
-        ("edge:other->END", False),
-        ("route:inside:True->other", False),
-    ]
-    assert data["percent"] == 50
-
-
-def test_mermaid_marks_what_was_missed(half: Summary) -> None:
-    text = mermaid(half)
-    assert 'n2["other"]:::missed' in text
-    assert "-.->" in text
-    assert text.count("linkStyle") == 1
-
-
-def test_the_page_is_one_file(half: Summary) -> None:
-    page = html(half)
-    assert "Route coverage: 50%" in page
-    assert page.count('class="node missed"') == 1
-    assert page.count('class="edge missed"') == 2
-    assert "<script" not in page
-    assert "http" not in page
-    ET.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    assert main([str(tmp_path / "empty.json"), "--fail-under", "90"]) == 2
+    assert "has no graph that was compiled outside of test files" in capsys.readouterr().err

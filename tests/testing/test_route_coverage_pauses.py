@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
+from tests.testing.covered_graphs import State, log
 
 from graphrt import END, START, Command, GraphBuilder, Runtime
 from graphrt.errors import GraphrtError
 from graphrt.graph import observe
-from graphrt.reducers import append
 from graphrt.stores import MemoryStore
 from graphrt.testing import record
 from graphrt.testing.route_coverage import Summary, load, summarise
 from graphrt.testing.route_coverage.collecting import Collector
-
-
-class State(TypedDict, total=False):
-    kind: str
-    log: Annotated[list[str], append]
-
-
-def log(text: str) -> Callable[[State], Any]:
-    return lambda state: {"log": [text]}
 
 
 @pytest.mark.parametrize("runtimes", [1, 2])

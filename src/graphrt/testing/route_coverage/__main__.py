@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from graphrt.errors import GraphrtError
-from graphrt.testing.route_coverage import CoverageData, load, reports, summarise
+from graphrt.errors import GraphrtError, InputError
+from graphrt.testing.route_coverage import CoverageData, GraphData, load, reports, summarise
 from graphrt.testing.route_coverage.html_page import html
 
 _REPORTS = {
@@ -34,15 +34,32 @@ def main(arguments: list[str] | None = None) -> int:
     data = CoverageData()
     try:
         for path in given.data:
-            data.merge(load(path))
+            more = load(path)
+            if other := data.outdated(more) + more.outdated(data):
+                raise _of_another_version(path, other[0])
+            data.merge(more)
         if given.save is not None:
             data.save(given.save)
         summary = summarise(data, given.target)
+        if not summary.graphs:
+            raise InputError(
+                "The data has no graph that was compiled outside of test files.",
+                fix="Run pytest with --graphrt-cov on tests that import the graphs, or name a graph with --target.",
+            )
     except GraphrtError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     sys.stdout.write(_REPORTS[given.report](summary).rstrip("\n") + "\n")
     return 1 if summary.percent < given.fail_under else 0
+
+
+def _of_another_version(path: Path, graph: GraphData) -> InputError:
+    return InputError(
+        f"The route coverage data at {str(path)!r} cannot be merged: it was measured with another version of "
+        f"{graph.file!r} than the data before it.",
+        known=f"only one of them has the graph {graph.name!r} of line {graph.line}",
+        fix="Merge what was measured with one version of the code.",
+    )
 
 
 if __name__ == "__main__":

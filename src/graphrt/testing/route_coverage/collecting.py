@@ -11,6 +11,8 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, final
 from uuid import uuid4
@@ -56,7 +58,9 @@ class Unit:
         topology = graph.topology()
         arcs = declared(topology)
         place = graph.declared_at() or ("", 0)
-        self.key: str = f"{graph.name}|{place[0]}:{place[1]}|{signature(arcs)}"
+        self.signature: str = signature(arcs)
+        """Differs for graphs with other arcs."""
+        self.key: str = f"{graph.name}|{place[0]}:{place[1]}|{self.signature}"
         """Names the graph in the data of all processes. Copies with other nodes have the same."""
         self.nested: Mapping[str, Graph] = graph.nested
         self.joins: dict[tuple[str, ...], Mapping[str, Any]] = joins(topology)
@@ -75,6 +79,7 @@ class Unit:
             "name": graph.name,
             "file": place[0],
             "line": place[1],
+            "digest": _digest(place[0]),
             "lines": lines,
             "arcs": [[arc.kind, arc.source, arc.target, arc.label, arc.branch] for arc in arcs],
         }
@@ -209,6 +214,16 @@ class Collector:
         # Opened each time: lines are few, and no file stays open that a test for unclosed files would find.
         with self._path.open("a", encoding="utf-8") as file:  # type: ignore[union-attr]  # `_write` has set it
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+@cache
+def _digest(file: str) -> str:
+    """Return a short text that differs for files with other lines; empty if the file cannot be read."""
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")  # with any line ends
+    except (OSError, ValueError):
+        return ""
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 def _context() -> str:

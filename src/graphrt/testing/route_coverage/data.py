@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -32,6 +32,8 @@ class GraphData:
     arcs: tuple[Arc, ...]
     nested: dict[str, str]
     """Nodes that run nested graphs, to the keys of these."""
+    digest: str = ""
+    """Tells versions of the file apart; empty if it could not be read."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the graph as JSON-ready data."""
@@ -43,6 +45,7 @@ class GraphData:
             "lines": self.lines,
             "arcs": [_arc_json(arc) for arc in self.arcs],
             "nested": self.nested,
+            "digest": self.digest,
         }
 
     @classmethod
@@ -56,6 +59,7 @@ class GraphData:
             dict(data["lines"]),
             tuple(map(_arc, data["arcs"])),
             dict(data["nested"]),
+            data["digest"],
         )
 
 
@@ -75,6 +79,21 @@ class CoverageData:
             mine = self.hits.setdefault(place, {})
             for arc, contexts in arcs.items():
                 mine.setdefault(arc, set()).update(contexts)
+
+    def outdated(self, other: CoverageData) -> list[GraphData]:
+        """Return the graphs that *other* does not have, of files of which it has another version."""
+        versions = {graph.file: graph.digest for graph in other.graphs.values()}
+        return [
+            graph
+            for key, graph in self.graphs.items()
+            if key not in other.graphs and versions.get(graph.file, graph.digest) != graph.digest
+        ]
+
+    def leave_out(self, graphs: Iterable[GraphData]) -> None:
+        """Remove *graphs*, and what was taken of them."""
+        keys = {graph.key for graph in graphs}
+        self.graphs = {key: graph for key, graph in self.graphs.items() if key not in keys}
+        self.hits = {place: arcs for place, arcs in self.hits.items() if place[0] not in keys}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON-ready data, in a fixed order."""

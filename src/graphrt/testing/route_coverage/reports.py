@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,7 +97,8 @@ def lcov(summary: Summary) -> str:
         arcs = [arc for line in lines.values() for arc in line]
         records += ["TN:", f"SF:{file}"]
         for line, found in sorted(lines.items()):
-            records += [f"BRDA:{line},0,{number},{hits or '-'}" for number, (_, hits) in enumerate(found)]
+            never = "0" if any(hits for _, hits in found) else "-"
+            records += [f"BRDA:{line},0,{number},{hits or never}" for number, (_, hits) in enumerate(found)]
         records += [f"BRF:{len(arcs)}", f"BRH:{sum(hits > 0 for _, hits in arcs)}"]
         records += [f"DA:{line},{max(hits for _, hits in found)}" for line, found in sorted(lines.items())]
         records += [f"LF:{len(lines)}", f"LH:{sum(any(h for _, h in found) for found in lines.values())}"]
@@ -149,29 +150,35 @@ def _rate(lines: Mapping[int, list[tuple[str, int]]]) -> float:
 
 
 def mermaid(summary: Summary) -> str:
-    """Return a flowchart for each graph: what was not taken is red and dashed."""
-    return "\n".join(_chart(graph) for graph in summary.graphs)
+    """Return a flowchart with each graph in a box of its own: what was not taken is red and dashed."""
+    lines = ["flowchart TD"]
+    missed: list[str] = []
+    count = 0
+    for number, graph in enumerate(summary.graphs):
+        lines.append(f'  subgraph g{number}["{_text(f"{graph.title}: {percent(graph.percent)}")}"]')
+        for text, taken in _chart(graph, f"g{number}n"):
+            lines.append(f"    {text}")
+            if taken is not None:
+                missed += [] if taken else [str(count)]
+                count += 1
+        lines.append("  end")
+    lines.append("  classDef missed stroke:#c62828,stroke-dasharray:4 3,color:#c62828")
+    if missed:
+        lines.append(f"  linkStyle {','.join(missed)} stroke:#c62828")
+    return "\n".join(lines) + "\n"
 
 
-def _chart(graph: GraphSummary) -> str:
-    lines = [f"%% {graph.title}: {percent(graph.percent)}", "flowchart TD"]
-    ids: dict[str, str] = {}
-    for name in nodes(graph):
-        ids[name] = f"n{len(ids)}"
+def _chart(graph: GraphSummary, prefix: str) -> Iterator[tuple[str, bool | None]]:
+    """Yield the boxes and arrows of *graph*; with arrows, whether they were taken."""
+    ids = {name: f"{prefix}{number}" for number, name in enumerate(nodes(graph))}
+    for name, short in ids.items():
         shape = f'(["{name}"])' if name in ("START", "END") else f'["{_text(name)}"]'
         missed = Arc("node", name) in graph.missing
-        lines.append(f"  {ids[name]}{shape}{':::missed' if missed else ''}")
-    styles: list[str] = []
-    for number, (source, target, label, taken) in enumerate(lines_of(graph)):
+        yield f"{short}{shape}{':::missed' if missed else ''}", None
+    for source, target, label, taken in lines_of(graph):
         arrow = "-->" if taken else "-.->"
         text = f'|"{_text(label)}"|' if label else ""
-        lines.append(f"  {ids[source]} {arrow}{text} {ids[target]}")
-        if not taken:
-            styles.append(str(number))
-    lines.append("  classDef missed stroke:#c62828,stroke-dasharray:4 3,color:#c62828")
-    if styles:
-        lines.append(f"  linkStyle {','.join(styles)} stroke:#c62828")
-    return "\n".join(lines) + "\n"
+        yield f"{ids[source]} {arrow}{text} {ids[target]}", taken
 
 
 def nodes(graph: GraphSummary) -> list[str]:
@@ -208,4 +215,4 @@ _TEXTS: Final = {"goto": "goto", "error": "error", "fatigue": "fatigue"}
 
 
 def _text(text: str) -> str:
-    return text.replace('"', "#quot;")
+    return " ".join(text.replace("#", "#35;").replace('"', "#quot;").split())

@@ -105,21 +105,26 @@ def _summarised(data: CoverageData, targets: Sequence[str], root: Path) -> Summa
     for target in targets:
         found = _named(data, target, root)
         if not found:
-            known = sorted({graph.name for graph in data.graphs.values()})
-            guess = closest(target, known)
-            raise InputError(
-                f"Route coverage was asked for {target!r}, which names no graph that the tests compiled.",
-                known=f"graphs {names(known)}" if known else "no graph was compiled",
-                fix=f"Did you mean {guess!r}?"
-                if guess
-                else "Name a package, a module, a file, module:variable or a graph.",
-            )
+            raise _no_graph(data, target, root)
         chosen.update((graph.key, graph) for graph in found)
         silent += [file for file in _silent(data, target, root) if file not in silent]
     nested = {key for graph in chosen.values() for key in graph.nested.values() if key != graph.key}
     tops = [graph for graph in chosen.values() if graph.key not in nested]
     tops.sort(key=lambda graph: (graph.name, graph.file, graph.line))
     return Summary(tuple(_summaries(data, tops)), tuple(silent))
+
+
+def _no_graph(data: CoverageData, target: str, root: Path) -> InputError:
+    known = sorted({graph.name for graph in data.graphs.values()})
+    guess = closest(target, known)
+    fix = f"Did you mean {guess!r}?" if guess else "Name a package, a module, a file, module:variable or a graph."
+    if _is_test(target.partition("::")[0]) or (root / target).is_dir():
+        fix += " Tests to run are named before --graphrt-cov, which takes the next word as its target."
+    return InputError(
+        f"Route coverage was asked for {target!r}, which names no graph that the tests compiled.",
+        known=f"graphs {names(known)}" if known else "no graph was compiled",
+        fix=fix,
+    )
 
 
 def _summaries(data: CoverageData, tops: list[GraphData]) -> Iterator[GraphSummary]:
@@ -176,7 +181,7 @@ def _named(data: CoverageData, target: str, root: Path) -> list[GraphData]:
     everything = list(data.graphs.values())
     module, _, variable = target.partition(":")
     if variable and not Path(target).exists():
-        return _of_variable(everything, module, variable)
+        return _of_variable(everything, module, variable, root)
     named = [graph for graph in everything if graph.name == target]
     if named:
         return named
@@ -184,7 +189,18 @@ def _named(data: CoverageData, target: str, root: Path) -> list[GraphData]:
         found = [graph for graph in everything if graph.file and _below((root / graph.file), place)]
         if found:
             return [graph for graph in found if place.is_file() or not _is_test(graph.file)] or found
-    return []
+    return _of_module(everything, target)
+
+
+def _of_module(everything: Iterable[GraphData], module: str) -> list[GraphData]:
+    """Return the graphs of a module or package that cannot be imported here: of a `src` layout, or another machine."""
+    parts = tuple(module.split("."))
+    named = [
+        (graph, Path(graph.file).with_suffix("").parts)
+        for graph in everything
+        if graph.file and not _is_test(graph.file)
+    ]
+    return [graph for graph, path in named if any(path[at : at + len(parts)] == parts for at in range(len(path)))]
 
 
 def _silent(data: CoverageData, target: str, root: Path) -> Iterator[str]:
@@ -214,7 +230,7 @@ def _importable(root: Path) -> Generator[None]:
         sys.path.remove(str(root))
 
 
-def _of_variable(everything: Iterable[GraphData], module: str, variable: str) -> list[GraphData]:
+def _of_variable(everything: Iterable[GraphData], module: str, variable: str, root: Path) -> list[GraphData]:
     from graphrt.testing.route_coverage.collecting import Unit
 
     try:
@@ -223,8 +239,11 @@ def _of_variable(everything: Iterable[GraphData], module: str, variable: str) ->
         return []
     if not hasattr(value, "topology"):
         return []
-    signature = Unit(value).key.rpartition("|")[2]
-    return [graph for graph in everything if graph.name == value.name and graph.key.endswith(f"|{signature}")]
+    wanted = Unit(value)
+    same = [graph for graph in everything if graph.key.endswith(f"|{wanted.signature}") and graph.name == value.name]
+    # Two packages may have graphs that look alike.
+    file = Path(wanted.description["file"])
+    return [graph for graph in same if (root / graph.file).resolve() == file.resolve()] or same
 
 
 def _places(target: str, root: Path) -> Iterator[Path]:

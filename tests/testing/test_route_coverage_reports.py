@@ -1,0 +1,91 @@
+"""The reports of route coverage, of a graph of which half was taken."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+
+import pytest
+from tests.testing.covered_graphs import child, every
+
+from graphrt.testing import record
+from graphrt.testing.route_coverage import Summary
+from graphrt.testing.route_coverage.html_page import html
+from graphrt.testing.route_coverage.reports import as_json, cobertura, lcov, mermaid, terminal
+
+
+@pytest.fixture
+def half(collect: Callable[..., Summary]) -> Summary:
+    record(child(), {"kind": "once"})
+    return collect("child")
+
+
+def test_the_table(half: Summary) -> None:
+    assert terminal(half).splitlines() == [
+        "graph   arcs  taken  missed  cover",
+        "----------------------------------",
+        "child      6      3       3    50%",
+        "    node other",
+        "    other -> END",
+        "    inside -[True]-> other",
+    ]
+
+
+def test_lcov_and_cobertura_count_the_same(half: Summary) -> None:
+    text = lcov(half)
+    root = ET.fromstring(cobertura(half))
+
+    assert "BRF:6\nBRH:3" in text
+    branches = [line.rpartition(",")[2] for line in text.splitlines() if line.startswith("BRDA:")]
+    assert branches == ["1", "1", "1", "0", "-", "-"]  # 0 beside others that were taken, "-" where none was
+    assert text.count("BRDA:") == 6
+    assert root.attrib["branches-valid"] == "6"
+    assert root.attrib["branches-covered"] == "3"
+    shown = [line.attrib["condition-coverage"] for line in root.iter("line")]
+    assert shown == ["100% (1/1)", "66% (2/3)", "0% (0/2)"]
+
+
+def test_json_has_every_arc(half: Summary) -> None:
+    data = json.loads(as_json(half))
+
+    assert [(arc["id"], arc["taken"]) for arc in data["graphs"][0]["arcs"]] == [
+        ("node:inside", True),
+        ("edge:START->inside", True),
+        ("route:inside:False->END", True),
+        ("node:other", False),
+        ("edge:other->END", False),
+        ("route:inside:True->other", False),
+    ]
+    assert data["percent"] == 50
+
+
+def test_mermaid_marks_what_was_missed(half: Summary) -> None:
+    text = mermaid(half)
+    assert 'g0n2["other"]:::missed' in text
+    assert "-.->" in text
+    assert text.count("linkStyle") == 1
+
+
+def test_mermaid_draws_all_graphs_in_one_flowchart(collect: Callable[..., Summary]) -> None:
+    """Mermaid refuses a file with two."""
+    every()
+    text = mermaid(collect())
+
+    assert text.count("flowchart TD") == 1
+    assert [line.strip() for line in text.splitlines() if "subgraph" in line] == [
+        'subgraph g0["every: 0%"]',
+        'subgraph g1["every/sub: 0%"]',
+    ]
+    numbers = text.partition("linkStyle ")[2].partition(" ")[0].split(",")
+    assert numbers == [str(number) for number in range(text.count("-.->"))]
+
+
+def test_the_page_is_one_file(half: Summary) -> None:
+    page = html(half)
+    assert "Route coverage: 50%" in page
+    assert page.count('class="node missed"') == 1
+    assert page.count('class="edge missed"') == 2
+    assert "<script" not in page
+    assert "http" not in page
+    ET.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
