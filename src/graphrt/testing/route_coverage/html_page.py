@@ -28,8 +28,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .picture { overflow-x: auto; margin: .75rem 0; }
 .missed { color: var(--missed); } .taken { color: var(--taken); }
 a { color: inherit; } details summary { cursor: pointer; white-space: nowrap; } details ul { margin: .25rem 0; padding-left: 1.1rem; }
-svg { display: block; font: 13px system-ui, sans-serif; max-width: 100%; height: auto; }
-@media (max-width: 700px) { td { overflow-wrap: break-word; } svg { max-width: none; width: min(var(--width), 620px); } }
+svg { display: block; font: 13px system-ui, sans-serif; max-width: 100%; height: auto; min-width: calc(var(--width) * .8); }
 svg .node rect { fill: var(--fill); stroke: var(--taken); stroke-width: 1.5; } svg .node.missed rect { fill: var(--gap);
   stroke: var(--missed); stroke-dasharray: 5 3; } svg .node.virtual rect { fill: none; stroke: var(--soft); }
 svg text { fill: var(--text); text-anchor: middle; dominant-baseline: central; }
