@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from typing import Any
@@ -16,6 +17,7 @@ from graphrt.testing import (
     Fault,
     FlakyStore,
     VirtualClock,
+    arecord,
     assert_run,
     conformance,
     failing,
@@ -124,6 +126,46 @@ def test_a_store_that_stalls_goes_on_when_the_test_says_so():
     free.set()
     worker.join(30)
     assert done[0].status == "completed"
+
+
+class Gate(threading.Event):
+    """An event that says when a call waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.loop.call_soon_threadsafe(self.reached.set)
+        return super().wait(timeout)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_store_that_stalls_leaves_the_event_loop_free(*, later):
+    async def main() -> str:
+        gate = Gate()
+        fault = Fault("commit", nth=2, stall=gate)
+        store = FlakyStore(MemoryStore(), [] if later else [fault])
+        if later:
+            store.add(fault)
+        guard = threading.Timer(5, gate.set)  # so that a loop which is not free fails instead of standing still
+        guard.start()
+        run = asyncio.ensure_future(arecord(research(), {}, store=store))
+        await asyncio.wait([run, asyncio.ensure_future(gate.reached.wait())], return_when=asyncio.FIRST_COMPLETED)
+        assert not run.done()
+        assert not gate.is_set()
+        gate.set()
+        guard.cancel()
+        return (await run).status
+
+    assert asyncio.run(main()) == "completed"
+
+
+def test_a_store_that_would_stop_the_event_loop_says_so():
+    store = FlakyStore(MemoryStore(), [Fault("commit", nth=2, stall=threading.Event())])
+    with pytest.raises(InputError, match="stall on the event loop, which would stand still"):
+        asyncio.run(Runtime(research(), store=store).arun({}, thread="t"))
 
 
 def test_a_store_without_faults_keeps_all_promises():

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -65,17 +66,22 @@ class FlakyStore:
         self.store: Store = store
         self.durable: bool = store.durable
         self.blocking: bool = store.blocking
+        """Whether its calls are kept off the event loop: of a store in memory, once a fault stalls one."""
         self.calls: dict[str, int] = dict.fromkeys(METHODS, 0)
         """How often each operation was called."""
         self.happened: list[Fault] = []
         """Faults in the order in which they happened, once for each call that they hit."""
-        self._faults = list(faults)
+        self._faults: list[Fault] = []
         self._lock = threading.Lock()
+        for fault in faults:
+            self.add(fault)
 
     def add(self, fault: Fault) -> None:
         """Plan one more fault. Its `nth` counts all calls, those before this one too."""
         with self._lock:
             self._faults.append(fault)
+            # On the event loop, a call that stalls would stop the test that is to let it go on.
+            self.blocking = self.blocking or fault.stall is not None
 
     def _do(self, operation: str, *args: Any, **words: Any) -> Any:
         with self._lock:
@@ -94,6 +100,12 @@ class FlakyStore:
 
     def _happen(self, fault: Fault, number: int) -> None:
         if fault.stall is not None:
+            if not fault.stall.is_set() and _on_event_loop():
+                raise InputError(
+                    f"The test makes call {number} of {fault.operation} stall on the event loop, which would stand still.",
+                    known="a run commits to a store in memory on the event loop, unless it has sinks",
+                    fix="Put the FlakyStore in front of a SqliteStore, or pass sinks= to the runtime, as arecord() does.",
+                )
             fault.stall.wait()
         elif fault.error is not None:
             raise fault.error()
@@ -186,3 +198,11 @@ class FlakyStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
