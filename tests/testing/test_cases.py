@@ -254,6 +254,21 @@ def test_graph_that_has_changed(module, tmp_path):
         run_test(path)
 
 
+def test_step_whose_node_is_gone_is_not_written(module, tmp_path):
+    program = PROGRAMS["large state"]
+    text = program.text(program.whole)
+    with SqliteStore(tmp_path / "runs.db") as store:
+        with Runtime(module(text, tmp_path).graph, store=store) as runtime:
+            program.run(runtime)
+        changed = module(text.replace("line(load, count)", "line(load)"), tmp_path).graph
+        with Runtime(changed, store=store) as runtime:
+            with pytest.raises(InputError, match="ran what graph 'program' no longer has: 'count'") as caught:
+                case_of(runtime, "order-17", to=tmp_path)
+            case_of(runtime, "order-17", runtime.history("order-17")[-1].seq, to=tmp_path)
+
+    assert caught.value.code == "graph-changed"
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from graphrt.errors import InputError, a_type
+from graphrt.errors import InputError, a_type, names
 from graphrt.graph import CompiledGraph
 from graphrt.harness.budget import Budget
 from graphrt.runtime import Runtime
@@ -59,13 +59,25 @@ def case_of(
 
     Raises:
         InputError: There is no such thread, no superstep follows *at*, the graph cannot be imported, the file exists,
-            or the store keeps objects of this process (`not-exportable`), or encrypted values (`export-decrypted`).
+            or the store keeps objects of this process (`not-exportable`), or encrypted values (`export-decrypted`);
+            or a node that ran is gone from the graph (`graph-changed`).
     """
     given: Any = runtime
     if not isinstance(given, Runtime):
         raise InputError(f"case_of() takes a Runtime, not {a_type(given)}.", fix="Pass the runtime of the thread.")
     module, name = _home(runtime.graph, graph)
     step = recorded(runtime, thread, at)
+    gone = [node for node in step.nodes if node not in runtime.graph.nodes]
+    if gone:
+        raise InputError(
+            f"The step after entry {step.at} of thread {thread!r} ran what graph {runtime.graph.name!r} no longer has: "
+            f"{names(gone)}.",
+            code="graph-changed",
+            known=f"nodes {names(runtime.graph.nodes)}",
+            fix="Pass a runtime of the graph as it was when the step ran, or the `at` of another step.",
+            thread=thread,
+            seq=step.at,
+        )
     fork = _fork(runtime, thread, step, decrypted=decrypted)
     about = Source(
         thread=thread,
