@@ -10,25 +10,22 @@ import atexit
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from hashlib import sha256
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, final
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from graphrt.commands import Send
 from graphrt.events import Entry
-from graphrt.graph import CompiledGraph, observe
-from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, declared, joins, shown, signature
+from graphrt.graph import observe
+from graphrt.testing.route_coverage.arcs import Arc
 from graphrt.testing.route_coverage.run_sink import OpenThread, RunSink
+from graphrt.testing.route_coverage.units import Graph, Unit
 
 FOLDER: Final = "GRAPHRT_COV_FOLDER"
 """Environment variable with the folder for the files of this test run."""
 FORMAT: Final = 1
 """Version of the files, which another version of graphrt may not be able to read."""
-Graph = CompiledGraph[Any, Any]
 
 
 _STARTED: Final[list[Collector]] = []
@@ -51,56 +48,6 @@ def flush() -> None:
 
 
 @final
-class Unit:
-    """A graph in this process, with its arcs by what the events tell of it."""
-
-    def __init__(self, graph: Graph) -> None:
-        topology = graph.topology()
-        arcs = declared(topology)
-        place = graph.declared_at() or ("", 0)
-        self.signature: str = signature(arcs)
-        """Differs for graphs with other arcs."""
-        self.key: str = f"{graph.name}|{place[0]}:{place[1]}|{self.signature}"
-        """Names the graph in the data of all processes. Copies with other nodes have the same."""
-        self.nested: Mapping[str, Graph] = graph.nested
-        self.joins: dict[tuple[str, ...], Mapping[str, Any]] = joins(topology)
-        self.static: dict[str, list[Arc]] = {}
-        """Static edges by their source."""
-        self.routes: dict[tuple[str, int], list[Arc]] = {}
-        """Routes by source and number of the conditional edge."""
-        for arc in arcs:
-            if arc.kind == "edge":
-                self.static.setdefault(arc.source, []).append(arc)
-            elif arc.kind == "route":
-                self.routes.setdefault((arc.source, arc.branch), []).append(arc)
-        lines = {name: at[1] for name in graph.nodes if (at := graph.declared_at(name)) and at[0] == place[0]}
-        self.description: dict[str, Any] = {
-            "graph": self.key,
-            "name": graph.name,
-            "file": place[0],
-            "line": place[1],
-            "digest": _digest(place[0]),
-            "lines": lines,
-            "arcs": [[arc.kind, arc.source, arc.target, arc.label, arc.branch] for arc in arcs],
-        }
-
-    def answered(self, source: str, branch: int, value: Any) -> list[Arc]:
-        """Return the routes that the answer *value* of a router takes."""
-        routes = self.routes.get((source, branch), [])
-        taken: list[Arc] = []
-        labels: Sequence[Any] = value if isinstance(value, list | tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
-        for label in labels:  # pyright: ignore[reportUnknownVariableType]
-            if isinstance(label, Send):
-                name = getattr(label.node, "name", label.node)
-                taken += [arc for arc in routes if arc.target == name]
-                continue
-            text = shown(label)
-            found = [arc for arc in routes if arc.label == text] or [arc for arc in routes if arc.label == DEFAULT]
-            taken += found
-        return taken
-
-
-@final
 class Collector:
     """An observer of graphs that appends what it sees to a file. It may be called from several threads."""
 
@@ -113,7 +60,7 @@ class Collector:
         self._told: set[str] = set()
         """Keys of the graphs that are described in the file."""
         self._seen: set[tuple[str, str, str, str]] = set()
-        self.open: dict[str, dict[str, OpenThread]] = {}
+        self._open: dict[str, dict[str, OpenThread]] = {}
         """What the runs of a graph have not decided yet, by key of the graph and thread."""
         self._asked: list[tuple[Unit, str, list[Arc]]] = []
         """Answers of routers with their contexts, until a commit tells in which nested run they were given."""
@@ -137,7 +84,7 @@ class Collector:
     def sink(self, graph: Graph, /) -> Callable[[Entry], Any]:
         """Return a sink for the runs of one runtime."""
         with self._lock:
-            return RunSink(self, graph, self._unit(graph)).take
+            return RunSink(self, graph, self._unit(graph), self._open).take
 
     # -- what the sinks report -----------------------------------------------------------------------------------
 
@@ -214,16 +161,6 @@ class Collector:
         # Opened each time: lines are few, and no file stays open that a test for unclosed files would find.
         with self._path.open("a", encoding="utf-8") as file:  # type: ignore[union-attr]  # `_write` has set it
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-
-
-@cache
-def _digest(file: str) -> str:
-    """Return a short text that differs for files with other lines; empty if the file cannot be read."""
-    try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")  # with any line ends
-    except (OSError, ValueError):
-        return ""
-    return sha256(text.encode()).hexdigest()[:12]
 
 
 def _context() -> str:

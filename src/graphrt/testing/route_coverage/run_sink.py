@@ -7,7 +7,8 @@ through another runtime of the process.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Iterable
+from typing import Protocol, final
 
 from graphrt.events import (
     Entry,
@@ -25,10 +26,7 @@ from graphrt.events import (
     TaskSucceeded,
 )
 from graphrt.testing.route_coverage.arcs import Arc
-
-if TYPE_CHECKING:
-    from graphrt.graph import CompiledGraph
-    from graphrt.testing.route_coverage.collecting import Collector, Unit
+from graphrt.testing.route_coverage.units import Graph, Unit
 
 _TASK = re.compile(r"\d+\.\d+:")
 """Begin of a task's id, which its node's name follows."""
@@ -39,17 +37,33 @@ def node_path(path: str) -> tuple[str, ...]:
     return tuple(part for part in re.split(r"(?:^|/)\d+\.\d+:", path) if part)
 
 
+class TakesHits(Protocol):
+    """What a sink reports to: the collector of the process."""
+
+    def hit(self, root: Unit, path: tuple[str, ...], arcs: Iterable[Arc]) -> None:
+        """Report that the graph at *path* below *root* took *arcs*."""
+        ...
+
+    def committed(self, root: Unit, path: tuple[str, ...], unit: Unit) -> None:
+        """Report that *unit* has just committed a superstep at *path* below *root*."""
+        ...
+
+    def unit_at(self, graph: Graph, path: tuple[str, ...]) -> Unit | None:
+        """Return the nested graph of *graph* at *path*; None if there is none."""
+        ...
+
+
 @final
 class RunSink:
     """Reads the journal entries of the runs of one runtime."""
 
-    def __init__(self, collector: Collector, graph: CompiledGraph[Any, Any], root: Unit) -> None:
+    def __init__(self, collector: TakesHits, graph: Graph, root: Unit, open_: dict[str, dict[str, OpenThread]]) -> None:
         self._collector = collector
         self._graph = graph
         self._root = root
         self._paths: dict[str, tuple[tuple[str, ...], Unit | None]] = {"": ((), root)}
         """Path of entries to the names of its nodes and the graph there."""
-        self._threads: dict[str, OpenThread] = collector.open.setdefault(root.key, {})
+        self._threads: dict[str, OpenThread] = open_.setdefault(root.key, {})
         """What is not decided yet, by thread. The sinks of all runtimes of the graph share it."""
 
     def take(self, entry: Entry) -> None:

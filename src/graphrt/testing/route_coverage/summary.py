@@ -231,7 +231,7 @@ def _importable(root: Path) -> Generator[None]:
 
 
 def _of_variable(everything: Iterable[GraphData], module: str, variable: str, root: Path) -> list[GraphData]:
-    from graphrt.testing.route_coverage.collecting import Unit
+    from graphrt.testing.route_coverage.units import Unit
 
     try:
         value: Any = getattr(import_module(module), variable, None)
