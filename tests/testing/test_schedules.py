@@ -4,134 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from tests.testing.order_bugs import PLANTED, State, counted, draws, graph, loses_a_write, note
 
-from graphrt import END, START, GraphBuilder
+from graphrt import END, START, Context, GraphBuilder
 from graphrt.errors import InputError
 from graphrt.graph import CompiledGraph
-from graphrt.reducers import append
 from graphrt.testing import explore_schedules
 from graphrt.testing.exploring import schedules
-
-
-def extend(current: list[str], incoming: list[str]) -> list[str]:
-    current.extend(incoming)
-    return [*current]
-
-
-class State(BaseModel):
-    notes: Annotated[list[str], append] = []
-    extended: Annotated[list[str], extend] = []
-
-
-Node = Callable[[State], Any]
-
-
-def graph(*nodes: Node) -> CompiledGraph[State, Any]:
-    g = GraphBuilder(State, name="planted")
-    for number, node in enumerate(nodes):
-        g.add_node(f"n{number}", node)
-        g.add_edge(START, f"n{number}")
-        g.add_edge(f"n{number}", END)
-    return g.compile()
-
-
-def note(text: str) -> Node:
-    return lambda _state: {"notes": [text]}
-
-
-def counted() -> CompiledGraph[State, Any]:
-    seen: list[int] = []
-
-    def node(_state: State) -> Any:
-        seen.append(1)
-        return {"notes": [str(len(seen))]}
-
-    return graph(node, node, node)
-
-
-def first_wins() -> CompiledGraph[State, Any]:
-    lock: list[int] = []
-
-    def node(name: str) -> Node:
-        def take(_state: State) -> Any:
-            lock.append(1)
-            return {"notes": [name]} if len(lock) == 1 else {}
-
-        return take
-
-    return graph(node("a"), node("b"))
-
-
-def needs_other() -> CompiledGraph[State, Any]:
-    ready: dict[str, str] = {}
-
-    def give(_state: State) -> Any:
-        ready["key"] = "here"
-        return {}
-
-    return graph(give, lambda _state: {"notes": [ready["key"]]})
-
-
-def changes_state() -> CompiledGraph[State, Any]:
-    def node(state: State) -> Any:
-        state.notes.append("x")
-        return {}
-
-    return graph(note("a"), node)
-
-
-def takes_turns() -> CompiledGraph[State, Any]:
-    last: list[str] = []
-
-    def node(name: str) -> Node:
-        def write(_state: State) -> Any:
-            last[:] = [*last[-1:], name]
-            return {"notes": ["after " + last[0]]}
-
-        return write
-
-    return graph(node("a"), node("b"))
-
-
-def mutates_current() -> CompiledGraph[State, Any]:
-    return graph(lambda _state: {"extended": ["a"]}, note("b"))
-
-
-def routes_by_order() -> CompiledGraph[State, Any]:
-    ended: list[str] = []
-    g = GraphBuilder(State, name="planted")
-    for name in ("a", "b"):
-        g.add_node(name, lambda _state, name=name: ended.append(name) or {})
-        g.add_edge(START, name)
-    g.add_node("c", note("c"))
-    g.add_conditional_edges("a", lambda _state: ended[0], {"a": END, "b": "c"})
-    g.add_edge("b", END)
-    g.add_edge("c", END)
-    return g.compile()
-
-
-NUMBERS = itertools.count()
-
-
-def draws() -> CompiledGraph[State, Any]:
-    return graph(note("a"), lambda _state: {"notes": [str(next(NUMBERS))]})
-
-
-PLANTED = {
-    counted: "order-dependent-result",
-    first_wins: "order-dependent-result",
-    needs_other: "fails-in-some-order",
-    changes_state: "mutated-state",
-    takes_turns: "order-dependent-result",
-    mutates_current: "mutating-reducer",
-    routes_by_order: "order-dependent-result",
-    draws: "not-deterministic",
-}
+from graphrt.testing.exploring._orders import seeded
+from graphrt.testing.exploring._scheduled_run import scheduled
+from graphrt.testing.exploring._user_functions import Answers
 
 
 @pytest.mark.parametrize(("make", "kind"), PLANTED.items(), ids=lambda value: getattr(value, "__name__", value))
@@ -175,16 +60,76 @@ def test_smallest_order_is_kept_of_drawn_ones() -> None:
         return graph(first, last, note("a"), note("b"), note("c"))
 
     (finding,) = explore_schedules(make, {}, seeds=30).findings
-    assert finding.replay == "explore_schedules(graph, input, order=[1, 0, 0, 0])"
+    assert finding.replay == "explore_schedules(graph, input, order=[1])"
 
 
-def test_node_that_waits_for_an_event_loop_is_named() -> None:
-    async def waits(_state: State) -> Any:
-        await asyncio.sleep(1)
+def test_even_seeds_interleave_and_odd_ones_run_tasks_as_a_whole() -> None:
+    async def node(_state: State) -> Any:
+        for _ in range(20):
+            await asyncio.sleep(0)
 
-    made = explore_schedules(graph(note("a"), waits), {})
-    assert made.ok
-    assert made.left_out[0].startswith("node 'n1' waits for an event loop")
+    went = [
+        [name for name, _ in itertools.groupby(scheduled(graph(node, node), {}, seeded(seed), dict, Answers(())).went)]
+        for seed in (0, 1)
+    ]
+
+    assert len(went[0]) > 10
+    assert len(went[1]) == 2
+
+
+def test_seed_replays_what_it_found() -> None:
+    for seed in range(20):
+        alone = explore_schedules(loses_a_write, {}, seed=seed)
+        if alone.findings:
+            break
+
+    assert alone.findings == explore_schedules(loses_a_write, {}, seed=seed).findings
+    assert not explore_schedules(loses_a_write, {}, order=[]).findings
+
+
+def test_questions_are_answered_and_what_follows_is_explored() -> None:
+    def ask(_state: State, ctx: Context) -> Any:
+        return {"notes": [ctx.interrupt("which?")]}
+
+    def make() -> CompiledGraph[State, Any]:
+        order: list[str] = []
+        g = GraphBuilder(State, name="asking")
+        g.add_node("ask", ask)
+        g.add_edge(START, "ask")
+        for name in "ab":
+            g.add_node(name, lambda state, name=name: order.append(name) or {"notes": [f"{state.notes} {order}"]})
+            g.add_edge("ask", name)
+            g.add_edge(name, END)
+        return g.compile()
+
+    assert explore_schedules(make, {}).ok
+    (finding,) = explore_schedules(make, {}, answers=["tea"]).findings
+    assert "tea" in finding.text
+
+
+def test_options_are_made_for_each_run() -> None:
+    def pay(_state: State, ctx: Context[list[str]]) -> Any:
+        ctx.deps.append("paid")
+        return {"notes": [str(len(ctx.deps))]}
+
+    assert explore_schedules(graph(note("a"), pay), {}, options=lambda: {"deps": []}).ok
+    assert not explore_schedules(graph(note("a"), pay), {}, deps=[]).ok
+
+
+@pytest.mark.parametrize("given", ["options", "answers", "the function that makes the graph"])
+def test_function_of_the_user_that_raises_is_reported(given: str) -> None:
+    def fails(*_: Any) -> Any:
+        raise LookupError("not here")
+
+    def ask(_state: State, ctx: Context) -> Any:
+        return {"notes": [ctx.interrupt("which?")]}
+
+    made: Any = fails if given.startswith("the function") else graph(ask)
+    more: Any = {} if given.startswith("the function") else {given: fails}
+    (finding,) = explore_schedules(made, {}, **more).findings
+
+    assert finding.kind == "function-failed"
+    assert finding.text == f"{given}{'' if given.startswith('the') else '='} raised LookupError: not here"
 
 
 def test_input_that_fails_at_once_is_said() -> None:
@@ -198,15 +143,20 @@ def test_interruption_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> N
     runs = itertools.count()
     real = schedules.scheduled
 
-    def interrupted(*args: Any) -> Any:
+    def interrupted(*args: Any, **options: Any) -> Any:
         if next(runs) == 4:
             raise KeyboardInterrupt
-        return real(*args)
+        return real(*args, **options)
 
     monkeypatch.setattr(schedules, "scheduled", interrupted)
     made = explore_schedules(counted, {})
     assert made.interrupted
     assert made.findings
+
+
+def test_what_is_not_a_graph_is_refused() -> None:
+    with pytest.raises(InputError, match="compiled graph"):
+        explore_schedules(42, {})  # type: ignore[arg-type]
 
 
 def test_bound_below_one_is_refused() -> None:

@@ -7,14 +7,24 @@ from copy import deepcopy
 from typing import Any, get_type_hints
 
 from graphrt.testing.exploring._scheduled_run import Scheduled, differs, plain
+from graphrt.testing.exploring._user_functions import FunctionError, NoAnswerError
+from graphrt.testing.exploring._virtual_loop import HangError
 
 Bug = tuple[str, str, str]
 
 
 def by_itself(run: Scheduled) -> list[Bug]:
-    """Return what is wrong in any order: state, input or arguments of reducers that were changed."""
+    """Return what is wrong in any order: a run without an end, and state, input or arguments that were changed."""
     bugs: list[Bug] = []
-    if getattr(run.error, "code", None) == "mutated-state":
+    if isinstance(run.error, FunctionError | NoAnswerError):
+        bugs.append(("function-failed", "function", str(run.error)))
+    if isinstance(run.error, HangError):
+        bugs.append(("hangs", run.error.node, _sentence(str(run.error))))
+    bugs += [
+        ("mutated-state", node, f"Node {node!r} changed field {name!r} of the state in place.")
+        for node, name in run.mutated
+    ]
+    if getattr(run.error, "code", None) == "mutated-state" and not run.mutated:
         node = getattr(run.error, "node", None)
         bugs.append(("mutated-state", str(node), str(run.error).splitlines()[0]))
     if run.input_changed:
@@ -28,21 +38,29 @@ def compared(first: Scheduled, other: Scheduled, *, same_order: bool) -> list[Bu
     names = [name for name in {**before, **after} if differs(before.get(name), after.get(name))]
     nodes = _changed_nodes(first, other)
     who = f"node{'s' if len(nodes) > 1 else ''} {', '.join(map(repr, nodes))}" if nodes else "a reducer or a router"
+    if isinstance(other.error, HangError):
+        if isinstance(first.error, HangError):
+            return []
+        return [("hangs-in-some-order", other.error.node, f"{_sentence(str(other.error))[:-1]}, in this order only.")]
     if same_order:
         if not names and not nodes:
             return []
-        text = f"Two runs in the same order differ: {who} reads a clock, draws a number or keeps values between runs."
+        seen = [f"node {node!r} {what}" for node, what in first.noted if node in nodes]
+        why = "; ".join(seen) or "reads a clock, draws a number or keeps values between runs"
+        text = f"Two runs in the same order differ: {why if seen else f'{who} {why}'}."
         return [("not-deterministic", ", ".join(nodes), text)]
     if first.error is None and other.error is not None:
         node = getattr(other.error, "node", None)
         said = str(other.error).splitlines()[0]
         return [("fails-in-some-order", str(node), f"Node {node!r} fails in this order only: {said}")]
+    reached = [name for name, by in first.shared if set(by) & set(nodes)]
+    shared = f" and can reach {', '.join(map(repr, reached))} outside the state, which changed" if reached else ""
     return [
         (
             "order-dependent-result",
             name,
             (
-                f"{name[0].upper()}{name[1:]} depends on the order; {who} wrote something else.\n"
+                f"{name[0].upper()}{name[1:]} depends on the order; {who} wrote something else{shared}.\n"
                 f"in task order {before.get(name)!r}, here {after.get(name)!r}"
             ),
         )
@@ -50,12 +68,16 @@ def compared(first: Scheduled, other: Scheduled, *, same_order: bool) -> list[Bu
     ]
 
 
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def _changed_nodes(first: Scheduled, other: Scheduled) -> list[str]:
     """Return the nodes of the earliest superstep in which a task wrote something else."""
-    before = {step.task_id: step for step in first.steps}
+    before, after = ({step.task_id: step for step in run.steps} for run in (first, other))  # the last execution counts
     changed: dict[str, None] = {}
     at: int | None = None
-    for step in sorted(other.steps, key=lambda step: step.superstep):
+    for step in sorted(after.values(), key=lambda step: step.superstep):
         known = before.get(step.task_id)
         if known is not None and differs(known.update, step.update) and at in (None, step.superstep):
             at = step.superstep

@@ -5,34 +5,55 @@ Nothing is judged here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final, cast
 
 from graphrt.graph import CompiledGraph
-from graphrt.runtime import RunResult, Step
-from graphrt.testing.scripted_run import run_scripted
-from graphrt.testing.virtual_clock import VirtualClock
+from graphrt.runtime import RunResult, Runtime, Step
+from graphrt.testing.exploring._node_watch import NodeWatch
+from graphrt.testing.exploring._shared_objects import SharedObjects
+from graphrt.testing.exploring._user_functions import Answers, called
+from graphrt.testing.exploring._virtual_loop import Pick, Turn, VirtualLoop
+from graphrt.testing.exploring._virtual_nodes import catch_tools, virtual
 
-NEEDS_A_LOOP: Final = ("without an event loop nothing can bring", "no running event loop")
-"""Parts of the messages of errors of nodes that wait for a real event loop: of `run_scripted` and of asyncio."""
+START_S: Final = 1_700_000_000.0
+"""Time at which each run begins, in seconds since the epoch."""
+_THREAD: Final = "explored"
+_MOST_PAUSES: Final = 50
+"""Most pauses in one run. A graph that asks for ever ends here."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Scheduled:
     """What a run did in one order."""
 
-    order: tuple[int, ...]
-    """At each choice, the index of the task that ended next among those still open."""
-    sizes: tuple[int, ...]
-    """At each choice, how many tasks were open: always 2 or more."""
-    ended: tuple[str, ...]
-    """Ids of the tasks at the choices, in the order in which they ended."""
+    order: tuple[int, ...] = ()
+    """At each choice, the index of the task that went on among those that could."""
+    sizes: tuple[int, ...] = ()
+    """At each choice, how many tasks could go on: always 2 or more."""
+    went: tuple[str, ...] = ()
+    """Names of the tasks in the order in which they went on, each await anew."""
+    stages: tuple[Mapping[str, int], ...] = ()
+    """For each stretch of parallel tasks: name to how often the task went on."""
     result: RunResult[Any] | None = None
     error: Exception | None = None
     input_changed: bool = False
     steps: list[Step[Any]] = field(default_factory=list[Step[Any]])
+    noted: tuple[tuple[str, str], ...] = ()
+    """0..n pairs of a node and what it did that cannot be ordered or repeated."""
+    mutated: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
+    """(node, field) of what nodes changed in the state that they were given."""
+    shared: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """0..n objects outside the state that changed: name, and the nodes that reach it."""
+    graph: str = "graph"
+    """Name of the graph."""
+    refused: bool = False
+    """Whether a node was refused I/O."""
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -66,38 +87,91 @@ def _names(state: Any) -> list[str]:
     return list(found)
 
 
+def virtual_options(loop: VirtualLoop, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `Runtime` with which a run has the time of *loop* and no chance, unless *given* says else."""
+
+    async def sleep(seconds: float) -> None:
+        if asyncio.get_running_loop() is loop:  # on other loops, those of `ctx.call`, waits take no time at all
+            await asyncio.sleep(seconds)
+
+    numbers = count(1)
+    made: dict[str, Any] = {"seed": 0, "check_state": True, "ids": lambda: f"explored-{next(numbers)}"}
+    return {**made, "clock": lambda: START_S + loop.time(), "sleep": sleep, **given}
+
+
 def scheduled(
     graph: CompiledGraph[Any, Any] | Callable[[], CompiledGraph[Any, Any]],
     input: Any,
-    pick: Callable[[int, int], int],
-    options: Mapping[str, Any],
+    pick: Pick,
+    options: Callable[[], Mapping[str, Any]],
+    answers: Answers,
+    *,
+    watched: bool = False,
 ) -> Scheduled:
-    """Run *graph* once; *pick* gets the number of the choice and how many tasks are open."""
-    order: list[int] = []
-    sizes: list[int] = []
-    ended: list[str] = []
+    """Run *graph* once.
 
-    def choose(tasks: Sequence[Any]) -> int:
-        if len(tasks) == 1:
-            return 0
-        index = min(pick(len(order), len(tasks)), len(tasks) - 1)
-        order.append(index)
-        sizes.append(len(tasks))
-        ended.append(tasks[index].id)
-        return index
-
-    clock = VirtualClock()
-    all_options: dict[str, Any] = {"clock": clock, "sleep": clock.sleep, **options}
+    Args:
+        graph: The graph, or a function that makes it.
+        input: The input, of which the run gets a copy.
+        pick: Chooses which task goes on.
+        options: Returns the options of `Runtime`.
+        answers: Answers to questions. Without any the run ends at the first.
+        watched: Note what nodes do that cannot be ordered or repeated.
+    """
+    loop = VirtualLoop(pick)
     given = deepcopy(input)
-    made = Scheduled(order=(), sizes=(), ended=())
-    compiled = graph if isinstance(graph, CompiledGraph) else graph()
+    made = Scheduled()
+    if watched:
+        loop.watch_with(_watch(NodeWatch(loop.note), made))
+    catch_tools()
+
+    async def main() -> None:
+        compiled = graph if isinstance(graph, CompiledGraph) else called("the function that makes the graph", graph)
+        made.graph = compiled.name
+        outside = SharedObjects(compiled) if watched else None
+        with Runtime(virtual(compiled), **virtual_options(loop, called("options=", options))) as runtime:
+            try:
+                await drive(runtime)
+            finally:
+                made.shared = outside.changed() if outside is not None else ()
+
+    async def drive(runtime: Runtime[Any]) -> None:
+        stream = runtime.asteps(given)
+        for _ in range(_MOST_PAUSES):
+            async for step in stream:
+                made.steps.append(step)
+            result = stream.result
+            if not answers or result is None or not result.interrupts or result.thread is None:
+                break
+            given_answers = {one.id: answers.of(one, one.payload) for one in result.interrupts}
+            stream = runtime.asteps(thread=result.thread, answers=given_answers)
+        made.result = stream.result
+
     try:
-        made.result = run_scripted(compiled, given, choose=choose, steps=made.steps, **all_options)
+        loop.run(main())
     except Exception as error:  # noqa: BLE001 - how a run fails is one of the things to compare
         made.error = error
-    made.order, made.sizes, made.ended = tuple(order), tuple(sizes), tuple(ended)
+    made.order, made.sizes, made.went = tuple(loop.order), tuple(loop.sizes), tuple(loop.went)
+    made.stages, made.noted, made.refused = tuple(loop.stages), tuple(loop.noted), loop.refused
     made.input_changed = differs(given, input)
     return made
+
+
+def _watch(calls: NodeWatch, made: Scheduled) -> Callable[[Turn], AbstractContextManager[object]]:
+    """Return a watch that notes calls of nodes, and fields of the state that they change in place."""
+
+    @contextmanager
+    def watch(turn: Turn) -> Generator[None]:
+        try:
+            before = deepcopy(plain(turn.state))
+        except Exception:  # noqa: BLE001 - it cannot be copied, and so not be compared
+            before = {}
+        with calls(turn):
+            yield
+        after = plain(turn.state) if before else {}
+        made.mutated |= {(turn.node, name): None for name in before if differs(before[name], after.get(name))}
+
+    return watch
 
 
 def differs(one: Any, other: Any) -> bool:

@@ -43,8 +43,11 @@ class Exploration:
     findings: tuple[Finding, ...] = ()
     """0..n findings, each kind at each place once, with its smallest case."""
     left_out: tuple[str, ...] = ()
-    """What was not searched, and why: a bound that was reached, a node that reads the wall clock. Empty if the search
-    was complete."""
+    """What was not searched, and why: a bound that was reached, a node that does I/O. Empty if the search was
+    complete."""
+    noted: tuple[str, ...] = ()
+    """What nodes do that no search can order or repeat, with the node's name: it reads the wall clock, draws its own
+    random numbers, starts threads, sleeps for real, keeps objects outside the state. None of it is a finding."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search; what was found until then is there."""
 
@@ -70,6 +73,7 @@ class Exploration:
         lines = [f"{self.graph}: {self.tried:,} {self.what} tried, {found}."]
         lines += [f"{number}. {finding}" for number, finding in enumerate(self.findings, 1)]
         lines += [f"Not searched: {reason}" for reason in self.left_out]
+        lines += [f"Noted: {what}" for what in self.noted]
         if self.interrupted:
             lines.append("The search was interrupted.")
         return "\n".join(lines)
@@ -81,12 +85,16 @@ class Progress:
 
     Args:
         what: What is searched, in plural.
-        tell: Gets the lines; None writes them to stderr if that is a terminal, and else nowhere.
+        tell: Gets the lines; True writes them to stderr; False and None write nothing.
     """
 
-    def __init__(self, what: str, tell: Callable[[str], object] | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        tell: Callable[[str], object] | bool | None = None,  # noqa: FBT001 - the value of `tell=`, passed on
+    ) -> None:
         self._what = what
-        self._tell = tell if tell is not None else _on_terminal()
+        self._tell = tell if callable(tell) else _to_stderr if tell else None
         self._last = monotonic()
 
     def at(self, tried: int, found: int, of: int | None = None) -> None:
@@ -97,7 +105,5 @@ class Progress:
         self._tell(f"{tried:,}{'' if of is None else f' of {of:,}'} {self._what} tried, {found} found")
 
 
-def _on_terminal() -> Callable[[str], object] | None:
-    if not sys.stderr.isatty():
-        return None
-    return lambda line: sys.stderr.write(line + "\n")
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")

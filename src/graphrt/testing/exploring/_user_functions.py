@@ -1,0 +1,64 @@
+"""Calls of the functions that a user gives to a search, and the answers to questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, final
+
+from graphrt.runtime import InterruptInfo
+
+T = TypeVar("T")
+
+
+class FunctionError(Exception):
+    """A function that the user gave to the search raised; the cause is its error."""
+
+
+class NoAnswerError(Exception):
+    """A question has no answer, so that the run cannot go on."""
+
+
+def called(name: str, fn: Callable[..., T], *args: Any) -> T:
+    """Call the user's function *fn*, which was given as *name*.
+
+    Raises:
+        FunctionError: It raised.
+    """
+    try:
+        return fn(*args)
+    except Exception as error:
+        raise FunctionError(f"{name} raised {type(error).__name__}: {error}") from error
+
+
+@final
+class Answers:
+    """Answers questions, the same question always with the same answer.
+
+    Args:
+        given: Answers in the order of the questions of the first run, or a function of the question.
+    """
+
+    def __init__(self, given: Callable[[InterruptInfo], Any] | Sequence[Any]) -> None:
+        self._given = given
+        self._known: dict[tuple[str, str], Any] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return callable(self._given) or bool(self._given)
+
+    def of(self, question: InterruptInfo, payload: Any) -> Any:
+        """Return the answer to *question*, whose payload is taken to be *payload*.
+
+        Raises:
+            NoAnswerError: The answers are used up.
+            FunctionError: The user's function raised.
+        """
+        known = (question.task_id, repr(payload))
+        if known not in self._known:
+            if callable(self._given):
+                self._known[known] = called("answers=", self._given, question)
+            elif len(self._known) < len(self._given):
+                self._known[known] = self._given[len(self._known)]
+            else:
+                raise NoAnswerError(f"Node {question.node!r} asks {payload!r}, and answers= has no answer.")
+        return self._known[known]
