@@ -2,185 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any
+import time
+from typing import Any
 
 import pytest
-import typing_extensions as te
+from tests.testing import crash_bugs
+from tests.testing.crash_bugs import (
+    PLANTED,
+    LogStore,
+    State,
+    World,
+    asking_in_turn,
+    bare_send,
+    chain,
+    explored,
+    lossy,
+    quiet,
+    sent_once,
+)
 
 from examples import approval
 from graphrt import END, START, Context, GraphBuilder, InputError
-from graphrt.stores import MemoryStore
-from graphrt.stores.protocol import Claim, Commit
 from graphrt.testing import Exploration, explore_crashes, explore_forks
 
 ANSWERS = [{"approved": False, "remark": "shorter"}, {"approved": True, "remark": "fine"}]
 
 
-def joined(current: list[str], incoming: list[str]) -> list[str]:
-    return [*current, *incoming]
-
-
-class State(te.TypedDict, total=False):
-    notes: Annotated[list[str], joined]
-
-
-class World:
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        self.executions = 0
-
-    def send(self, text: str) -> str:
-        self.sent.append(text)
-        return text
-
-
-def chain(*nodes: Any, state: Any = State) -> Any:
-    g = GraphBuilder(state, name="planted")
-    for place, node in enumerate(nodes):
-        g.add_node(f"n{place}", node)
-    g.add_sequence([START, *(f"n{place}" for place in range(len(nodes))), END])
-    return g.compile()
-
-
-def quiet(_: Any) -> Any:
-    return {"notes": ["quiet"]}
-
-
-def explored(graph: Any, **more: Any) -> Exploration:
-    return explore_crashes(
-        graph, {"notes": []}, options=lambda: {"deps": World()}, once=lambda world: world.sent, **more
-    )
-
-
-def bare_send(_: Any, ctx: Context[World]) -> Any:
-    return {"notes": [ctx.deps.send("mail")]}
-
-
-def idempotent_send(_: Any, ctx: Context[World]) -> Any:
-    return {"notes": [ctx.effect("send", ctx.deps.send, "mail")]}
-
-
-def fresh_name(_: Any, ctx: Context[World]) -> Any:
-    return {"notes": [ctx.effect(f"send {len(ctx.deps.sent)}", ctx.deps.send, "mail", kind="once")]}
-
-
-def sent_once(_: Any, ctx: Context[World]) -> Any:
-    return {"notes": [ctx.effect("send", ctx.deps.send, "mail", kind="once")]}
-
-
-def sent_before_asking(_: Any, ctx: Context[World]) -> Any:
-    ctx.deps.send("please answer")
-    return {"notes": [ctx.interrupt("?")]}
-
-
-def rewording(_: Any, ctx: Context[World]) -> Any:
-    """Each execution asks in other words, so that no answer fits."""
-    ctx.deps.executions += 1
-    return {"notes": [ctx.interrupt(f"question {ctx.deps.executions}")]}
-
-
-def counted(_: Any, ctx: Context[World]) -> Any:
-    """What it returns depends on how often it ran in this world."""
-    ctx.deps.executions += 1
-    return {"notes": [f"execution {ctx.deps.executions}"]}
-
-
-def giving_up(_: Any, ctx: Context[World]) -> Any:
-    """Fails if it runs a second time."""
-    ctx.deps.executions += 1
-    if ctx.deps.executions > 1:
-        raise ValueError("the lock file exists")
-
-
-def turning(_: Any, ctx: Context[World]) -> Any:
-    ctx.deps.executions += 1
-    return {"notes": ["a", "b"] if ctx.deps.executions == 1 else ["b", "a"]}
-
-
-class LossyStore:
-    """A store with a bug, in front of a `MemoryStore`."""
-
-    durable = False
-    blocking = False
-
-    def __init__(self, bug: str) -> None:
-        self.store = MemoryStore()
-        self.bug = bug
-        self.waiting: list[Callable[[], None]] = []
-        self.held: list[Claim] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-    def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-        if self.bug == "two owners":
-            for old in self.held:
-                self.store.release(old)
-        claim: Claim = self.store.claim(thread, create=create, lease_s=lease_s, at=at)
-        self.held.append(claim)
-        return claim
-
-    def commit(self, claim: Claim, commit: Commit) -> None:
-        if self.bug == "late":
-            self.flush()
-            if commit.records and not commit.release:
-                self.waiting.append(lambda: self.store.commit(claim, commit))
-                return
-        if self.bug == "unstaged":
-            commit = commit._replace(stage=())
-        self.store.commit(claim, commit)
-
-    def load(self, thread: str, *, upto: int | None = None) -> Any:
-        self.flush()
-        return self.store.load(thread, upto=upto)
-
-    def flush(self) -> None:
-        while self.waiting:
-            self.waiting.pop(0)()
-
-    def crash(self) -> None:
-        """What is not written yet is lost with the process."""
-        self.waiting.clear()
-        for claim in self.held:
-            self.store.release(claim)
-
-
-def lossy(bug: str) -> Callable[[Path], Any]:
-    return lambda _: LossyStore(bug)
-
-
-PLANTED: dict[str, tuple[Callable[[], Exploration], str]] = {
-    "an effect outside ctx.effect": (lambda: explored(chain(bare_send, quiet)), "double-effect"),
-    "an effect that is not marked once": (lambda: explored(chain(idempotent_send, quiet)), "double-effect"),
-    "a once effect with a new name each time": (lambda: explored(chain(fresh_name, quiet)), "double-effect"),
-    "a mail before a question": (lambda: explored(chain(sent_before_asking), answers=["yes"]), "double-effect"),
-    "a question that is reworded": (
-        lambda: explored(chain(rewording), answers=lambda q: "yes", most=40),
-        "not-resumable",
-    ),
-    "a result that depends on the attempt": (lambda: explored(chain(counted, quiet)), "state-differs"),
-    "an order that depends on the attempt": (lambda: explored(chain(turning, quiet)), "order-changed"),
-    "a node that cannot run again": (lambda: explored(chain(giving_up, quiet)), "not-resumable"),
-    "a store that acknowledges before it writes": (
-        lambda: explored(chain(quiet, quiet), store=lossy("late")),
-        "lost-write",
-    ),
-    "a store that loses staged bodies": (
-        lambda: explored(chain(sent_once, quiet), store=lossy("unstaged")),
-        "lost-write",
-    ),
-    "a store with two owners": (lambda: explored(chain(quiet), store=lossy("two owners")), "second-writer"),
-}
-
-
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_bug_is_found(name: str) -> None:
+def test_planted_bug_is_found_and_its_line_replays_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     search, kind = PLANTED[name]
     found = search()
     assert kind in {one.kind for one in found.findings}, str(found)
+
+    def replayed(graph: Any, input: Any, **line: Any) -> set[str]:
+        monkeypatch.setattr(
+            crash_bugs, "explore_crashes", lambda *given, **more: explore_crashes(*given, **{**more, **line})
+        )
+        return {one.kind for one in search().findings}
+
+    line = next(one.replay for one in found.findings if one.kind == kind)
+    assert kind in eval(line, {"explore_crashes": replayed, "graph": None, "input": None})
 
 
 def test_replay_line_shows_the_same_finding_alone() -> None:
@@ -203,9 +66,109 @@ def test_nothing_is_found_in_an_approval() -> None:
     explore_forks(approval.graph, {"topic": "graphs"}, answers=ANSWERS).check()
 
 
-def test_fork_that_depends_on_the_attempt_is_found() -> None:
-    found = explore_forks(chain(quiet, counted), {"notes": []}, options=lambda: {"deps": World()})
-    assert [one.kind for one in found.findings] == ["state-differs"]
+def test_fork_that_begins_anew_is_found() -> None:
+    """The place in the book is kept outside the state, so that a fork reads its first page again."""
+
+    def read(_: Any, ctx: Context[World]) -> Any:
+        ctx.deps.executions += 1
+        return {"notes": [f"page {ctx.deps.executions}"]}
+
+    found = explore_forks(chain(read, read, quiet), {"notes": []}, options=lambda: {"deps": World()})
+    (finding,) = found.findings
+    assert finding.kind == "state-differs"
+    assert finding.replay == "explore_forks(graph, input, at=3)"
+
+
+def test_all_kinds_of_cases_are_tried() -> None:
+    def ask(_: Any, ctx: Context[World]) -> Any:
+        return {"notes": [ctx.interrupt("which?", key="which"), ctx.interrupt("how many?")]}
+
+    def explore(at: str) -> Exploration:
+        return explored(chain(quiet, ask), answers=["tea", "two"], store="sqlite:", at=at).check()
+
+    for at in ("interrupt 1", "edit 2", "edit question 2", "reworded 1", "renamed 1", "inserted 2", "torn 3"):
+        assert explore(at).tried == 1
+    with pytest.raises(InputError, match="no case 'interrupt 3'"):
+        explore("interrupt 3")
+
+
+def test_lost_edit_is_found() -> None:
+    """The store says nothing, and keeps every entry but those of edits."""
+
+    def ask(_: Any, ctx: Context[World]) -> Any:
+        return {"notes": [ctx.interrupt("which?")]}
+
+    found = explored(chain(ask), answers=["tea"], store=lossy("edits"), at="edit question 1")
+    assert "lost-edit" in {finding.kind for finding in found.findings}, str(found)
+
+
+def test_store_that_keeps_what_was_whole_passes_torn_writes() -> None:
+    found = explored(chain(sent_once, quiet), store=lambda folder: LogStore(folder, careful=True)).check()
+    assert found.left_out == ()
+
+
+def test_torn_writes_of_a_store_in_memory_are_left_out() -> None:
+    assert explored(chain(quiet)).left_out == ("torn writes: the store has no files",)
+
+
+def test_parallel_async_nodes_are_interleaved_by_seed_and_come_to_the_same_end() -> None:
+    g = GraphBuilder(State, name="parallel")
+
+    async def node(_: Any, ctx: Context[World]) -> Any:
+        await asyncio.sleep(1)
+        return {"notes": [ctx.effect("send", ctx.deps.send, ctx.node, kind="once")]}
+
+    for name in "abc":
+        g.add_node(name, node)
+        g.add_edge(START, name)
+        g.add_edge(name, END)
+    for seed in (0, 2):
+        explored(g.compile(), store="sqlite:", seed=seed).check()
+
+
+def test_what_nodes_do_that_cannot_be_repeated_is_noted() -> None:
+    def slow(_: Any) -> None:
+        time.sleep(0.001)
+
+    found = explored(chain(slow)).check()
+    assert found.noted == ("node 'n0' sleeps for real (time.sleep), and nothing else runs meanwhile",)
+
+
+def test_node_that_does_io_leaves_everything_out() -> None:
+    async def connects(_: Any) -> None:
+        await asyncio.open_connection("localhost", 1)
+
+    found = explored(chain(connects))
+    assert (found.ok, found.tried) == (True, 0)
+    assert "does I/O" in found.noted[0]
+    assert found.left_out[0].startswith("everything")
+
+
+@pytest.mark.parametrize("given", ["once", "options", "answers"])
+def test_function_of_the_user_that_raises_is_reported(given: str) -> None:
+    def fails(*_: Any) -> Any:
+        raise LookupError("not here")
+
+    def ask(_: Any, ctx: Context[Any]) -> Any:
+        return {"notes": [ctx.interrupt("which?")]}
+
+    more: dict[str, Any] = {"answers": ["tea"], given: fails}
+    (finding,) = explore_crashes(chain(ask), {"notes": []}, **more).findings
+    assert (finding.kind, finding.text) == ("function-failed", f"{given}= raised LookupError: not here")
+
+
+def test_missing_answer_is_a_finding() -> None:
+    found = explored(chain(asking_in_turn))
+    assert [one.kind for one in found.findings] == ["not-resumable"]
+    assert "answers= has no answer" in found.findings[0].text
+
+
+def test_input_that_fails_at_once_is_said() -> None:
+    def fails(_: Any) -> None:
+        raise ValueError("no")
+
+    found = explored(chain(fails)).check()
+    assert "the undisturbed run failed" in found.left_out[-1]
 
 
 def test_node_that_differs_in_two_plain_runs_is_named_and_nothing_else_is_tried() -> None:
@@ -235,7 +198,7 @@ def test_ctrl_c_keeps_what_was_found() -> None:
     runs = itertools.count()
 
     def pressed(_: Any, ctx: Context[World]) -> Any:
-        if next(runs) > 12:
+        if next(runs) > 13:
             raise KeyboardInterrupt
         return bare_send(None, ctx)
 

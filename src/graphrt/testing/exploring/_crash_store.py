@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
 from threading import Lock
+from time import sleep
 from typing import Any, Final, final
 
 from graphrt.errors import ConflictError, GraphrtError
 from graphrt.stores.protocol import Claim, Commit, Store
 
-WRITES: Final = ("claim", "commit", "release")
+_SHORT_LEASE_S: Final = 0.05
+"""Lease of a claim of which a torn file may remain: its owner, this process, seems to live, and only time ends it."""
 
 
 class CrashError(BaseException):
@@ -24,9 +29,21 @@ class CrashStore:
         store: The store that does the work.
         at: Number of the case: 2n - 1 dies before write n, and 2n after it. None never dies.
         rival: Whether a second writer tries each commit first.
+        tear: Number of the write that is torn.
+        files: Folder with the files of the store, for *tear*.
+        seed: Decides how much of a torn write is in the file.
     """
 
-    def __init__(self, store: Store, at: int | None = None, *, rival: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        at: int | None = None,
+        *,
+        rival: bool = False,
+        tear: int | None = None,
+        files: Path | None = None,
+        seed: int = 0,
+    ) -> None:
         self.inner = store
         self.durable = store.durable
         self.blocking = store.blocking
@@ -40,8 +57,13 @@ class CrashStore:
         """What a second writer was allowed to do."""
         self.died = ""
         """The write at which it died; empty while it lives."""
+        self.torn: dict[str, bytes] | None = None
+        """What a torn write left in the files; None if no write was torn."""
         self._at = at
         self._rival = rival
+        self._tear = tear
+        self._files = files
+        self._seed = seed
         self._claims: list[Claim] = []
         self._lock = Lock()
 
@@ -50,6 +72,8 @@ class CrashStore:
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread, unless the process dies."""
+        if self._tear == len(self.writes) + 1:
+            lease_s = _SHORT_LEASE_S
         claim: Claim = self._write(
             "claim", lambda: self.inner.claim(thread, create=create, lease_s=lease_s, at=at), self._claims.append
         )
@@ -82,6 +106,8 @@ class CrashStore:
 
     def bury(self) -> None:
         """Free what the dead process held, as the store does when it finds the owner dead."""
+        if self.torn is not None:
+            sleep(_SHORT_LEASE_S * 1.2)
         crash = getattr(self.inner, "crash", None)
         if crash is not None:
             crash()
@@ -100,12 +126,35 @@ class CrashStore:
             if self._at == 2 * number - 1:
                 self.died = f"before write {number}: {what}"
                 raise CrashError(self.died)
+            if self._tear == number and self._files is not None:
+                for claim in self._claims:
+                    claim.lease_s = _SHORT_LEASE_S
+                self.inner.renew(self._claims)
+                before = _contents(self._files)
+                with suppress(ConflictError):  # this process was so slow that the lease ran out: nothing is written
+                    do()
+                self._die_torn(number, what, before, _contents(self._files))
             result = do()
             acknowledge(result)
             if self._at == 2 * number:
                 self.died = f"after write {number}: {what}"
                 raise CrashError(self.died)
             return result
+
+    def _die_torn(self, number: int, what: str, before: dict[str, bytes], after: dict[str, bytes]) -> None:
+        changed = [name for name in after if after[name] != before.get(name)]
+        if len(changed) == 1:  # the order in which several files reach the disk is the store's to decide
+            (name,) = changed
+            new, old = after[name], before.get(name, b"")
+            start = next((n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), len(old))
+            cut = Random(f"{self._seed}:{number}").randrange(start, len(new) + 1)  # noqa: S311 - a place, not a secret
+            after[name] = new[:cut] + old[cut:]
+            self.died = f"during write {number}: {what}, of which {cut - start} of {len(new) - start} bytes are written"
+        else:
+            self.died = f"during write {number}: {what}, of which all or nothing is written"
+            after = before
+        self.torn = after
+        raise CrashError(self.died)
 
     def _acknowledge(self, commit: Commit) -> None:
         if commit.records:
@@ -130,3 +179,12 @@ class CrashStore:
             self.intruded.append(
                 f"write {len(self.writes) + 1}: a second writer's {verb} was not refused with ConflictError"
             )
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """Return the files in *folder* by name, without SQLite's shared memory, which a dead process leaves to nobody."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith("-shm")
+    }

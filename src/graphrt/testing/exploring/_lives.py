@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
+from graphrt.commands import Overwrite
 from graphrt.errors import GraphrtError, InputError
 from graphrt.events import EffectRecorded, Entry, Usage
 from graphrt.graph import CompiledGraph
-from graphrt.runtime import InterruptInfo, Runtime
+from graphrt.runtime import InterruptInfo, RunResult, Runtime
 from graphrt.stores import MemoryStore, open_store
 from graphrt.stores.protocol import Store
+from graphrt.testing.exploring import _orders
 from graphrt.testing.exploring._crash_store import CrashError, CrashStore
+from graphrt.testing.exploring._disturbances import INSERTED, PAUSE, Disturbance, changing, original, pausing
+from graphrt.testing.exploring._scheduled_run import START_S, differs, plain, virtual_options
+from graphrt.testing.exploring._user_functions import Answers, NoAnswerError, called
+from graphrt.testing.exploring._virtual_loop import HangError, VirtualLoop
+from graphrt.testing.exploring._virtual_nodes import Hook, catch_tools, virtual
 
 THREAD: Final = "explored"
 _MOST_VERBS: Final = 30
 """Most verbs that one case may need. A graph that asks for ever ends here."""
-_NOW: Final = 1_700_000_000.0
-
-
-class NoAnswerError(Exception):
-    """A question has no answer, so the case cannot go on."""
+_MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - each case has a folder of its own
+"""Where the files of cases are: in memory if the system has a place for that, since no case outlives this process."""
+_Verb = Callable[[Runtime[Any]], Coroutine[Any, Any, RunResult[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,8 @@ class Outcome:
     """0..n pairs (kind, text) about the store and the journal."""
     writes: tuple[str, ...]
     died: str
+    questions: int = 0
+    """How often the run paused for questions of nodes."""
 
 
 @dataclass(slots=True)
@@ -55,11 +63,11 @@ class Plan:
     input: Any
     store: Callable[[Path], Store] | str | None
     options: Callable[[], Mapping[str, Any]] | None
-    answers: Callable[[InterruptInfo], Any] | Sequence[Any]
+    answers: Answers
     once: Callable[[Any], Iterable[Any]] | None
     seed: int
-    known: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
-    """Task and question to its answer, from the first run: a question that is asked again gets the same answer."""
+    ended: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the state in which the undisturbed run ended."""
     results: dict[str, list[tuple[str, Any]]] = field(default_factory=dict[str, list[tuple[str, Any]]])
     """Task to the keys and results of its effects in the first run."""
 
@@ -83,15 +91,9 @@ class Plan:
         """Return the answer to *question*: the same for the same question in each case."""
         if question.kind == "effect":
             return self._outcome(question, died)
-        known = (question.task_id, repr(question.payload))
-        if known not in self.known:
-            if callable(self.answers):
-                self.known[known] = self.answers(question)
-            elif len(self.known) < len(self.answers):
-                self.known[known] = self.answers[len(self.known)]
-            else:
-                raise NoAnswerError(f"Node {question.node!r} asks {question.payload!r}, and answers= has no answer.")
-        return self.known[known]
+        if isinstance(question.payload, str) and question.payload in {PAUSE, INSERTED}:
+            return True
+        return self.answers.of(question, original(question.payload))
 
     def _outcome(self, question: InterruptInfo, died: str) -> Any:
         # A process that died before a write had done everything up to it, and one that died after a write nothing more.
@@ -107,15 +109,20 @@ class Plan:
 class Case:
     """One thread in a fresh store."""
 
-    def __init__(self, plan: Plan, at: int | None = None, *, rival: bool = False, edit: bool = False) -> None:
+    def __init__(self, plan: Plan, what: Disturbance) -> None:
         self._plan = plan
-        self._edit = edit
+        self._what = what
         self._faults: list[tuple[str, str]] = []
-        self._options = dict(plan.options()) if plan.options is not None else {}
+        self._options = dict(called("options=", plan.options)) if plan.options is not None else {}
         self._stack = ExitStack()
-        self._place = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self.store = CrashStore(plan.open(self._place), at, rival=rival)
+        self._place = Path(self._stack.enter_context(tempfile.TemporaryDirectory(dir=_MEMORY)))
+        self._questions = 0
+        self._hook: Hook | None = pausing(what.pause) if what.pause is not None else None
+        self.store = CrashStore(
+            plan.open(self._place), what.crash, rival=what.rival, tear=what.tear, files=self._place, seed=plan.seed
+        )
         self._first = self.store
+        catch_tools()
 
     def __enter__(self) -> Case:
         return self
@@ -124,15 +131,28 @@ class Case:
         self.store.inner.close()
         self._stack.close()
 
+    @property
+    def files(self) -> bool:
+        """Whether the store has files, so that a write can be torn."""
+        return self.store.durable and any(self._place.iterdir())
+
     def runtime(self) -> Runtime[Any]:
-        """Return a fresh runtime on the store, as a new process would make it."""
+        """Return a runtime that reads and edits the thread."""
+        return Runtime(self._plan.graph, **self._given())
 
-        def no_wait(_: float) -> None: ...
+    def _given(self) -> dict[str, Any]:
+        fixed: dict[str, Any] = {"seed": self._plan.seed, "clock": lambda: START_S, "chain": True}
+        return {**fixed, **self._options, "store": self.store}
 
-        given: dict[str, Any] = {"seed": self._plan.seed, "clock": lambda: _NOW, "chain": True, "sleep": no_wait}
-        given |= self._options
-        given["store"] = self.store
-        return Runtime(self._plan.graph, **given)
+    def _perform(self, verb: _Verb) -> str:
+        """Perform a verb of a fresh runtime, as a new process would, and return the status of the run."""
+        loop = VirtualLoop(_orders.seeded(self._plan.seed) if self._plan.seed else _orders.first)
+        graph = virtual(self._plan.graph, self._hook)
+
+        async def main() -> str:
+            return (await verb(Runtime(graph, **virtual_options(loop, self._given())))).status
+
+        return loop.run(main())
 
     def run(self) -> Outcome:
         """Run the thread to its end, through the crash if there is one."""
@@ -164,15 +184,22 @@ class Case:
             state=state,
             entries=entries,
             usage=usage,
-            once=tuple(seen(self._options.get("deps"))) if seen is not None else (),
+            once=tuple(called("once=", seen, self._options.get("deps"))) if seen is not None else (),
             faults=tuple(self._faults),
             writes=tuple(self._first.writes),
             died=self._first.died,
+            questions=self._questions,
         )
 
     def _reopen(self) -> None:
         dead = self.store
         dead.bury()
+        if dead.torn is not None:
+            for path in self._place.iterdir():
+                if path.is_file():
+                    path.unlink()
+            for name, content in dead.torn.items():
+                (self._place / name).write_bytes(content)
         again = self._plan.open(self._place) if dead.durable else dead.inner
         self.store = CrashStore(again)
         try:
@@ -192,7 +219,7 @@ class Case:
         """Continue *thread* until it ends, with a fresh runtime for each verb."""
         try:
             for _ in range(_MOST_VERBS):
-                status = self.step(self.runtime(), thread)
+                status = self.step(thread)
                 if status in {"completed", "cancelled"}:
                     return status, ""
         except GraphrtError as error:
@@ -200,29 +227,57 @@ class Case:
             return ("stuck" if refused and self.store.died == "" and self.store is not self._first else "failed"), (
                 f"{type(error).__name__}: {error.what}"
             )
-        except NoAnswerError as error:
+        except (NoAnswerError, HangError) as error:
             return "stuck", str(error)
         return "stuck", f"The thread was not at its end after {_MOST_VERBS} verbs."
 
-    def step(self, runtime: Runtime[Any], thread: str) -> str:
+    def step(self, thread: str) -> str:
         """Apply the verb that fits the status of *thread*; return the new status."""
         try:
-            snapshot = runtime.state(thread)
+            snapshot = self.runtime().state(thread)
         except InputError:
-            return runtime.run(self._plan.input, thread=thread).status
+            return self._perform(lambda runtime: runtime.arun(self._plan.input, thread=thread))
         if snapshot.status == "new":
-            return runtime.run(self._plan.input, thread=thread).status
+            return self._perform(lambda runtime: runtime.arun(self._plan.input, thread=thread))
         if snapshot.status == "completed":
             return "completed"
         if snapshot.status != "interrupted":
-            return runtime.retry(thread).status
-        if self._edit:
-            runtime.update(thread, {})
+            return self._perform(lambda runtime: runtime.aretry(thread))
+        self._at_pause(thread, snapshot.interrupts)
         answers = {one.id: self._plan.answer(one, self._first.died) for one in snapshot.interrupts}
-        return runtime.resume(thread, answers).status
+        return self._perform(lambda runtime: runtime.aresume(thread, answers))
+
+    def _at_pause(self, thread: str, asked: Iterable[InterruptInfo]) -> None:
+        """Do what the case does at this pause."""
+        paused = any(one.payload == PAUSE for one in asked)
+        if not paused:
+            self._questions += 1
+        if self._what.edit and (paused or self._questions == self._what.question):
+            self._edit(thread)
+        if self._what.change is not None and self._questions == self._what.question:
+            self._hook = changing(self._what.change)
+
+    def _edit(self, thread: str) -> None:
+        """Edit the fields to what they are at the end, and back, and see whether each edit is there."""
+        before = plain(self.runtime().state(thread).values)
+        names = [name for name in before if name not in _unstored(self._plan.graph)]
+        other = {name: self._plan.ended[name] for name in names if name in self._plan.ended}
+        for values in (other, {name: before[name] for name in names}, {}):
+            self.runtime().update(thread, {name: Overwrite(value) for name, value in values.items()})
+            after = plain(self.runtime().state(thread).values)
+            lost = [name for name, value in values.items() if differs(value, after.get(name))]
+            if lost:
+                self._faults.append(("lost-edit", f"An edit of field {lost[0]!r} is not in the state."))
 
     def continue_fork(self, seq: int) -> Outcome:
-        """Fork the finished thread at entry *seq* and take the fork to its end."""
+        """Fork the finished thread at entry *seq* and take the fork to its end, in a fresh world."""
+        self._options = dict(called("options=", self._plan.options)) if self._plan.options is not None else {}
         fork = self.runtime().fork(THREAD, at=seq)
         status, error = self._live(fork)
         return self.look(fork, status, error)
+
+
+def _unstored(graph: CompiledGraph[Any, Any]) -> set[str]:
+    """Return the fields that are ephemeral or untracked: an edit of them does not last."""
+    plan: Any = graph.__graphrt_plan__
+    return {name for name, known in plan.state.fields.items() if known.ephemeral or known.untracked}

@@ -8,23 +8,33 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from graphrt.events import InterruptAnswered, InterruptRaised, TaskSucceeded
+from graphrt.testing.exploring._disturbances import INSERTED, PAUSE
 from graphrt.testing.exploring._lives import Outcome
 
 _MOST = 300
 """Most characters of a value in a text."""
 
 
-def differences(wanted: Outcome, found: Outcome, *, state_only: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield pairs (kind, text) of what *found* has that *wanted* has not, the cause before its effects."""
+def differences(
+    wanted: Outcome, found: Outcome, *, state_only: bool = False, asks_anew: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield pairs (kind, text) of what *found* has that *wanted* has not, the cause before its effects.
+
+    Args:
+        wanted: The end of the undisturbed run.
+        found: The end to compare.
+        state_only: Leave out effects, questions and usage.
+        asks_anew: Whether a question may rightly be asked once more.
+    """
     yield from found.faults
     if wanted.status != found.status or wanted.error != found.error:
-        yield "not-resumable", f"The run ended {_ended(found)}, and uninterrupted {_ended(wanted)}."
+        yield "not-resumable", f"The run ended {_ended(found)}, and undisturbed {_ended(wanted)}."
         return
     if not state_only:
         yield from _world(wanted, found)
-        yield from _questions(wanted, found)
+        yield from _questions(wanted, found, asks_anew=asks_anew)
         if wanted.usage != found.usage:
-            yield "budget-differs", f"usage {found.usage}, uninterrupted {wanted.usage}"
+            yield "budget-differs", f"usage {found.usage}, undisturbed {wanted.usage}"
     yield from _states(wanted, found)
 
 
@@ -55,14 +65,14 @@ def data(state: Any) -> dict[str, Any]:
 def _world(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
     before, after = Counter(map(repr, wanted.once)), Counter(map(repr, found.once))
     if more := after - before:
-        yield "double-effect", f"It happened more often than in the uninterrupted run: {_short(list(more))}"
+        yield "double-effect", f"It happened more often than in the undisturbed run: {_short(list(more))}"
     if less := before - after:
         yield "lost-effect", f"It did not happen: {_short(list(less))}"
 
 
-def _questions(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
+def _questions(wanted: Outcome, found: Outcome, *, asks_anew: bool) -> Iterator[tuple[str, str]]:
     before, after = _answered(wanted), _answered(found)
-    for node, _ in after - before:
+    for node, _ in () if asks_anew else after - before:
         yield "interrupt-answered-twice", f"A question of node {node!r} had to be answered once more."
         return
     for node, _ in before - after:
@@ -74,13 +84,18 @@ def _answered(outcome: Outcome) -> Counter[tuple[str, str]]:
     nodes = {
         one.event.id: one.event.node
         for one in outcome.entries
-        if isinstance(one.event, InterruptRaised) and one.event.kind == "question"
+        if isinstance(one.event, InterruptRaised) and one.event.kind == "question" and not _own(one.event.payload)
     }
     return Counter(
         (nodes[one.event.id], repr(one.event.answer))
         for one in outcome.entries
         if isinstance(one.event, InterruptAnswered) and one.event.id in nodes
     )
+
+
+def _own(payload: Any) -> bool:
+    """Return whether the explorer asked this, and no node."""
+    return isinstance(payload, str) and payload in {PAUSE, INSERTED}
 
 
 def _tasks(outcome: Outcome) -> dict[tuple[str, str], Any]:
@@ -98,7 +113,7 @@ def _states(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
         return
     name = names[0]
     kind = "order-changed" if _reordered(before.get(name), after.get(name)) else "state-differs"
-    text = f"Field {name!r} is {_short(after.get(name))}, and uninterrupted {_short(before.get(name))}."
+    text = f"Field {name!r} is {_short(after.get(name))}, and undisturbed {_short(before.get(name))}."
     there = _tasks(found)
     nodes = [node for (task, node), did in _tasks(wanted).items() if (task, node) in there and there[task, node] != did]
     yield kind, text + (f" Node {nodes[0]!r} returned something else." if nodes else "")
