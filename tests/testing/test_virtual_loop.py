@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import datetime as dt
+import gc
 import logging
 import random
 import socket
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import integers
 from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder, MockHarness, RetryPolicy, Send
@@ -242,6 +245,20 @@ def test_node_that_cannot_be_ordered_or_repeated_is_named(node: Any, what: list[
     for noted, text in zip(made.noted, what, strict=True):
         assert noted.startswith("node 'n1' ")
         assert text in noted
+
+
+def test_clock_of_a_garbage_collection_is_not_the_doing_of_the_node_in_which_it_begins() -> None:
+    """Hypothesis measures all collections from its first test on."""
+
+    @settings(max_examples=1, database=None)
+    @given(integers())
+    def nothing(_number: int) -> None: ...
+
+    def collects(_state: State) -> None:
+        gc.collect()
+
+    nothing()
+    assert explore_schedules(graph(collects), {}).check().noted == ()
 
 
 def test_object_outside_the_state_is_noted_with_its_nodes() -> None:
