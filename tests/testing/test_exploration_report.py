@@ -47,5 +47,13 @@ def test_progress_is_told_at_most_once_a_second(monkeypatch) -> None:
         now[0] = second
         progress.at(int(second * 1_000), 0, of=9_000)
     assert lines == ["1,000 of 9,000 crashes tried, 0 found", "2,000 of 9,000 crashes tried, 0 found"]
-    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
-    report.Progress("crashes").at(1, 0)
+
+
+@pytest.mark.parametrize(("tell", "told"), [(True, "1 crashes tried, 0 found\n"), (False, ""), (None, "")])
+def test_progress_goes_to_stderr_if_asked_for_and_is_silent_else(tell, told, capsys, monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(report, "monotonic", lambda: now[0])
+    progress = report.Progress("crashes", tell)
+    now[0] = 2.0
+    progress.at(1, 0)
+    assert capsys.readouterr().err == told
