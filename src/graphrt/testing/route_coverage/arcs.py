@@ -15,6 +15,8 @@ KINDS: Final = (
     "node", "edge", "route", "goto", "join", "retry", "timeout", "error", "fatigue", "budget", "interrupt", "resume",
 )  # fmt: skip
 """Kinds of arcs, in the order of reports."""
+EXPLORED_KINDS: Final = frozenset({"node", "edge", "route", "goto", "join", "error", "fatigue"})
+"""Kinds that an explorer can lead to. Retries, timeouts, budgets and questions are left to tests."""
 
 
 @final

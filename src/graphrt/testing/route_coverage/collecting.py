@@ -64,6 +64,8 @@ class Collector:
         """What the runs of a graph have not decided yet, by key of the graph and thread."""
         self._asked: list[tuple[Unit, str, list[Arc]]] = []
         """Answers of routers with their contexts, until a commit tells in which nested run they were given."""
+        self.paused: bool = False
+        """Whether nothing counts for now, because an explorer runs the graphs and not a test."""
 
     # -- what an observer of graphs is called with ---------------------------------------------------------------
 
@@ -74,6 +76,8 @@ class Collector:
 
     def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
         """Remember the routes that an answer takes until the commit that follows it, if there is one."""
+        if self.paused:
+            return
         with self._lock:
             unit = self._unit(graph)
             context = _context()
@@ -90,6 +94,8 @@ class Collector:
 
     def hit(self, root: Unit, path: tuple[str, ...], arcs: Iterable[Arc]) -> None:
         """Report that the graph at *path* below *root* took *arcs*."""
+        if self.paused:
+            return
         context, where = _context(), "/".join(path)
         with self._lock:
             for arc in arcs:

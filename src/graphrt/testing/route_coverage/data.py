@@ -65,12 +65,29 @@ class GraphData:
 
 @final
 @dataclass
+class Explored:
+    """What explorers took of a graph."""
+
+    taken: set[Arc] = field(default_factory=set[Arc])
+    complete: bool = True
+    """Whether each of them followed every path, so that arcs which none of them took cannot be taken."""
+
+    def merge(self, other: Explored) -> None:
+        """Add what *other* took."""
+        self.taken |= other.taken
+        self.complete = self.complete and other.complete
+
+
+@final
+@dataclass
 class CoverageData:
     """Graphs and hits of one or more test runs."""
 
     graphs: dict[str, GraphData] = field(default_factory=dict[str, GraphData])
     hits: dict[tuple[str, str], dict[Arc, set[str]]] = field(default_factory=dict[tuple[str, str], dict[Arc, set[str]]])
     """Key of the graph that ran and path of node names inside it, to the arcs that were taken, with the tests."""
+    explored: dict[tuple[str, str], Explored] = field(default_factory=dict[tuple[str, str], Explored])
+    """Key of a graph that was explored and path of node names inside it, to what explorers took."""
 
     def merge(self, other: CoverageData) -> None:
         """Add the graphs and hits of *other*."""
@@ -79,6 +96,8 @@ class CoverageData:
             mine = self.hits.setdefault(place, {})
             for arc, contexts in arcs.items():
                 mine.setdefault(arc, set()).update(contexts)
+        for place, explored in other.explored.items():
+            self.explored.setdefault(place, Explored()).merge(explored)
 
     def outdated(self, other: CoverageData) -> list[GraphData]:
         """Return the graphs that *other* does not have, of files of which it has another version."""
@@ -94,6 +113,7 @@ class CoverageData:
         keys = {graph.key for graph in graphs}
         self.graphs = {key: graph for key, graph in self.graphs.items() if key not in keys}
         self.hits = {place: arcs for place, arcs in self.hits.items() if place[0] not in keys}
+        self.explored = {place: one for place, one in self.explored.items() if place[0] not in keys}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON-ready data, in a fixed order."""
@@ -103,6 +123,10 @@ class CoverageData:
             "hits": [
                 [key, path, [[_arc_json(arc), sorted(arcs[arc])] for arc in sorted(arcs, key=lambda arc: arc.id)]]
                 for (key, path), arcs in sorted(self.hits.items())
+            ],
+            "explored": [
+                [key, path, [_arc_json(arc) for arc in sorted(one.taken, key=lambda arc: arc.id)], one.complete]
+                for (key, path), one in sorted(self.explored.items())
             ],
         }
 
@@ -157,6 +181,8 @@ def _relocated(data: CoverageData, root: Path | None) -> CoverageData:
         mine = moved.hits.setdefault((keys.get(key, key), where), {})
         for arc, contexts in arcs.items():
             mine.setdefault(arc, set()).update(contexts)
+    for (key, where), explored in data.explored.items():
+        moved.explored.setdefault((keys.get(key, key), where), Explored()).merge(explored)
     return moved
 
 
@@ -176,7 +202,14 @@ def _lines(path: Path) -> CoverageData:
         elif "hit" in item:
             key, where, arc, context = item["hit"]
             data.hits.setdefault((key, where), {}).setdefault(Arc(*arc), set()).add(context)
+        elif "explored" in item:
+            _read_explored(data, item["explored"])
     return data
+
+
+def _read_explored(data: CoverageData, item: Any) -> None:
+    key, where, arcs, complete = item
+    data.explored.setdefault((key, where), Explored()).merge(Explored({_arc(arc) for arc in arcs}, complete))
 
 
 def _saved(item: Any) -> CoverageData:
@@ -187,6 +220,8 @@ def _saved(item: Any) -> CoverageData:
         data.graphs[graph.key] = graph
     for key, where, arcs in item["hits"]:
         data.hits[key, where] = {_arc(arc): set(contexts) for arc, contexts in arcs}
+    for one in item.get("explored", ()):  # files that were written before there was a route explorer have none
+        _read_explored(data, one)
     return data
 
 

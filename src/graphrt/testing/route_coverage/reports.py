@@ -28,11 +28,18 @@ def terminal(summary: Summary, *, missing: bool = True) -> str:
     for graph in summary.graphs:
         lines.append(_row(graph.title, width, graph.count, len(graph.taken), graph.percent))
         if missing:
-            lines += [f"    {arc}" for arc in graph.missing]
+            lines += [f"    {arc}{_explored(graph, arc)}" for arc in graph.missing]
     if len(summary.graphs) != 1:
         lines.append("-" * len(lines[0]))
         lines.append(_row("TOTAL", width, summary.count, summary.taken, summary.percent))
     return "\n".join(lines)
+
+
+def _explored(graph: GraphSummary, arc: Arc) -> str:
+    """Return what explorers know of an arc that no test took."""
+    if arc in graph.possible:
+        return "  (possible: an explorer took it)"
+    return "  (impossible: no explored path takes it)" if arc in graph.impossible else ""
 
 
 def _row(title: str, width: int, count: int, taken: int, cover: float) -> str:
@@ -54,7 +61,12 @@ def as_json(summary: Summary) -> str:
                 "line": graph.graph.line,
                 "percent": round(graph.percent, 2),
                 "arcs": [
-                    {**_arc(arc), "taken": arc in graph.taken, "tests": list(graph.taken.get(arc, ()))}
+                    {
+                        **_arc(arc),
+                        "taken": arc in graph.taken,
+                        "tests": list(graph.taken.get(arc, ())),
+                        **_possible(graph, arc),
+                    }
                     for arc in [*graph.taken, *graph.missing]
                 ],
             }
@@ -62,6 +74,12 @@ def as_json(summary: Summary) -> str:
         ],
     }
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+
+
+def _possible(graph: GraphSummary, arc: Arc) -> dict[str, bool]:
+    if arc in graph.possible or arc in graph.impossible:
+        return {"possible": arc in graph.possible}
+    return {}
 
 
 def _arc(arc: Arc) -> dict[str, Any]:

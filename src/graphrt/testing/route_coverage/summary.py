@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from graphrt.errors import InputError, closest, names
-from graphrt.testing.route_coverage.arcs import KINDS, Arc
-from graphrt.testing.route_coverage.data import CoverageData, GraphData
+from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, KINDS, Arc
+from graphrt.testing.route_coverage.data import CoverageData, Explored, GraphData
 
 TEST_FILES: Final = ("test_*.py", "*_test.py", "conftest.py")
 """Files whose graphs count only if they are chosen by name."""
@@ -41,6 +41,10 @@ class GraphSummary:
     """Arcs that were taken, in declared order, with the tests that took them."""
     missing: tuple[Arc, ...]
     """Arcs that no test took."""
+    possible: frozenset[Arc] = frozenset()
+    """Those of *missing* that an explorer took."""
+    impossible: frozenset[Arc] = frozenset()
+    """Those of *missing* that no explorer could take, though it followed every path."""
 
     @property
     def count(self) -> int:
@@ -160,13 +164,33 @@ def _summary(data: CoverageData, title: str, top: GraphData, path: tuple[str, ..
             if arc.kind == "interrupt":
                 wanted[Arc("resume", arc.source)] = None
     in_order = sorted(wanted, key=_order)
+    missing = tuple(arc for arc in in_order if arc not in hits)
+    explored = _explored(data, top, path)
+    possible = frozenset(missing) & explored.taken if explored else frozenset[Arc]()
+    searched = (arc for arc in missing if arc.kind in EXPLORED_KINDS and arc not in possible)
     return GraphSummary(
         "/".join((title, *path)),
         graph,
         "/".join(path),
         {arc: tuple(sorted(hits[arc])) for arc in in_order if arc in hits},
-        tuple(arc for arc in in_order if arc not in hits),
+        missing,
+        possible,
+        frozenset(searched) if explored and explored.complete else frozenset(),
     )
+
+
+def _explored(data: CoverageData, top: GraphData, path: tuple[str, ...]) -> Explored | None:
+    """Return what explorers took at *path* below *top*, in explorations of any graph on the way there."""
+    found: Explored | None = None
+    above = top
+    for at in range(len(path) + 1):
+        one = data.explored.get((above.key, "/".join(path[at:])))
+        if one is not None:
+            found = found or Explored()
+            found.merge(one)
+        if at < len(path):
+            above = data.graphs[above.nested[path[at]]]
+    return found
 
 
 def _order(arc: Arc) -> int:
