@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from graphrt.testing.exploring import (
         Exploration,
         Finding,
+        RouteExploration,
         explore_crashes,
         explore_forks,
+        explore_routes,
         explore_schedules,
     )
     from graphrt.testing.flaky_store import Fault, FlakyStore
@@ -40,6 +42,7 @@ __all__ = [
     "ReplayedStep",
     "ReplayedTask",
     "Route",
+    "RouteExploration",
     "RunAssertions",
     "ScriptedNode",
     "VirtualClock",
@@ -49,6 +52,7 @@ __all__ = [
     "check_reducer",
     "explore_crashes",
     "explore_forks",
+    "explore_routes",
     "explore_schedules",
     "failing",
     "fan_out",
@@ -68,6 +72,7 @@ _HOMES: Final[dict[str, str]] = {
     **dict[str, str].fromkeys(("ReplayedStep", "ReplayedTask", "case_of", "replay_case"), "graphrt.testing.cases"),
     **dict[str, str].fromkeys(("ChatAnswer", "ChatRequest"), "graphrt.testing.chat_answers"),
     **dict[str, str].fromkeys(("Exploration", "Finding"), "graphrt.testing.exploring"),
+    **dict[str, str].fromkeys(("RouteExploration", "explore_routes"), "graphrt.testing.exploring"),
     **dict[str, str].fromkeys(("explore_crashes", "explore_forks", "explore_schedules"), "graphrt.testing.exploring"),
     "FakeChatServer": "graphrt.testing.chat_server",
     **dict[str, str].fromkeys(("Fault", "FlakyStore"), "graphrt.testing.flaky_store"),

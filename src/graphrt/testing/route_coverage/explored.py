@@ -9,7 +9,8 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 
 from graphrt.testing.route_coverage.arcs import Arc
-from graphrt.testing.route_coverage.collecting import _STARTED, Graph
+from graphrt.testing.route_coverage.collecting import _STARTED
+from graphrt.testing.route_coverage.units import Graph
 
 
 @contextmanager

@@ -1,0 +1,319 @@
+"""What may come out where a graph leaves it open: of nodes, models, the harness, and persons who are asked.
+
+Here they are checked and turned into stubs that ask a `Chooser`. Nothing here runs a graph.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final
+
+from graphrt.commands import END, START, Command, Interrupt, Send, node_name
+from graphrt.errors import InputError, closest, names
+from graphrt.graph import CompiledGraph
+from graphrt.harness import FunctionModel, MockHarness
+from graphrt.testing.exploring.routes._choices import Chooser, short
+from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, shown
+
+Graph = CompiledGraph[Any, Any]
+Ask = Callable[[], Chooser]
+"""Returns the chooser of the path that is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a node that does nothing leads to: a combination of labels of its routers, or a target of its Commands."""
+
+    said: str
+    goto: tuple[str, ...] | None
+    """Targets, END as "END"; None leaves the edges in force."""
+    arcs: tuple[Arc, ...] = ()
+    fails: bool = False
+    """Whether the node fails, which its `on_error` handles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternatives:
+    """All alternatives of one exploration, checked."""
+
+    inputs: tuple[Any, ...]
+    """1..n inputs."""
+    nodes: Mapping[str, Any]
+    """Path of a node to its alternatives, or to None: it does nothing, and its routers give each of their labels."""
+    replies: Mapping[str, tuple[Any, ...]]
+    """Agent to what its model may reply."""
+    harness: tuple[Any, ...] | None
+    answers: Callable[[Any], Sequence[Any]]
+    """Returns what a person may answer to a question."""
+    free: bool = False
+    """Whether there are no alternatives at all, so that each node does nothing."""
+    asked: tuple[str, ...] = ()
+    """What is left out because routers are asked as they are, or for one label at a time."""
+    labels: Mapping[str, tuple[Label, ...]] = field(default_factory=dict[str, tuple[Label, ...]])
+    """Path of each node that does nothing to what it leads to."""
+
+    def stubbed(self, graph: Graph, ask: Ask) -> Graph:
+        """Return a copy of *graph* whose nodes with alternatives ask the chooser. Nested graphs are copied too."""
+        return _stubbed(graph, "", self, ask)
+
+    def models(self, ask: Ask) -> dict[str, Any]:
+        """Return models that ask the chooser, by the names of their agents."""
+        return {name: FunctionModel(_replies("reply", name, items, ask)) for name, items in self.replies.items()}
+
+    def of_harness(self, ask: Ask) -> dict[str, Any]:
+        """Return the option `harness=`, if there are replies of the harness."""
+        if self.harness is None:
+            return {}
+        return {"harness": MockHarness({_any_call: _replies("harness", "harness", self.harness, ask)})}
+
+
+def read(
+    graph: Graph,
+    input: Any,
+    alternatives: Mapping[Any, Sequence[Any] | None] | None,
+    replies: Mapping[str, Sequence[Any]] | None,
+    harness: Sequence[Any] | None,
+    answers: Callable[[Any], Sequence[Any]] | Sequence[Any],
+) -> Alternatives:
+    """Check the alternatives of a call.
+
+    Raises:
+        InputError: They name a node that is missing, or a target that is; or a list of them is empty.
+    """
+    given = {node_name(key): items for key, items in (alternatives or {}).items()}
+    inputs = _listed(given.pop(START, [input]), "the input (START)")
+    free = not given and not replies and harness is None and alternatives is None and not _is_given(answers)
+    known = dict(_paths(graph, ""))
+    if free:
+        given = dict.fromkeys(path for path, (owner, name) in known.items() if name not in owner.nested)
+    checked: dict[str, Any] = {}
+    labels: dict[str, tuple[Label, ...]] = {}
+    asked: list[str] = []
+    for key, items in given.items():
+        if not isinstance(key, str) or key not in known:
+            guess = closest(key, known) if isinstance(key, str) else None
+            raise InputError(
+                f"alternatives= names {key!r}, which is not a node.",
+                code="unknown-node",
+                known=f"nodes {names(known)}",
+                fix=f"Did you mean {guess!r}?" if guess else "Name a node; one of a nested graph as 'outer/inner'.",
+            )
+        owner, name = known[key]
+        if items is None:
+            labels[key], complete = _labels(owner, name)
+            checked[key] = None
+            if not complete:
+                asked.append(f"labels of {key!r}, which feeds a join too: its router was asked as it is")
+            elif lists := _lists(owner, name):
+                asked.append(f"lists and Sends of {lists!r}: its labels were taken one at a time")
+        else:
+            checked[key] = _listed(items, f"node {key!r}")
+            for item in checked[key]:
+                _check_result(owner, key, item)
+    if free and any(edge["from"] == "START" and edge["kind"] == "conditional" for edge in graph.topology()["edges"]):
+        asked.append("labels of START: its router was asked as it is")
+    return Alternatives(
+        inputs=inputs,
+        nodes=checked,
+        replies={name: _listed(items, f"agent {name!r}") for name, items in (replies or {}).items()},
+        harness=None if harness is None else _listed(harness, "the harness"),
+        answers=answers if callable(answers) else lambda _question: answers,
+        free=free,
+        asked=tuple(asked),
+        labels=labels,
+    )
+
+
+def _is_given(answers: Any) -> bool:
+    return callable(answers) or bool(answers)
+
+
+def _listed(items: Any, of: str) -> tuple[Any, ...]:
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
+        raise InputError(
+            f"The alternatives of {of} are {short(items)}.",  # pyright: ignore[reportUnknownArgumentType]
+            fix="Pass a list, with one item for each alternative.",
+        )
+    if not items:
+        raise InputError(f"The alternatives of {of} are an empty list.", fix="Pass at least one, or leave it out.")
+    return tuple(items)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+
+
+def _paths(graph: Graph, above: str) -> Iterator[tuple[str, tuple[Graph, str]]]:
+    for name in graph.nodes:
+        yield above + name, (graph, name)
+        nested = graph.nested.get(name)
+        if nested is not None:
+            yield from _paths(nested, f"{above}{name}/")
+
+
+def _check_result(graph: Graph, key: str, item: Any) -> None:
+    """Refuse what no node can return; values of fields are checked when they are written."""
+    if inspect.iscoroutinefunction(item):
+        raise InputError(
+            f"An alternative of node {key!r} is an async function.", fix="Pass a function that does not wait."
+        )
+    if item is None or callable(item) or isinstance(item, BaseException | Interrupt):
+        return
+    if isinstance(item, Command):
+        command: Command[Any] = item  # pyright: ignore[reportUnknownVariableType]
+        wanted: Any = command.goto
+        for target in wanted if isinstance(wanted, list | tuple) else [wanted]:  # pyright: ignore[reportUnknownVariableType]
+            name: Any = target.node if isinstance(target, Send) else node_name(target)  # pyright: ignore[reportUnknownArgumentType]
+            if name is not None and name is not END and name not in graph.nodes:
+                raise InputError(
+                    f"An alternative of node {key!r} goes to {name!r}, which is not a node.",
+                    code="unknown-node",
+                    known=f"nodes {names(graph.nodes)}",
+                    fix="Pass a function that returns the Command, if the wrong target is what you look for.",
+                )
+        item = command.update
+    fields = graph.topology()["state"]
+    if isinstance(item, Mapping):
+        update: Mapping[Any, Any] = item  # pyright: ignore[reportUnknownVariableType]
+        unknown = [name for name in update if name not in fields]
+        if unknown:
+            raise InputError(
+                f"An alternative of node {key!r} writes {unknown[0]!r}, which is not a field of the state.",
+                known=f"fields {names(fields)}",
+            )
+    elif isinstance(item, str | int | float | list | tuple | set):
+        raise InputError(
+            f"An alternative of node {key!r} is {short(item)}, which no node can return.",  # pyright: ignore[reportUnknownArgumentType]
+            fix="Pass an update, None, a Command, an Interrupt, an exception, or a function of the state.",
+        )
+
+
+# -- nodes whose routers give each of their labels -----------------------------------------------------------------
+
+
+def _labels(graph: Graph, name: str) -> tuple[tuple[Label, ...], bool]:
+    """Return what a node that does nothing may lead to, and whether these are all of its routes."""
+    edges = [edge for edge in graph.topology()["edges"] if edge["from"] == name]
+    branches: dict[int, list[tuple[str, str, str]]] = {}
+    found: list[Label] = []
+    for edge in edges:
+        if edge["kind"] == "conditional":
+            label = DEFAULT if edge.get("default") else shown(edge["label"])
+            branches.setdefault(edge["branch"], []).append((label, edge["to"], name))
+    joined = any(edge["kind"] == "join" for edge in edges)
+    if branches and not joined:
+        numbers = sorted(branches)
+        for chosen in product(*(branches[number] for number in numbers)):
+            targets = tuple(dict.fromkeys(target for _, target, _ in chosen))
+            arcs = tuple(
+                Arc("route", name, target, label, number)
+                for number, (label, target, _) in zip(numbers, chosen, strict=True)
+            )
+            said = ", ".join(f"{target} by label {label!r}" for label, target, _ in chosen)
+            found.append(Label(said, targets, arcs))
+    gotos = [edge["to"] for edge in edges if edge["kind"] == "goto"]
+    found += [Label(f"{target} by a Command", (target,), (Arc("goto", name, target),)) for target in gotos]
+    if not found or (any(edge["kind"] == "static" for edge in edges) and gotos):
+        found.insert(0, Label("wherever its edges lead", None))
+    if any(edge["kind"] == "on_error" for edge in edges):
+        found.append(Label("its on_error node, since it fails", None, fails=True))
+    return tuple(found), not (branches and joined)
+
+
+def _lists(graph: Graph, name: str) -> str | None:
+    """Return the router of node *name* whose labels are its targets, so that it may return lists and Sends; or None."""
+    branches: dict[int, list[Any]] = {}
+    for edge in graph.topology()["edges"]:
+        if edge["from"] == name and edge["kind"] == "conditional":
+            branches.setdefault(edge["branch"], []).append(edge)
+    for edges in branches.values():
+        if all(not edge.get("default") and shown(edge["label"]) == edge["to"] for edge in edges):
+            return str(edges[0]["router"])
+    return None
+
+
+# -- stubs ---------------------------------------------------------------------------------------------------------
+
+
+def _stubbed(graph: Graph, above: str, given: Alternatives, ask: Ask) -> Graph:
+    stubs: dict[str, Any] = {}
+    nested = graph.nested
+    for name in graph.nodes:
+        path = above + name
+        if path in given.nodes:
+            items = given.nodes[path]
+            stubs[name] = _free(path, given.labels[path], ask) if items is None else _node(path, items, ask)
+        elif name in nested:
+            stubs[name] = _stubbed(nested[name], f"{path}/", given, ask)
+    return graph.with_nodes(stubs)
+
+
+def _node(path: str, items: tuple[Any, ...], ask: Ask) -> Callable[[Any, Any], Any]:
+    said = [short(item) for item in items]
+
+    def stub(state: Any, ctx: Any) -> Any:
+        chooser = ask()
+        choice = chooser.choose("node", path, said, items)
+        item = choice.value
+        if isinstance(item, BaseException):
+            raise item
+        if callable(item) and not isinstance(item, type):
+            result = item(state, ctx) if _takes_context(item) else item(state)
+            chooser.came_to(choice, deepcopy(result))
+            return result
+        return deepcopy(item)
+
+    return stub
+
+
+def _free(path: str, labels: tuple[Label, ...], ask: Ask) -> Callable[[Any, Any], Any]:
+    said = [label.said for label in labels]
+
+    def stub(state: Any, ctx: Any) -> Any:  # noqa: ARG001 - a node that a Send starts takes its context
+        label: Label = ask().choose("route", path, said, labels, free=True).value
+        if label.fails:
+            raise RuntimeError("the explorer lets this node fail")
+        if label.goto is None:
+            return None
+        return Command(goto=[END if target == "END" else target for target in label.goto])
+
+    return stub
+
+
+def _replies(kind: str, name: str, items: tuple[Any, ...], ask: Ask) -> Callable[[Any], Any]:
+    said = [short(item) for item in items]
+
+    def reply(request: Any) -> Any:
+        chooser = ask()
+        choice = chooser.choose(kind, name, said, items)
+        item = choice.value
+        if callable(item) and not isinstance(item, type):
+            result = item(request)
+            chooser.came_to(choice, result)
+            return result
+        if isinstance(item, BaseException):
+            raise item
+        return deepcopy(item)
+
+    return reply
+
+
+def _any_call(_request: Any) -> bool:
+    return True
+
+
+_ONE: Final = 1
+
+
+def _takes_context(function: Any) -> bool:
+    """Return whether *function* wants the context: a second positional parameter without a default, as of a node."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = [
+        one
+        for one in parameters
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
+    ]
+    return len(positional) > _ONE

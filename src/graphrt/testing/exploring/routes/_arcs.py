@@ -1,0 +1,127 @@
+"""Which arcs of a graph the paths took, read as route coverage reads them, and which no path took."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, final
+from weakref import WeakKeyDictionary
+
+from graphrt.commands import Send
+from graphrt.graph import CompiledGraph, observe
+from graphrt.testing.exploring.routes._choices import short
+from graphrt.testing.exploring.routes._judging import slip
+from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, Arc, shown
+from graphrt.testing.route_coverage.collecting import Collector
+from graphrt.testing.route_coverage.data import load
+from graphrt.testing.route_coverage.explored import paused, tell_explored
+from graphrt.testing.route_coverage.units import Unit
+
+Graph = CompiledGraph[Any, Any]
+
+
+@final
+class Taken:
+    """Arcs that the paths of one exploration took, by the path of the nested graph."""
+
+    def __init__(self, graph: Graph, folder: Path) -> None:
+        self._graph = graph
+        self._folder = folder
+        self._collector = Collector(folder)
+        self.defaults: dict[str, dict[str, None]] = {}
+        """Source of a router to the labels that only `default=` took."""
+        self.slips: list[tuple[str, str, str]] = []
+        """Labels of the present path that `default=` swallows, as bugs."""
+        self._keys = {Unit(one).key for _, one in _all(graph, "")}
+        self._routers: WeakKeyDictionary[Graph, dict[tuple[str, int], tuple[str, list[str]]]] = WeakKeyDictionary()
+        self._free: dict[str, dict[Arc, None]] = {}
+
+    # -- what an observer of graphs is called with ---------------------------------------------------------------
+
+    def compiled(self, graph: Graph, /) -> None:
+        self._collector.compiled(graph)
+
+    def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
+        self._collector.routed(graph, source, branch, value)
+        known = self._known(graph).get((source, branch))
+        if known is None:
+            return
+        otherwise, declared = known
+        labels: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType]
+        for label in labels:
+            if isinstance(label, Send) or shown(label) in declared:
+                continue
+            self.defaults.setdefault(source, {})[short(shown(label))] = None
+            meant = slip(label, declared, graph.nodes, otherwise)
+            if meant is not None:
+                text = (
+                    f"The router of {source!r} returned {label!r}, which only default= takes: to {otherwise!r}. "
+                    f"It is close to {meant}."
+                )
+                self.slips.append(("swallowed-label", f"{source} {label}", text))
+
+    def _known(self, graph: Graph) -> dict[tuple[str, int], tuple[str, list[str]]]:
+        """Return the conditional edges with a default route of a graph that is explored: its target, the other labels."""
+        found = self._routers.get(graph)
+        if found is None:
+            found = self._routers[graph] = {}
+            edges: list[dict[str, Any]] = graph.topology()["edges"] if Unit(graph).key in self._keys else []
+            branches = [edge for edge in edges if edge["kind"] == "conditional"]
+            for edge in branches:
+                if edge.get("default"):
+                    place = edge["from"], edge["branch"]
+                    same = [one for one in branches if (one["from"], one["branch"]) == place and one is not edge]
+                    found[place] = edge["to"], [shown(one["label"]) for one in same]
+        return found
+
+    def sink(self, graph: Graph, /) -> Any:
+        return self._collector.sink(graph)
+
+    # -- what the search asks ------------------------------------------------------------------------------------
+
+    def add(self, path: str, arcs: Iterable[Arc]) -> None:
+        """Add *arcs* that a node without a function of its own took; *path* is that of its graph."""
+        self._free.setdefault(path, {}).update(dict.fromkeys(arcs))
+
+    def arcs(self) -> dict[str, tuple[dict[Arc, None], list[Arc]]]:
+        """Return path to the arcs that were taken there, and to the others that could have been."""
+        self._collector.flush()
+        hits = load(self._folder).hits
+        found: dict[str, tuple[dict[Arc, None], list[Arc]]] = {}
+        key = Unit(self._graph).key
+        for path, graph in _all(self._graph, ""):
+            declared = [Arc(*arc) for arc in Unit(graph).description["arcs"]]
+            seen = {**dict.fromkeys(hits.get((key, path), {})), **self._free.get(path, {})}
+            wanted = [arc for arc in declared if arc.kind in EXPLORED_KINDS]
+            found[path] = ({arc: None for arc in wanted if arc in seen}, [arc for arc in wanted if arc not in seen])
+        return found
+
+    def tell(self, *, complete: bool) -> None:
+        """Tell the route coverage of this test run, if it is measured, what can be taken."""
+        taken = {path: arcs for path, (arcs, _) in self.arcs().items()}
+        tell_explored(self._graph, taken, complete=complete)
+
+
+@contextmanager
+def taking(graph: Graph) -> Generator[Taken]:
+    """Observe the graphs that are made and run in the block. The route coverage of the test run does not count them."""
+    with TemporaryDirectory(prefix="graphrt-routes-") as folder, paused():
+        taken = Taken(graph, Path(folder))
+        stop = observe(taken)
+        try:
+            yield taken
+        finally:
+            stop()
+
+
+def _all(graph: Graph, above: str) -> Iterator[tuple[str, Graph]]:
+    yield above, graph
+    for name, nested in graph.nested.items():
+        yield from _all(nested, f"{above}/{name}" if above else name)
+
+
+def said(arcs: Iterable[Arc], path: str) -> list[str]:
+    """Return *arcs* as text, with the path of their graph."""
+    return [f"{path}: {arc}" if path else str(arc) for arc in arcs]

@@ -1,0 +1,225 @@
+"""A walk as the source text of a pytest test, which fails as long as the bug is there.
+
+What a test can do by itself stands in it as literals: results of nodes, replies, answers. Objects that no literal shows
+are imported if a module has them, and are fixtures of the test otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+from graphrt.commands import END, Command, Send, node_name
+from graphrt.testing.cases._plain import plain
+from graphrt.testing.exploring.routes._alternatives import Graph, Label
+from graphrt.testing.exploring.routes._walk import Walk
+
+BY_ITSELF: Final = frozenset(
+    {
+        "starved-join", "write-conflict", "over-budget", "bad-update", "wrong-route", "unset-field", "node-error",
+        "agent-limit", "unanswerable-interrupt",
+    }
+)  # fmt: skip
+"""Kinds that one run shows. The others need an explorer that looks at it."""
+_SCALARS: Final = (type(None), bool, int, float, str, bytes)
+
+
+class _NoLiteral(Exception):  # noqa: N818 - not an error: it says that another form of test is needed
+    """A value that no literal shows."""
+
+
+def as_test(kind: str, text: str, walk: Walk, graph: Graph, call: Mapping[str, Any]) -> str:
+    """Return the source text of a test.
+
+    Args:
+        kind: Kind of the bug.
+        text: What went wrong; its first line becomes the docstring.
+        walk: The shortest walk that shows it.
+        graph: The graph that was explored.
+        call: Further arguments of `explore_routes`, by their names, without those that were not given. *path* is None
+            if only the whole search shows the bug.
+    """
+    if kind in BY_ITSELF:
+        try:
+            return _Text(kind, text).by_itself(walk, graph, call.get("options"))
+        except _NoLiteral:
+            pass
+    return _Text(kind, text).by_explorer(graph, call)
+
+
+@final
+class _Text:
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        self.text = text.splitlines()[0].replace("\\", "\\\\").replace('"""', "'''")
+        self.imports: dict[str, set[str]] = {}
+        self.fixtures: dict[str, None] = {}
+
+    # -- the two forms -------------------------------------------------------------------------------------------
+
+    def by_itself(self, walk: Walk, graph: Graph, options: Any) -> str:
+        nodes: dict[str, list[str]] = {}
+        models: dict[str, list[str]] = {}
+        harness: list[str] = []
+        answers: list[str] = []
+        given = "{}"
+        for choice in walk.made:
+            value = choice.value if choice.result is None else choice.result
+            if choice.kind == "input":
+                given = self.source(value)
+            elif choice.kind in {"node", "route"}:
+                nodes.setdefault(choice.name, []).append(self.result(value))
+            elif choice.kind == "answer":
+                answers.append(self.source(value))
+            else:
+                (harness if choice.kind == "harness" else models.setdefault(choice.name, [])).append(self.source(value))
+        name = self.named(graph, "graph")
+        lines: list[str] = []
+        if nodes:
+            lines.append(f"    stubbed = {self._stubs(name, nodes)}")
+            name = "stubbed"
+        more = [f"limits={self._use('graphrt', 'Limits')}(max_concurrency=1)"]
+        if models:
+            scripts = ", ".join(f"{agent!r}: ScriptedModel([{', '.join(items)}])" for agent, items in models.items())
+            self._use("graphrt.harness", "ScriptedModel")
+            more.append(f"models={{{scripts}}}")
+        if harness:
+            more.append(f"harness={self._use('graphrt', 'MockHarness')}([{', '.join(harness)}])")
+        if options is not None:
+            more.append(f"**{self.named(options, 'options')}()")
+        self._use("graphrt.testing", "record")
+        lines.append(f"    run = record({name}, {given}, {', '.join(more)})")
+        lines += [f"    run = run.resume({{run.interrupts[0].id: {answer}}})" for answer in answers]
+        lines += ["", "    assert run.error is None, run.error", '    assert run.status == "completed"']
+        return self._whole(lines)
+
+    def by_explorer(self, graph: Graph, call: Mapping[str, Any]) -> str:
+        self._use("graphrt.testing", "explore_routes")
+        arguments = [self.named(graph, "graph")]
+        for name, value in call.items():
+            if name == "path":
+                arguments += [] if value is None else [f"path={list(value)}"]
+                continue
+            try:
+                shown = self.source(value)
+            except _NoLiteral:
+                shown = self.named(value, name)
+            arguments.append(shown if name == "input" else f"{name}={shown}")
+        return self._whole([f"    explore_routes({', '.join(arguments)}).check()"])
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def source(self, value: Any) -> str:
+        """Return the source text of *value*.
+
+        Raises:
+            _NoLiteral: Nothing shows it.
+        """
+        kind: Any = value.__class__
+        if kind in _SCALARS:
+            return repr(value)
+        if value is END:
+            return self._use("graphrt", "END")
+        if isinstance(value, Mapping):
+            items: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
+            return f"{{{', '.join(f'{self.source(key)}: {self.source(item)}' for key, item in items.items())}}}"
+        if kind is list or kind is tuple:
+            parts = ", ".join(self.source(item) for item in value)
+            return f"[{parts}]" if kind is list else f"({parts}{',' if len(value) == 1 else ''})"
+        if hasattr(kind, "model_fields") or hasattr(kind, "__dataclass_fields__"):
+            # Fields of these types are validated from their data.
+            return self.source(plain(value))
+        if callable(value):
+            return self._imported(value)
+        raise _NoLiteral
+
+    def result(self, value: Any) -> str:
+        """Return the source text of what a node returns or raises."""
+        if isinstance(value, Label):
+            if value.fails:
+                return "RuntimeError('the explorer lets this node fail')"
+            if value.goto is None:
+                return "None"
+            targets = [END if name == "END" else name for name in value.goto]
+            return self.result(Command(goto=targets[0] if len(targets) == 1 else targets))
+        if isinstance(value, Command):
+            command: Command[Any] = value  # pyright: ignore[reportUnknownVariableType]
+            parts = [] if command.update is None else [f"update={self.source(command.update)}"]
+            if command.goto is not None:
+                parts.append(f"goto={self._goto(command.goto)}")
+            return f"{self._use('graphrt', 'Command')}({', '.join(parts)})"
+        if isinstance(value, BaseException):
+            if type(value).__module__ != "builtins":
+                raise _NoLiteral
+            return repr(value)
+        if callable(value):
+            raise _NoLiteral
+        return self.source(value)
+
+    def _goto(self, goto: Any) -> str:
+        if isinstance(goto, list | tuple):
+            return f"[{', '.join(self._goto(one) for one in goto)}]"  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(goto, Send):
+            return f"{self._use('graphrt', 'Send')}({goto.node!r}, {self.source(goto.arg)})"
+        return self.source(goto if goto is END else node_name(goto))
+
+    def _stubs(self, name: str, nodes: Mapping[str, list[str]]) -> str:
+        self._use("graphrt.testing", "scripted")
+        own = {node: items for node, items in nodes.items() if "/" not in node}
+        parts = [f"{node!r}: scripted({', '.join(items)})" for node, items in own.items()]
+        inner: dict[str, dict[str, list[str]]] = {}
+        for node, items in nodes.items():
+            above, slash, rest = node.partition("/")
+            if slash:
+                inner.setdefault(above, {})[rest] = items
+        parts += [f"{above!r}: {self._stubs(f'{name}.nested[{above!r}]', stubs)}" for above, stubs in inner.items()]
+        return f"{name}.with_nodes({{{', '.join(parts)}}})"
+
+    def named(self, value: Any, fixture: str) -> str:
+        """Return a name for *value*: imported from a module that has it, or else a fixture of the test."""
+        try:
+            return self._imported(value)
+        except _NoLiteral:
+            self.fixtures[fixture] = None
+            return fixture
+
+    def _imported(self, value: Any) -> str:
+        name = getattr(value, "__qualname__", None)
+        own = getattr(value, "__module__", None)
+        if isinstance(name, str) and isinstance(own, str) and getattr(sys.modules.get(own), name, None) is value:
+            return self._use(own, name)
+        if isinstance(value, Graph.__origin__):  # type: ignore[attr-defined]
+            for module, found in list(sys.modules.items()):
+                if module == "__main__" or module.startswith("graphrt."):
+                    continue
+                for key, one in list(vars(found).items()) if hasattr(found, "__dict__") else ():
+                    if one is value and key.isidentifier():
+                        return self._use(module, key)
+        raise _NoLiteral
+
+    def _use(self, module: str, name: str) -> str:
+        self.imports.setdefault(module, set()).add(name)
+        return name
+
+    def _whole(self, body: Sequence[str]) -> str:
+        ours = [module for module in self.imports if module.partition(".")[0] == "graphrt"]
+        others = [module for module in self.imports if module not in ours]
+        blocks = [
+            [f"from {module} import {', '.join(sorted(self.imports[module]))}" for module in sorted(group)]
+            for group in (others, ours)
+        ]
+        head = "\n\n".join("\n".join(block) for block in blocks if block)
+        name = re.sub(r"\W+", "_", self.kind)
+        lines = [
+            f'"""Found by explore_routes(): {self.kind}."""',
+            "",
+            head,
+            "",
+            "",
+            f"def test_no_{name}({', '.join(self.fixtures)}):",
+            f'    """{self.text}"""',
+            *body,
+        ]
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,144 @@
+"""What is wrong with one walk, as (kind, place, text). Loops that span several walks are found by `_loops`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from graphrt.errors import (
+    AgentLimitError,
+    BudgetExceededError,
+    ConcurrentUpdateError,
+    DeadlineError,
+    GraphrtError,
+    InputError,
+    NodeFatigueError,
+    RouteError,
+    ScriptError,
+    StarvedJoinError,
+    StepLimitError,
+    UpdateError,
+    told,
+)
+from graphrt.testing.exploring.routes._walk import Plan, Walk
+
+Bug = tuple[str, str, str]
+
+_KINDS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (StarvedJoinError, "starved-join"),
+    (ConcurrentUpdateError, "write-conflict"),
+    (StepLimitError, "endless-loop"),
+    (NodeFatigueError, "endless-loop"),
+    (BudgetExceededError, "over-budget"),
+    (DeadlineError, "over-deadline"),
+    (AgentLimitError, "agent-limit"),
+    (UpdateError, "bad-update"),
+    (RouteError, "wrong-route"),
+)
+_UNSCRIPTED: Final = frozenset({"no-harness", "no-api-key", "model-request-forbidden", "missing-extra"})
+"""Codes of errors of calls that no reply was given for."""
+_CLOSE: Final = 0.75
+"""Similarity of two labels above which one is taken for a slip of the other."""
+
+
+def bugs(walk: Walk, plan: Plan) -> Iterator[Bug]:
+    """Yield what is wrong with *walk*, by itself."""
+    if walk.error is not None:
+        yield _of_error(walk.error, plan)
+    yield from walk.broken
+    yield from _unanswered(walk)
+    if walk.ended == "bound" and len(walk.marks) >= plan.depth and not externally(walk):
+        nodes = " -> ".join(_loop(walk))
+        text = (
+            f"The run has not ended after {len(walk.marks)} supersteps, and nobody was asked in the last half: {nodes}."
+        )
+        yield "endless-loop", " ".join(sorted(set(_loop(walk)))), text
+
+
+def externally(walk: Walk) -> bool:
+    """Return whether a person, or a free label, keeps *walk* going: one is met in the last half of it."""
+    return any(mark.external for mark in walk.marks[len(walk.marks) // 2 :])
+
+
+def _loop(walk: Walk) -> list[str]:
+    """Return the nodes that repeat at the end of *walk*, or its last ones if none do."""
+    visited = [name for mark in walk.marks for name in mark.nodes]
+    for size in range(1, len(visited) // 2 + 1):
+        if visited[-size:] == visited[-2 * size : -size]:
+            return visited[-size:]
+    return visited[-8:]
+
+
+def _unanswered(walk: Walk) -> Iterator[Bug]:
+    if walk.ended == "unanswered":
+        text = next(text for text, tried in reversed(walk.questions.values()) if not tried)
+        yield "unanswerable-interrupt", text, f"{text}, and no declared answer is left for it."
+
+
+def refused(questions: Mapping[str, tuple[str, Mapping[int, bool]]]) -> Iterator[tuple[str, Bug]]:
+    """Yield the questions that refuse each of the declared answers, with their sites."""
+    for site, (text, tried) in questions.items():
+        of = int(site.rpartition("#")[2])
+        if tried and len(tried) == of and not any(tried.values()):
+            yield site, ("unanswerable-interrupt", text, f"{text}, and each of the {of} declared answers is refused.")
+
+
+def _of_error(error: Exception, plan: Plan) -> Bug:
+    cause = _root(error)
+    if isinstance(cause, ScriptError):
+        raise InputError(f"A reply is impossible: {told(cause)}", fix="Correct replies= or harness=.") from error
+    if getattr(cause, "code", "") in _UNSCRIPTED:
+        raise InputError(
+            f"A model is called that has no replies: {told(cause)}",
+            fix="Pass replies={agent: [...]}, harness=[...], or alternatives= of the node.",
+        ) from error
+    kind = next((kind for cls, kind in _KINDS if isinstance(error, cls) or isinstance(cause, cls)), "node-error")
+    node = getattr(error, "node", None)
+    _refuse_impossible(kind, node, error, plan)
+    said = str(error).splitlines()[0]
+    fields = plan.graph.topology()["state"]
+    if isinstance(cause, KeyError) and cause.args and cause.args[0] in fields:
+        kind, said = "unset-field", f"Field {cause.args[0]!r} is read and was never set: {said}"
+    code = error.code if isinstance(error, GraphrtError) else ""
+    return kind, f"{node or ''} {code} {type(cause).__name__}".strip(), said
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the error of user code, or of the harness, that *error* reports; else *error* itself."""
+    seen: set[int] = set()
+    while error.__cause__ is not None and id(error) not in seen:
+        seen.add(id(error))
+        error = error.__cause__
+    return error
+
+
+def _refuse_impossible(kind: str, node: Any, error: Exception, plan: Plan) -> None:
+    """Raise what is the fault of an alternative: a value that the state refuses, or a target that is not declared."""
+    if kind not in {"bad-update", "wrong-route"}:
+        return
+    last = next((one for one in reversed(plan.chooser.made) if one.kind == "node" and one.name == node), None)
+    if last is not None and not callable(last.value) and getattr(error, "code", "") != "route-failed":
+        routed = kind == "wrong-route" and getattr(error, "code", "") not in {"unknown-target", "undeclared-goto"}
+        if not routed:
+            raise InputError(
+                f"An alternative of node {node!r} is impossible: {last.said}. {told(error)}",
+                fix="Correct it, or pass a function that returns it if this is the bug that you look for.",
+            ) from error
+
+
+def slip(label: Any, labels: list[str], nodes: tuple[str, ...], target: str) -> str | None:
+    """Return what *label*, which only the default route takes, was probably meant to be; None if nothing is close."""
+    if not isinstance(label, str) or not label:
+        return None
+    folded = {_folded(known): known for known in labels}
+    if _folded(label) in folded:
+        return f"label {folded[_folded(label)]!r}"
+    if label in nodes and label != target:
+        return f"node {label!r}"
+    close = get_close_matches(_folded(label), folded, n=1, cutoff=_CLOSE)
+    return f"label {folded[close[0]]!r}" if close else None
+
+
+def _folded(label: str) -> str:
+    return "".join(letter for letter in label.casefold() if letter.isalnum())

@@ -1,0 +1,158 @@
+"""The graph of the states that were met, and the loops in it that nothing outside has to drive.
+
+A walk stops at a state that another walk has met, so a loop may be found by no walk alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, final
+
+from graphrt.testing.exploring.routes._walk import Mark, Walk
+
+_MOST: Final = 200
+"""Most states from which a loop is searched for: one loop through many states is found from any of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop through states."""
+
+    path: tuple[int, ...]
+    """Choices that lead to the loop, and once around it."""
+    nodes: tuple[str, ...]
+    """Nodes that run in the loop, in order."""
+    driven: bool
+    """Whether persons or free labels drive it, though none of their choices leads to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Arc:
+    """How one state leads to another."""
+
+    choices: tuple[int, ...]
+    nodes: tuple[str, ...]
+    external: bool
+
+
+@final
+class States:
+    """States by number, from the walks that were made."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {None: 0}
+        self._best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}
+        """State to the fewest supersteps that lead to it, and the choices."""
+        self._next: dict[int, dict[int, _Arc]] = {}
+        self._out: set[int] = {0}
+        """States from which a run ended, or was not followed."""
+
+    def is_known(self, key: Hashable, superstep: int) -> bool:
+        """Return whether the state of *key* was met after as many supersteps, or fewer."""
+        number = self._numbers.get(key)
+        return number is not None and self._best[number][0] <= superstep
+
+    def add(self, walk: Walk) -> None:
+        """Add the states of *walk*."""
+        path = walk.path
+        at, made = 0, 0
+        for superstep, mark in enumerate(walk.marks, 1):
+            number = self._numbers.setdefault(mark.key, len(self._numbers))
+            known = self._best.get(number)
+            if known is None or superstep < known[0]:
+                self._best[number] = (superstep, path[: mark.choices])
+            self._join(at, number, path[made : mark.choices], mark)
+            at, made = number, mark.choices
+        if walk.ended != "cut":
+            self._out.add(at)
+
+    def _join(self, at: int, number: int, choices: tuple[int, ...], mark: Mark) -> None:
+        arcs = self._next.setdefault(at, {})
+        known = arcs.get(number)
+        if known is None or (known.external and not mark.external):
+            arcs[number] = _Arc(choices, mark.nodes, mark.external)
+
+    def __len__(self) -> int:
+        return len(self._numbers) - 1
+
+    def loops(self, *, complete: bool) -> Iterator[Loop]:
+        """Yield loops, each set of nodes once: those that nobody drives, and those that nobody can leave.
+
+        Args:
+            complete: Whether every path was followed. Otherwise a state without a way out may have one.
+        """
+        seen: set[frozenset[str]] = set()
+        inner = {at: [to for to, arc in arcs.items() if not arc.external] for at, arcs in self._next.items()}
+        yield from self._in(inner, seen, driven=False)
+        if complete:
+            stuck = set(self._numbers.values()) - self._leaving()
+            closed = {at: [to for to in self._next.get(at, {}) if to in stuck] for at in stuck}
+            yield from self._in(closed, seen, driven=True)
+
+    def _in(self, arcs: dict[int, list[int]], seen: set[frozenset[str]], *, driven: bool) -> Iterator[Loop]:
+        left = _cyclic(arcs)
+        for at in sorted(left, key=lambda number: self._best[number][0])[:_MOST]:
+            around = _around(at, {here: [to for to in arcs.get(here, ()) if to in left] for here in left})
+            if around is None:
+                continue
+            steps = [self._next[here][to] for here, to in pairwise(around)]
+            nodes = tuple(name for step in steps for name in step.nodes)
+            if frozenset(nodes) not in seen:
+                seen.add(frozenset(nodes))
+                path = (*self._best[at][1], *(number for step in steps for number in step.choices))
+                yield Loop(path, nodes, driven)
+
+    def _leaving(self) -> set[int]:
+        """Return the states from which an end can be reached."""
+        before: dict[int, list[int]] = {}
+        for at, arcs in self._next.items():
+            for to in arcs:
+                before.setdefault(to, []).append(at)
+        found, queue = set(self._out), deque(self._out)
+        while queue:
+            for at in before.get(queue.popleft(), ()):
+                if at not in found:
+                    found.add(at)
+                    queue.append(at)
+        return found
+
+
+def _cyclic(arcs: dict[int, list[int]]) -> set[int]:
+    """Return the states that are left once all have been taken away that lead nowhere: those before a loop."""
+    before: dict[int, list[int]] = {}
+    count = {at: len(to) for at, to in arcs.items()}
+    for at, following in arcs.items():
+        for to in following:
+            before.setdefault(to, []).append(at)
+            count.setdefault(to, 0)
+    queue = deque(at for at, number in count.items() if not number)
+    left = set(count)
+    while queue:
+        at = queue.popleft()
+        left.discard(at)
+        for one in before.get(at, ()):
+            count[one] -= 1
+            if not count[one]:
+                queue.append(one)
+    return left
+
+
+def _around(start: int, arcs: dict[int, list[int]]) -> list[int] | None:
+    """Return the shortest way from *start* back to it, both ends included; None if there is none."""
+    came: dict[int, int] = {}
+    queue = deque([start])
+    while queue:
+        at = queue.popleft()
+        for to in arcs.get(at, ()):
+            if to == start:
+                way = [at, start]
+                while way[0] != start:
+                    way.insert(0, came[way[0]])
+                return way
+            if to not in came:
+                came[to] = at
+                queue.append(to)
+    return None

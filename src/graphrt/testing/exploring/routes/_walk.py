@@ -1,0 +1,296 @@
+"""One walk through a graph along given choices, from the start to an end, a known state or the bound.
+
+Nothing is judged here, except what only the walk can see: predicates over the states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from graphrt.errors import GraphrtError, InputError, told
+from graphrt.events import Entry, JoinStanding, SuperstepCommitted, TaskFailed, TasksRouted, TaskSucceeded
+from graphrt.graph import CompiledGraph
+from graphrt.limits import Limits
+from graphrt.runtime import InterruptInfo, RunResult, Runtime, Step, Stream
+from graphrt.testing.exploring.routes._alternatives import Alternatives, Graph
+from graphrt.testing.exploring.routes._choices import Choice, Chooser, short
+from graphrt.testing.exploring.routes._state_key import frozen
+from graphrt.testing.virtual_clock import VirtualClock
+
+THREAD: Final = "explored"
+_NOTHING: Final = frozen([])
+"""What is due at an end."""
+Predicates = Mapping[str, Callable[[Any], object]]
+Known = Callable[[Hashable, int], bool]
+"""Takes the key of a state and its superstep; returns whether to stop there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A committed state on a walk."""
+
+    key: Hashable
+    """Equal for states that have the same future: values, due tasks, joins, counted visits and spent budget."""
+    nodes: tuple[str, ...]
+    """Nodes of the superstep that led here, in task order; empty for the state before the first one."""
+    choices: int
+    """How many choices between alternatives were made before."""
+    external: bool
+    """Whether a person answered, or a free label was chosen, on the way from the mark before."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Walk:
+    """What happened along one list of choices."""
+
+    choices: tuple[Choice, ...] = ()
+    """The choices between two or more alternatives."""
+    made: tuple[Choice, ...] = ()
+    """All choices."""
+    marks: list[Mark] = field(default_factory=list[Mark])
+    ended: str = "completed"
+    """`completed`, `failed`, `cut` at a known state, `bound`, `refused` by a question, or `unanswered`."""
+    error: Exception | None = None
+    broken: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """Predicates that did not hold: kind, name, and what happened."""
+    questions: dict[str, tuple[str, dict[int, bool]]] = field(default_factory=dict[str, tuple[str, dict[int, bool]]])
+    """Question to its text and to the numbers of the answers that were tried, with whether they fitted."""
+    diverged: str | None = None
+    state: Any = None
+    """The last state; None if no superstep was committed."""
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """The numbers that walk here again."""
+        return tuple(choice.index for choice in self.choices)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """How long the walk is: supersteps, choices, and how many of them were not the first alternative."""
+        return len(self.marks), len(self.choices), sum(choice.index > 0 for choice in self.choices)
+
+    @property
+    def visited(self) -> tuple[str, ...]:
+        """Nodes that ran in committed supersteps, in order."""
+        return tuple(name for mark in self.marks for name in mark.nodes)
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What all walks of one exploration have in common."""
+
+    graph: Graph
+    """The graph with stubs; set once, when they are there."""
+    given: Alternatives
+    options: Callable[[], Mapping[str, Any]]
+    always: Predicates
+    at_end: Predicates
+    depth: int
+    counted: Mapping[str, int]
+    """Nodes whose visits are bounded below the depth, and so are part of a state, to the bound."""
+    questions: int
+    """Most questions that are answered on one walk."""
+    has_budget: bool
+    """Whether what was spent is part of a state."""
+    chooser: Chooser = field(default_factory=lambda: Chooser(()))
+    """The chooser of the walk that is going on."""
+
+
+def counted(graph: CompiledGraph[Any, Any], depth: int, limits: Limits | None) -> dict[str, int]:
+    """Return the nodes whose visits a limit bounds within *depth* supersteps."""
+    topology = graph.topology()
+    most = (limits.over(graph.limits) if limits else graph.limits).max_visits
+    bounds = {node["name"]: node.get("max_visits", most) for node in topology["nodes"]}
+    return {name: bound for name, bound in bounds.items() if bound is not None and bound <= depth}
+
+
+def walk(
+    plan: Plan,
+    prefix: Sequence[int] = (),
+    expected: Sequence[tuple[str, str, int]] = (),
+    known: Known = lambda _key, _step: False,
+) -> Walk:
+    """Walk along *prefix*, and then along the first alternatives, until the run ends or *known* says stop."""
+    plan.chooser = Chooser(prefix, expected)
+    going = _Going(plan, known, len(prefix))
+    going.go()
+    made = going.walk
+    made.choices, made.made = tuple(plan.chooser.open), tuple(plan.chooser.made)
+    made.diverged = plan.chooser.diverged
+    return made
+
+
+class _Going:
+    """A walk that is going on."""
+
+    def __init__(self, plan: Plan, known: Known, prefix: int) -> None:
+        self.plan = plan
+        self.known = known
+        self.prefix = prefix
+        self.walk = Walk()
+        self.entries: list[Entry] = []
+        self._read = 0
+        self._met: set[Hashable] = set()
+        """Keys of the states of this walk."""
+        self._joins: dict[tuple[str, ...], JoinStanding] = {}
+        self._visits: dict[str, int] = dict.fromkeys(plan.counted, 0)
+        self._due: Hashable = ()
+        self._nodes: list[str] = []
+        """Nodes of the superstep that is not marked yet."""
+        self._made = 0
+        """How many choices were made when the last mark was set."""
+
+    def go(self) -> None:
+        plan = self.plan
+        inputs = plan.given.inputs
+        choice = plan.chooser.choose("input", "START", [short(item) for item in inputs], inputs)
+        given: dict[str, Any] = {"input": deepcopy(choice.value)}
+        tried: dict[int, bool] = {}
+        answered = 0
+        with self._runtime() as runtime:
+            while True:
+                try:
+                    stream = runtime.steps(**given, thread=THREAD)
+                except InputError as error:  # what is wrong with the input is the caller's mistake, and raised
+                    if error.code != "bad-answer":
+                        raise
+                    tried[choice.index] = False
+                    self.walk.ended = "refused"
+                    return
+                if choice.kind == "answer":
+                    tried[choice.index] = True
+                result = self._through(runtime, stream)
+                if result is None:
+                    return
+                if result.status != "interrupted":
+                    self.walk.state = result.state
+                    self._hold(plan.at_end, "at the end")
+                    return
+                question = result.interrupts[0]
+                possible, tried = self._possible(question)
+                if answered >= plan.questions:
+                    self.walk.ended = "bound"
+                    return
+                answered += 1
+                if not possible:
+                    self.walk.ended = "unanswered"
+                    return
+                choice = plan.chooser.choose("answer", question.node, [short(item) for item in possible], possible)
+                given = {"answers": {question.id: deepcopy(choice.value)}}
+
+    def _through(self, runtime: Runtime[Any], stream: Stream[Step[Any], Any]) -> RunResult[Any] | None:
+        """Follow a run to its next end; return None if the walk stops before, or the run fails."""
+        try:
+            with stream:
+                for _ in stream:
+                    if self._committed() and self._mark(runtime):
+                        return None
+        except GraphrtError as error:
+            self.walk.ended, self.walk.error = "failed", error
+            return None
+        if self._committed() and self._mark(runtime):  # a pause after a node is committed without a step
+            return None
+        return stream.result
+
+    def _runtime(self) -> Runtime[Any]:
+        plan = self.plan
+        options = dict(plan.options())
+        clock = VirtualClock()
+        options.setdefault("clock", clock)
+        options.setdefault("sleep", clock.sleep)
+        # Equal in each walk, or a node that uses ctx.random or ctx.run_id would not do the same again.
+        options.setdefault("seed", 0)
+        numbers = count(1)
+        options.setdefault("ids", lambda: f"id-{next(numbers)}")
+        models: dict[str, Any] = {**(options.pop("models", None) or {}), **plan.given.models(lambda: plan.chooser)}
+        if models:
+            options["models"] = models
+        options.update(plan.given.of_harness(lambda: plan.chooser))
+        # One task at a time, so that choices come in the order of the tasks.
+        options["limits"] = Limits(max_concurrency=1).over(options.get("limits") or Limits())
+        options["sinks"] = (*options.get("sinks", ()), self.entries.append)
+        options["store"] = "memory:"
+        return Runtime(plan.graph, **options)
+
+    def _committed(self) -> bool:
+        """Read new entries; return whether a superstep of the graph itself was committed."""
+        found = False
+        for entry in self.entries[self._read :]:
+            event = entry.event
+            if entry.path:
+                continue
+            if isinstance(event, TaskSucceeded | TaskFailed):
+                self._nodes.append(event.node)
+            if not isinstance(event, SuperstepCommitted | TasksRouted):
+                continue
+            self._joins.update({(join.node, *join.sources): join for join in event.joins})
+            self._due = frozen(
+                [(name, event.sends.get(at), event.errors.get(at)) for at, name in enumerate(event.next)]
+            )
+            if isinstance(event, SuperstepCommitted):
+                found = True
+        self._read = len(self.entries)
+        return found
+
+    def _mark(self, runtime: Runtime[Any]) -> bool:
+        """Note the state that was committed; return whether the walk stops there."""
+        nodes = tuple(dict.fromkeys(self._nodes))
+        self._nodes.clear()
+        for name in self._visits.keys() & set(nodes):
+            self._visits[name] = min(self._visits[name] + 1, self.plan.counted[name])
+        snapshot = runtime.state(THREAD)
+        self.walk.state = snapshot.values
+        waiting = [
+            (name, join.arrived, join.fired, join.emptied)
+            for name, join in sorted(self._joins.items())
+            if join.arrived or join.fired or join.emptied
+        ]
+        spent = snapshot.usage if self.plan.has_budget else None
+        key = (frozen(snapshot.values), self._due, frozen(waiting), frozen(self._visits), frozen(spent))
+        made = self.plan.chooser.made
+        external = any(choice.kind == "answer" or choice.free for choice in made[self._made :])
+        self._made = len(made)
+        choices = len(self.plan.chooser.open)
+        marks = self.walk.marks
+        marks.append(Mark(key=key, nodes=nodes, choices=choices, external=external))
+        self._hold(self.plan.always, "at every state")
+        inside = choices < self.prefix
+        if not inside and self._due != _NOTHING and (key in self._met or self.known(key, len(marks))):
+            self.walk.ended = "cut"
+            return True
+        self._met.add(key)
+        if len(marks) >= self.plan.depth and self._due != _NOTHING:
+            self.walk.ended = "bound"
+            return True
+        return False
+
+    def _hold(self, predicates: Predicates, when: str) -> None:
+        for name, predicate in predicates.items():
+            try:
+                if predicate(self.walk.state) is not False:
+                    continue
+                found = ("predicate-broken", name, f"The predicate {name!r} does not hold {when}.")
+            except AssertionError as error:
+                said = str(error).splitlines()[:1]
+                found = (
+                    "predicate-broken",
+                    name,
+                    f"The predicate {name!r} does not hold {when}: {(said or ['assert'])[0]}",
+                )
+            except Exception as error:  # noqa: BLE001 - whatever a user's predicate raises is reported
+                found = ("predicate-fails", name, f"The predicate {name!r} raised {told(error)} {when}.")
+            if found not in self.walk.broken:
+                self.walk.broken.append((found[0], found[1], f"{found[2]}\nstate: {short(self.walk.state, 400)}"))
+
+    def _possible(self, question: InterruptInfo) -> tuple[list[Any], dict[int, bool]]:
+        """Return what a person may answer to *question*, and where it is noted which of these fits."""
+        possible = list(self.plan.given.answers(question))
+        if not possible and question.kind in {"before", "after"}:
+            possible = [None]  # a pause that a policy declares: any answer lets the run go on
+        site = f"{question.node}#{question.kind}#{question.answer_schema!r}#{len(possible)}"
+        text = f"Node {question.node!r} asks {short(question.payload)}"
+        return possible, self.walk.questions.setdefault(site, (text, {}))[1]
