@@ -23,8 +23,10 @@ from graphrt.graph import CompiledGraph, observe, substitute
 from graphrt.testing.mutate.mutants import mutant
 from graphrt.testing.mutate.operators import Mutation, mutations
 from graphrt.testing.route_coverage import collecting
-from graphrt.testing.route_coverage.collecting import Collector, Unit, _context, node_path
+from graphrt.testing.route_coverage.collecting import Collector, _context
+from graphrt.testing.route_coverage.run_sink import node_path
 from graphrt.testing.route_coverage.summary import _below, _is_test, _places
+from graphrt.testing.route_coverage.units import Unit
 
 JOB: Final = "GRAPHRT_MUTATE_JOB"
 """Environment variable with the file that describes the job of this test run."""

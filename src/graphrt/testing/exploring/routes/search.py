@@ -40,7 +40,7 @@ def explore_routes(
     questions: int = _QUESTIONS,
     most: int = 2_000,
     path: Sequence[int] | None = None,
-    tell: Callable[[str], object] | None = None,
+    tell: Callable[[str], object] | bool = False,
 ) -> RouteExploration:
     """Run *graph* along every list of choices of its nodes, models and persons, and check each state on the way.
 
@@ -64,7 +64,7 @@ def explore_routes(
         questions: Most questions that are answered on one path.
         most: Most paths to run.
         path: Run this path alone, as the `replay` line of a finding says.
-        tell: Gets lines of progress; by default they go to stderr if that is a terminal.
+        tell: Gets lines of progress; True writes them to stderr. Silent by default.
 
     Returns:
         The exploration; each kind of finding at each place once, with the shortest path that was found.
