@@ -88,6 +88,41 @@ def outcome(runtime: Runtime[Any], thread: str, told: list[str]) -> dict[str, An
     return {"told": told, "status": snapshot.status, "values": plain(snapshot.values), "ran": ran}
 
 
+def as_version_1(entry: Any) -> Any:
+    """An entry as version 1 of the journal kept it: all that is known of model calls are results of effects there."""
+    ((kind, event),) = entry["Entry"]["event"].items()
+    call = f"{event.get('failed_attempts')}/{event.get('key')}"
+    answers = None
+    match kind:
+        case "ModelReplied":
+            key, answers = f"model/{call}", event["answers"]
+            result = {**event["reply"], **_usage(event)}
+        case "UsageRecorded":
+            key, result = f"model/{call}/spent/{event['nth'] - 1}", _usage(event)
+        case "RepliesDiscarded":
+            key, result = "harness/failed", event["failed_attempts"]
+        case "BudgetHeld":
+            key, result = f"held/{call}", [one["tuple"] for one in event["reservations"]["tuple"]]
+        case "BudgetReleased":
+            key, result = f"held/{call}", []
+        case "BudgetGranted":
+            key, result = f"granted/{event['question']}", {"of": event["of"], "more": event["amounts"]["tuple"]}
+        case _:
+            return entry
+    effect = {"task": event["task"], "key": key, "result": result, "answers": answers}
+    return {"Entry": {**entry["Entry"], "event": {"EffectRecorded": effect}}}
+
+
+def _usage(event: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if event["usage"] is not None:
+        counts = event["usage"]["Usage"].items()
+        found["usage"] = {name: count for name, count in counts if count not in (0, None)}
+    if event["model"] is not None:
+        found["model"] = event["model"]
+    return found
+
+
 def is_part_of(old: Any, new: Any) -> bool:
     """Whether *new* says all that *old* said, and perhaps more: fields are only ever added."""
     if isinstance(old, dict) and isinstance(new, dict):

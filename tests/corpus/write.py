@@ -107,11 +107,16 @@ def sqlite(folder: Path, flavour: str) -> Path:
     path = folder / f"{flavour}.db"
     for case in cases(flavour):
         write_case(case, f"sqlite:///{path}", flavour)
+    settle(path)
+    return path
+
+
+def settle(path: Path) -> None:
+    """Bring everything that is in the log of a database into its file."""
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.execute("PRAGMA journal_mode = DELETE")
     db.close()
-    return path
 
 
 def all_expected(path: Path, flavour: str) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def watch_journal(world: World, *, durable: bool) -> None:
             match event:
                 case events.TaskSucceeded():
                     found["tasks"].append(event.task)
-                case events.EffectRecorded():
+                case events.EffectRecorded() | events.ModelReplied():
                     found["effects"].append([event.task, event.key])
                 case events.EffectStarted():
                     found["intents"].append([event.task, event.key])

@@ -96,12 +96,14 @@ def test_remembered_reply_has_its_blocks() -> None:
     data = reply_to(reply)
 
     assert json.loads(json.dumps(data)) == data
-    assert reply_from(data) == reply
+    assert reply_from(data, None, None) == reply
     assert data["thinking_blocks"] == [{"text": "hm", "signature": "s"}, {"redacted": "d"}]
 
 
 def test_reply_remembered_before_there_were_blocks_is_read() -> None:
-    assert reply_from({"text": "t", "finish_reason": "stop", "thinking": "hm"}) == AgentReply(text="t", thinking="hm")
+    assert reply_from({"text": "t", "finish_reason": "stop", "thinking": "hm"}, None, None) == AgentReply(
+        text="t", thinking="hm"
+    )
     assert "thinking_blocks" not in reply_to(AgentReply(text="t"))
 
 

@@ -61,6 +61,9 @@ handled = st.dictionaries(
 DUE = {"next": targets, "sends": by_place, "errors": failed, "joins": joins}
 TASK = {"task": st.none(), "node": names}
 """The task's id is made by `instance`: it begins with the path of the entry, and ends with the node."""
+CALL = {**TASK, "key": text, "failed_attempts": numbers}
+"""A call of a model by a task."""
+amounts = st.builds(events.Amounts, numbers, numbers, numbers)
 places = st.lists(st.tuples(numbers, numbers, names), max_size=3)
 """Superstep, index and node of tasks; `instances` makes ids or outcomes of them."""
 STATE: dict[str, st.SearchStrategy[Any]] = {
@@ -78,7 +81,7 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "fingerprint": text,
     "names": st.lists(text, max_size=3).map(tuple),
     "digests": digests,
-    "granted": st.none() | st.tuples(numbers, numbers, numbers),
+    "granted": st.none() | amounts,
     "handled": handled,
     "held": places,
     "after": places,
@@ -131,6 +134,23 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     },
     events.EffectStarted: {**TASK, "key": text, "starts": st.integers(1, 9), "answers": st.none() | numbers},
     events.EffectRecorded: {**TASK, "key": text, "result": values, "answers": st.none() | numbers},
+    events.ModelReplied: {
+        **CALL,
+        "reply": st.dictionaries(st.text("ab", max_size=3), values, max_size=3),
+        "usage": usage,
+        "model": st.none() | text,
+        "answers": st.none() | numbers,
+    },
+    events.UsageRecorded: {
+        **CALL,
+        "nth": st.integers(1, 9),
+        "usage": st.builds(events.Usage, **USAGE),
+        "model": st.none() | text,
+    },
+    events.RepliesDiscarded: {**TASK, "failed_attempts": numbers},
+    events.BudgetHeld: {**CALL, "reservations": st.lists(amounts, min_size=1, max_size=3).map(tuple)},
+    events.BudgetReleased: CALL,
+    events.BudgetGranted: {**TASK, "question": text, "of": text, "amounts": amounts},
     events.TaskSucceeded: {
         **TASK,
         "updates": st.lists(fields, max_size=3).map(tuple),
@@ -222,7 +242,7 @@ def alike(one: Any, other: Any) -> bool:
         return type(one) is type(other) and repr(one) == repr(other) and alike(parts(one), parts(other))
     if isinstance(one, Mapping):
         return isinstance(other, Mapping) and alike(list(one.items()), list(other.items()))
-    if isinstance(one, (list, tuple)) and type(one) in (list, tuple):
+    if isinstance(one, (list, tuple)) and type(one) in (list, tuple, events.Amounts):
         return type(one) is type(other) and len(one) == len(other) and all(map(alike, one, other))
     if type(one) in FIELDS or isinstance(one, (events.HandledTask, events.JoinStanding, events.Usage)):
         return type(one) is type(other) and all(

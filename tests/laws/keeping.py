@@ -161,6 +161,7 @@ def task_of(engine: Engine, codec: Codec, task: Any) -> dict[str, Any]:
         "asked": asked,
         "effects": dict(extra.effects),
         "intents": list(extra.intents),
+        "models": list(extra.models.general(task.id)) if extra.models is not None else [],
         "failure": failure,
     }
 

@@ -133,7 +133,7 @@ def test_without_requests_a_changed_prompt_says_how_to_see_it() -> None:
 
     difference = golden_divergence(of("What is {}?"), of("What in the world is {}?"))
     assert difference is not None
-    assert "result.usage.input_tokens" in difference
+    assert "usage.input_tokens" in difference
     assert "with requests=model.calls" in difference
 
 

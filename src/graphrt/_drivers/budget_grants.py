@@ -1,17 +1,17 @@
-"""Grants: amounts that a person allowed a budget beyond its limit, recorded as effects of a task (decision 0030).
+"""Grants: amounts that a person allowed a budget beyond its limit (decision 0030).
 
-A grant is an effect whose key is `granted/` and the key of the answered question, of the task whose budget it is. So a
-resume goes on with what is left of it, and no question is asked or counted twice. The ledgers of agents and of
-`ctx.bind(budget=)` begin anew with each execution: they get their grants when the same call is made again.
+The task whose budget it is records a grant (`BudgetGranted`), by the key of the answered question. So a resume goes on
+with what is left of it, and no question is asked or counted twice. The ledgers of agents and of `ctx.bind(budget=)`
+begin anew with each execution: they get their grants when the same call is made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphrt._engine.spending import GRANTED, RUN, added, granted, grants
-from graphrt.harness.budget._budget import Amounts
+from graphrt._engine.model_calls import RUN, Grant, added
+from graphrt.events import Amounts
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -48,36 +48,27 @@ def granted_to_run(engine: RunState) -> Amounts:
     """Return what the run's budget was granted so far, open tasks included."""
     total = engine.granted
     for task in engine.tasks:
-        if task.extra is not None:
-            total = added(total, granted(task.extra.effects, RUN))
-    return Amounts(*(total or ()))
+        models = task.extra.models if task.extra is not None else None
+        if models is not None:
+            total = added(total, models.granted(RUN))
+    return total or Amounts()
 
 
 def granted_to_node(task: Task) -> Amounts:
     """Return what the budget of the node was granted for *task*."""
-    extra = task.extra
-    return Amounts(*(granted(extra.effects, of_node(task)) or ())) if extra is not None else Amounts()
+    models = task.extra.models if task.extra is not None else None
+    return (models.granted(of_node(task)) if models is not None else None) or Amounts()
 
 
-def granted_before(effects: dict[str, Any]) -> dict[str, dict[str, Amounts]]:
-    """Return the grants among *effects*: key of the model call to name of the budget to amounts."""
-    found: dict[str, dict[str, Amounts]] = {}
-    for question, of, more in grants(effects):
-        # The key of a budget question is `<call>/budget/<of>/<unit>/<n>`.
-        by_call = found.setdefault(question.rpartition("/budget/")[0], {})
-        by_call[of] = by_call.get(of, Amounts()).plus(Amounts(*more))
-    return found
+def was_granted(task: Task, question: str) -> bool:
+    """Return whether *task* has recorded a grant with the answer to *question*."""
+    models = task.extra.models if task.extra is not None else None
+    return models is not None and question in models.grants
 
 
-def grant(task: Task, question: str, of: str, more: Amounts) -> str:
-    """Record on *task* that the answer to *question* granted *more* to the budget *of*.
-
-    Returns:
-        Key of the effect, which the caller stores.
-    """
-    key = f"{GRANTED}{question}"
-    task.more().effects[key] = {"of": of, "more": list(more)}
-    return key
+def grant(task: Task, question: str, of: str, more: Amounts) -> None:
+    """Record on *task* that the answer to *question* granted *more* to the budget *of*; the caller stores it."""
+    task.more().model_calls().grants[question] = Grant(of, more)
 
 
 def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Callable[[Task, str], None]) -> None:
@@ -89,7 +80,7 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
     Args:
         ledger: Ledger of the run or a node, just made; only questions about its budget are looked at.
         tasks: Tasks that may have asked, each with the task that records the grant.
-        keep: Stores an effect of a task, by its key.
+        keep: Stores a grant of a task, by the key of the question.
 
     Raises:
         StoreError: A grant could not be stored.
@@ -108,11 +99,12 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
                 continue
             unit, question = payload.get("short"), asked.base.removeprefix("key=")
             # Keys of budget questions are made by `harness.budget._admission`; a node may ask a payload that looks alike.
-            if f"/budget/{ledger.of}/{unit}/" not in question or f"{GRANTED}{question}" in holder.more().effects:
+            if f"/budget/{ledger.of}/{unit}/" not in question or was_granted(holder, question):
                 continue
             more, problem = read_answer(asked.answer, unit)
             if not problem and any(more.values()):
-                keep(holder, grant(holder, question, ledger.of, ledger.extend(**more)))
+                grant(holder, question, ledger.of, ledger.extend(**more))
+                keep(holder, question)
 
 
 def asking(task: Task) -> Iterator[Task]:

@@ -125,9 +125,7 @@ def _known(
     """
     extra = task.more()
     # Order of the calls in this execution: results arrive in any order, and the journal must not show it (rule R13).
-    if key in extra.calls:
-        extra.calls.remove(key)
-    extra.calls.append(key)
+    extra.request(key)
     if key in extra.effects:
         return True, own(extra.effects[key])
     if kind != "once" or key not in extra.intents:
@@ -186,21 +184,6 @@ def _take(task: Task, key: str, result: Any) -> None:
     extra = task.more()
     extra.effects[key] = own(result)
     extra.effect_answers[key] = extra.answers
-
-
-def keep_effect(services: RunServices, task: Task, key: str, now: bool = False) -> None:  # noqa: FBT001, FBT002 - passed on by place
-    """Store an effect that stands on the task.
-
-    Args:
-        services: Stores it.
-        task: Task that has the effect.
-        key: Key of the effect.
-        now: Store it before returning, whatever the run's durability.
-
-    Raises:
-        StoreError: It could not be stored.
-    """
-    _keep(services, task, key, "once" if now else "idempotent")
 
 
 def _keep(services: RunServices, task: Task, key: str, kind: EffectKind) -> None:

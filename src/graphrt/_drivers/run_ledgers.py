@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphrt._ambient import PARENT_AGENT
 from graphrt._drivers.budget_grants import apply_answers, asking, granted_to_node, granted_to_run, of_node
-from graphrt._drivers.ctx_effects import keep_effect
-from graphrt._drivers.task_services import taken
+from graphrt._drivers.recorded_calls import keep_grant
 from graphrt._engine.spending import budget_field
 from graphrt._engine.task import DONE, HANDLED
 from graphrt._forks import FreshLock
-from graphrt.harness.budget._budget import Amounts, Budget, micro
+from graphrt.events import Amounts
+from graphrt.harness.budget._budget import Budget, micro
 from graphrt.harness.budget._ledger import Ledger
 from graphrt.reducers import TOKEN_BUDGET as FIELD
 
@@ -42,7 +42,7 @@ class RunLedgers:
         budget: Budget of the run; None for no limit.
         engine: State of the run. Its usage, and what open tasks have used, count as spent.
         warn: Takes a BudgetWarning; None without a listener.
-        keep: Stores an effect of a task, by its key.
+        keep: Stores a grant of a task, by the key of the question.
         above: Ledger that bounds the whole run, if an agent runs the graph; else None.
     """
 
@@ -145,7 +145,7 @@ def _spent_by(task: Task) -> Amounts:
     if extra is None:
         return Amounts()
     if task.node.child is None:
-        return amounts(taken(extra.effects))
+        return amounts(extra.models.used() if extra.models is not None else None)
     if extra.child is None or task.status in (DONE, HANDLED):  # the nested graph has ended: its usage is the task's
         return amounts(extra.usage)
     return _spent(extra.child)
@@ -172,7 +172,7 @@ def ledger_for(services: RunServices, task: Task) -> Ledger | None:
             if services.ledgers is None:
                 emit = services.emit
                 warn = None if emit is None else partial(emit, "messages")
-                root, keep = services.root or engine, partial(keep_effect, services)
+                root, keep = services.root or engine, partial(keep_grant, services)
                 services.ledgers = RunLedgers(services.budget, root, warn, above=ledger, keep=keep)
     ledgers: RunLedgers = services.ledgers
     return ledgers.ledger(task)

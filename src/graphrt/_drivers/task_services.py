@@ -1,10 +1,8 @@
 """Services of a task for agents and harnesses: record model and tool calls, ask persons, show items, count usage.
 
-A model's reply is recorded as an effect of the task (decision 0033), whose key is a digest of the request. After a
-pause or a crash the same request gets the recorded reply. After a failed attempt it does not: the keys have the number
-of failed attempts, since the replies may be what made the attempt fail. Keys of effects, where `n` is that number:
-`model/n/<key>` is a reply, and with `/spent/i` usage alone; `held/n/<key>` the amounts reserved for a call, one for each
-time it was begun; `granted/<question>` a grant (`budget_grants`); `harness/failed` the number `n` itself.
+A model's reply is recorded with the task (decision 0033) under a digest of the request. After a pause or a crash the
+same request gets the recorded reply. After a failed attempt it does not, since the replies may be what made the attempt
+fail. The values and their events are in `_engine.model_calls`, and `recorded_calls` stores them.
 """
 
 from __future__ import annotations
@@ -18,17 +16,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from graphrt._ambient import PARENT_AGENT
 from graphrt._drivers.blocking_calls import call_store
-from graphrt._drivers.budget_grants import grant, granted_before, owner
-from graphrt._drivers.ctx_effects import EffectKind, keep_effect, perform_async
+from graphrt._drivers.budget_grants import grant, owner, was_granted
+from graphrt._drivers.ctx_effects import EffectKind, perform_async
 from graphrt._drivers.message_item import MessageItem
+from graphrt._drivers.recorded_calls import keep_discarded, keep_grant, keep_hold, keep_reply, keep_usage
 from graphrt._drivers.suspended import Suspended
-from graphrt._engine.spending import GRANTED, spending
+from graphrt._engine.model_calls import Reply
+from graphrt._engine.spending import spending
+from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Spent
+from graphrt._plan.fields import own
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
-from graphrt.events import Usage
-from graphrt.harness._reply_data import MODEL, is_model, is_plain, reply_from, reply_to, usage_from, usage_to
+from graphrt.events import Amounts, Usage
+from graphrt.harness._reply_data import is_plain, reply_from, reply_to
 from graphrt.harness.agent._services import ORDER
-from graphrt.harness.budget._budget import MICRO, Amounts
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -40,18 +41,9 @@ if TYPE_CHECKING:
     from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
 
-HELD: Final = "held/"
-"""Prefix of the keys of reservations."""
-FAILED: Final = "harness/failed"
-"""Key of the number of attempts that failed after they had called a model."""
-
 T = TypeVar("T")
 _AROUND: Final[ContextVar[frozenset[Future[None]]]] = ContextVar("graphrt_runs_around", default=frozenset())
 """Harness runs that enclose the current one; a pausing run must not wait for them."""
-
-
-class _UnkeptError(Exception):
-    """The response has more than plain data, and cannot be recorded."""
 
 
 @final
@@ -179,11 +171,8 @@ class TaskServices:
 
     def knows(self, prefix: str) -> bool:
         """Return whether a reply is recorded under a key that begins with *prefix*."""
-        extra = self._task.extra
-        if extra is None:
-            return False
-        begin = f"{MODEL}{extra.effects.get(FAILED, 0)}/{prefix}"
-        return any(key.startswith(begin) for key in extra.effects)
+        models = self._task.extra.models if self._task.extra is not None else None
+        return models is not None and models.knows(prefix)
 
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
         """Return the recorded reply for *key*, else make *call* and record its reply.
@@ -193,55 +182,54 @@ class TaskServices:
         Returns:
             The reply, and whether it was recorded before.
         """
-        said: list[ModelResponse] = []
-
-        async def make() -> dict[str, Any]:
-            response = await call()
-            said.append(response)
-            if not is_plain(response):
-                raise _UnkeptError
-            return reply_to(response)
-
-        context, services, task = self._context, self._scope, self._task
-        effects = task.more().effects
-        name = f"{MODEL}{effects.get(FAILED, 0)}/{key}"
-        made: Any = None
-        try:
-            made = await perform_async(context, services, task, name, make, (), "idempotent")
-        except _UnkeptError:
-            usage = getattr(said[0], "usage", None)
-            await self.spent(key, Usage(calls=1) if usage is None else usage, getattr(said[0], "model", None))
-            return said[0], False
+        services, task = self._scope, self._task
+        extra = task.more()
+        models = extra.model_calls()
+        asked = models.call(key)
+        extra.request(asked)
+        known = models.replies.get(asked)
+        if known is not None:
+            self.account()
+            return reply_from(own(known.data), known.usage, known.model), True
+        response = await call()
+        if not is_plain(response):
+            usage: Usage | None = getattr(response, "usage", None)
+            await self.spent(key, Usage(calls=1) if usage is None else usage, getattr(response, "model", None))
+            return response, False
+        data = reply_to(response)
+        check_storable(task.engine, task, data, "got a reply of a model")
+        models.replies[asked] = Reply(own(data), response.usage, response.model, extra.answers)
+        await call_store(services, keep_reply, services, task, asked)
         self.account()
-        return reply_from(made), not said  # the same as after a restart, also the first time
+        return reply_from(
+            data, response.usage, response.model
+        ), False  # the same as after a restart, also the first time
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
         """Record the usage of a call whose reply cannot be recorded, and which each execution makes again."""
         services, task = self._scope, self._task
-        effects = task.more().effects
-        name = f"{MODEL}{effects.get(FAILED, 0)}/{key}/spent/"
-        name = f"{name}{sum(known.startswith(name) for known in effects)}"
-        effects[name] = {"usage": usage_to(usage), **({} if model is None else {"model": model})}
-        await call_store(services, keep_effect, services, task, name)
+        models = task.more().model_calls()
+        call = models.call(key)
+        nth = models.count(call, usage, model)
+        await call_store(services, keep_usage, services, task, call, nth)
         self.account()
 
     async def hold(self, key: str, want: Amounts) -> None:
         """Store, before the call *key* is made, that it may use *want*: after a crash it stays counted (rule R11)."""
         services, task = self._scope, self._task
-        name = f"{HELD}{task.more().effects.get(FAILED, 0)}/{key}"
-        effects = task.more().effects
-        effects[name] = [*effects.get(name, ()), list(want)]
-        await call_store(services, keep_effect, services, task, name, True)
+        models = task.more().model_calls()
+        call = models.call(key)
+        models.hold(call, want)
+        await call_store(services, partial(keep_hold, now=True), services, task, call)
 
     async def let_go(self, key: str) -> None:
-        """Store that the call *key* used nothing, by removing its last reservation."""
+        """Store that the call *key* used nothing, by giving back its newest reservation."""
         services, task = self._scope, self._task
-        effects = task.more().effects
-        name = f"{HELD}{effects.get(FAILED, 0)}/{key}"
-        if effects.get(name):
-            effects[name] = effects[name][:-1]
+        models = task.more().model_calls()
+        call = models.call(key)
+        if models.release(call):
             self.account()
-            await call_store(services, keep_effect, services, task, name)
+            await call_store(services, partial(keep_hold, now=False), services, task, call)
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
         """Return what the call *key* may have used before a crash, and its grants by name of the budget.
@@ -249,23 +237,23 @@ class TaskServices:
         For ledgers that begin anew with each execution. Empty for a key that was asked for before: it is counted once.
         """
         extra = self._task.extra
-        if extra is None or key in self._told:
+        if extra is None or extra.models is None or key in self._told:
             return Amounts(), {}
         self._told.add(key)
-        effects = extra.effects
         lost = Amounts()
-        for one in _lost_calls(effects, f"{HELD}{effects.get(FAILED, 0)}/{key}"):
-            lost = lost.plus(Amounts(*one))
-        return lost, granted_before(effects).get(key, {}) if extra.interrupts else {}
+        for one in extra.models.lost(extra.models.call(key)):
+            lost = lost.plus(one)
+        return lost, extra.models.granted_for(key) if extra.interrupts else {}
 
     def was_granted(self, question: str, of: str) -> bool:
         """Return whether the answer to *question* is recorded as a grant of the budget *of*."""
-        return f"{GRANTED}{question}" in owner(self._task, of, self._scope.root).more().effects
+        return was_granted(owner(self._task, of, self._scope.root), question)
 
     async def grant(self, question: str, of: str, more: Amounts) -> None:
         """Record that the answer to *question* granted *more* to the budget *of*."""
         services, task = self._scope, owner(self._task, of, self._scope.root)
-        await call_store(services, keep_effect, services, task, grant(task, question, of, more))
+        grant(task, question, of, more)
+        await call_store(services, keep_grant, services, task, question)
 
     async def effect(
         self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind, about: Mapping[str, Any]
@@ -303,16 +291,7 @@ class TaskServices:
     def account(self) -> None:
         """Set the task's usage to that of all its calls, those of failed attempts included."""
         extra = self._task.more()
-        extra.usage = taken(extra.effects)
-
-
-def of_harness(key: str) -> bool:
-    """Return whether a harness recorded the effect *key*: a reply, a reservation, a grant or an approval.
-
-    A user's effect may begin with the same prefix, but its key ends with a count, as in `name#0`.
-    """
-    own = key == FAILED or key.startswith((MODEL, HELD, GRANTED)) or key.endswith("/approved")
-    return own and not key.rpartition("#")[2].isdigit()
+        extra.usage = extra.models.used() if extra.models is not None else None
 
 
 def charged(task: Task, reply: Any) -> Any:
@@ -320,44 +299,8 @@ def charged(task: Task, reply: Any) -> Any:
     extra = task.extra
     if extra is None:
         return reply
-    extra.usage = taken(extra.effects)
+    extra.usage = extra.models.used() if extra.models is not None else None
     return Spent(reply) if spending(task.engine, task) else reply
-
-
-def used(effects: dict[str, Any]) -> Usage | None:
-    """Return the usage of the model calls among *effects*, or None without any; unknown usage counts as one call."""
-    total: Usage | None = None
-    for key, result in effects.items():
-        if is_model(key, result):
-            told = result.get("usage")
-            one = Usage(calls=1) if told is None else usage_from(told)
-            total = one if total is None else total + one
-    return total
-
-
-def taken(effects: dict[str, Any]) -> Usage | None:
-    """Return `used` plus all that was reserved for calls that a crash cut off: they may have been paid (rule R11)."""
-    effects = dict(effects)  # a copy, as another thread may add to the original meanwhile
-    total = used(effects)
-    for tokens, microusd, calls in _lost(effects):
-        one = Usage(input_tokens=tokens, cost_usd=microusd / MICRO if microusd else None, calls=calls)
-        total = one if total is None else total + one
-    return total
-
-
-def _lost(effects: dict[str, Any]) -> list[list[int]]:
-    return [one for key in effects if key.startswith(HELD) for one in _lost_calls(effects, key)]
-
-
-def _lost_calls(effects: dict[str, Any], key: str) -> list[list[int]]:
-    """Return the reservations of a call, beyond as many as have ended with a reply or with recorded usage."""
-    held: Any = effects.get(key)
-    if not issubclass(type(held), list):  # an effect of the user's may have such a key
-        return []
-    name = f"{MODEL}{key.removeprefix(HELD)}"
-    ended = (name in effects) + sum(known.startswith(f"{name}/spent/") for known in effects)
-    found: list[list[int]] = held[: max(0, len(held) - ended)]
-    return found
 
 
 async def failed(context: Context[Any], error: Exception) -> None:
@@ -380,10 +323,9 @@ def failed_sync(context: Context[Any], error: Exception) -> None:
 
 def _ask_anew(context: Context[Any]) -> None:
     """Count a failed attempt, so that the next one finds no recorded reply and asks its models anew."""
-    extra = context._task.more()
-    if any(key.startswith(MODEL) for key in extra.effects):
-        extra.effects[FAILED] = extra.effects.get(FAILED, 0) + 1
-        keep_effect(context._scope, context._task, FAILED)
+    models = context._task.more().models
+    if models is not None and models.discard_replies():
+        keep_discarded(context._scope, context._task)
 
 
 def _asks_anew(error: Exception) -> bool:

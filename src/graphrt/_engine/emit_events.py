@@ -111,7 +111,7 @@ def routed(engine: RunState, reason: str, moved: Sequence[JoinState] = ()) -> No
 
 
 def effects(engine: RunState, task: Task) -> None:
-    """Log the retries and effects of *task*."""
+    """Log the retries, effects and model calls of *task*."""
     extra, task_id = task.more(), task.id
     for attempt, delay_s, error in extra.retries:
         note(
@@ -126,6 +126,9 @@ def effects(engine: RunState, task: Task) -> None:
                 usage=extra.usage,
             ),
         )
+    models = extra.models
+    for event in models.general(task_id) if models is not None else ():
+        note(engine, event)
     for key, starts in extra.intents.items():
         note(
             engine,
@@ -133,10 +136,15 @@ def effects(engine: RunState, task: Task) -> None:
         )
     # Results arrive in any order. The journal has the order in which the node last requested them (R13). Results that
     # were not requested in this process come first, in the order in which they were recorded.
-    order = {key: at for at, key in enumerate(extra.calls)}
-    for key in sorted(extra.effects, key=lambda key: order.get(key, -1)):
-        answers = extra.effect_answers.get(key)
-        note(engine, events.EffectRecorded(task=task_id, key=key, result=extra.effects[key], answers=answers))
+    order = {what: at for at, what in enumerate(extra.requested)}
+    results = [*extra.effects, *(models.calls() if models is not None else ())]
+    for what in sorted(results, key=lambda what: order.get(what, -1)):
+        if not isinstance(what, str):
+            for event in models.about(task_id, what) if models is not None else ():
+                note(engine, event)
+            continue
+        answers = extra.effect_answers.get(what)
+        note(engine, events.EffectRecorded(task=task_id, key=what, result=extra.effects[what], answers=answers))
 
 
 def outcome(engine: RunState, task: Task) -> None:

@@ -18,6 +18,7 @@ from graphrt._engine.edit import edit, folded_in
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.evolve_questions import FATES, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, fold
+from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import Handles, due_again, set_joins, stand_in
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
@@ -180,6 +181,10 @@ def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -
     extra = _task(engine, event.task).more()
     extra.effects[event.key] = take(event.result)
     extra.effect_answers[event.key] = event.answers
+
+
+def _model_event(engine: Engine, event: ModelEvent, take: Take) -> None:
+    _task(engine, event.task).more().model_calls().apply(event, take)
 
 
 def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
@@ -346,9 +351,14 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
 
 
 _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
+    events.BudgetGranted: _model_event,
+    events.BudgetHeld: _model_event,
+    events.BudgetReleased: _model_event,
     events.EffectRecorded: _effect_recorded,
     events.EffectStarted: _effect_started,
     events.InterruptAnswered: answered,
+    events.ModelReplied: _model_event,
+    events.RepliesDiscarded: _model_event,
     events.RunResumed: _resumed,
     events.RunStarted: _started,
     events.StateSaved: restore,
@@ -361,5 +371,6 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
     events.ThreadForked: _forked,
     events.ThreadMigrated: _migrated,
     events.ThreadUpdated: _updated,
+    events.UsageRecorded: _model_event,
 }
 """The function that applies an event, by its class. Events that are missing here change no state."""

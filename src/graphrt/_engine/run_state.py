@@ -24,7 +24,7 @@ from graphrt._plan.quoting import tells
 from graphrt._plan.state import Values
 from graphrt._plan.tables import NodePlan, Plan
 from graphrt.errors import Place
-from graphrt.events import Usage
+from graphrt.events import Amounts, Usage
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class RunState:
         """Number of graphs that enclose this one."""
         self.usage: Usage | None = None
         """Usage of the model calls of committed tasks; None if there were no calls."""
-        self.granted: tuple[int, int, int] | None = None
+        self.granted: Amounts | None = None
         """Grants of committed tasks to the run's budget: tokens, microdollars, calls; None if there are no grants."""
         self.recorder: StepRecorder | None = None
         """Makes the Steps of a step generator; None if no steps are wanted."""
@@ -455,7 +455,7 @@ class RunState:
         """Add *used* to the usage of committed tasks."""
         self.usage = used if self.usage is None else self.usage + used
 
-    def grant(self, granted: tuple[int, int, int] | None) -> None:
+    def grant(self, granted: Amounts | None) -> None:
         """Set the sum of the grants to the run's budget."""
         self.granted = granted
 

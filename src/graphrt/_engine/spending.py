@@ -7,46 +7,16 @@ harness hold calls to budgets before they are made.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from graphrt._engine.model_calls import RUN, added
 from graphrt.reducers import TOKEN_BUDGET, add, spend
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
     from graphrt._engine.task import Task
     from graphrt.events import Usage
-
-
-GRANTED: Final = "granted/"
-"""Prefix of the keys of effects that record grants; the key of the answered question follows."""
-RUN: Final = "run"
-"""Name of the run's budget in grants."""
-
-
-def grants(effects: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[int, int, int]]]:
-    """Yield the grants in *effects* as (key of the question, name of the budget, (tokens, microdollars, calls))."""
-    for key, told in dict(effects).items():  # a copy: other worker threads may add effects meanwhile
-        # A user's own effect may have the prefix, but its key ends with its count, as in "name#0".
-        if key.startswith(GRANTED) and key.rpartition("/")[2].isdigit() and issubclass(type(told), dict):
-            tokens, microusd, calls = told["more"]
-            yield key.removeprefix(GRANTED), told["of"], (tokens, microusd, calls)
-
-
-def granted(effects: Mapping[str, Any], of: str) -> tuple[int, int, int] | None:
-    """Return the sum of the grants in *effects* to the budget named *of*; None if there are no grants to it."""
-    total: tuple[int, int, int] | None = None
-    for _, whose, more in grants(effects):
-        if whose == of:
-            total = added(total, more)
-    return total
-
-
-def added(total: tuple[int, int, int] | None, more: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
-    """Return the sum of *total* and *more*, where None counts as nothing."""
-    if total is None or more is None:
-        return more if total is None else total
-    return total[0] + more[0], total[1] + more[1], total[2] + more[2]
 
 
 def used(engine: RunState) -> Usage | None:
@@ -67,8 +37,8 @@ def count(engine: RunState, task: Task) -> None:
     used = extra.usage
     if used is not None:
         engine.count_usage(used)
-    if extra.effects:
-        engine.grant(added(engine.granted, granted(extra.effects, RUN)))
+    if extra.models is not None:
+        engine.grant(added(engine.granted, extra.models.granted(RUN)))
 
 
 def spending(engine: RunState, task: Task) -> tuple[dict[str, Any], ...]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
+from graphrt._engine.model_calls import ModelCall, ModelCalls
 from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
@@ -73,7 +74,6 @@ class Extra:
         "advice",
         "answers",
         "answers_ahead",
-        "calls",
         "child",
         "delay_s",
         "edited",
@@ -85,7 +85,9 @@ class Extra:
         "intents",
         "interrupts",
         "kept",
+        "models",
         "raise_as_is",
+        "requested",
         "retries",
         "usage",
     )
@@ -102,11 +104,13 @@ class Extra:
         self.answers_ahead: dict[str, Any] = {}
         """Answers by interrupt id to a nested graph and its node, for a nested graph that begins anew (0027)."""
         self.effects: dict[str, Any] = {}
-        """Results of effects by key: `name#n` for `ctx.effect`, other forms for model calls and grants."""
+        """Results of effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents."""
         self.effect_answers: dict[str, int | None] = {}
         """Number of answers that the task had when an effect started or ended, by key; None in journals of 0.1."""
-        self.calls: list[str] = []
-        """Keys of effects in the order in which the node last requested them; their results come in any order."""
+        self.requested: list[str | ModelCall] = []
+        """Effects and model calls in the order in which the node last requested them; results come in any order."""
+        self.models: ModelCalls | None = None
+        """What is recorded of the task's model calls; None without any."""
         self.intents: dict[str, int] = {}
         """Number of starts of each `"once"` effect, by key; without a result, its outcome is unknown."""
         self.ended: bool = False
@@ -128,6 +132,19 @@ class Extra:
         """The parked engine of a nested graph; None for other nodes and before the graph begins."""
         self.kept: dict[str, Any] = {}
         """Events that a fork kept for tasks of a nested graph, by task id, until their supersteps open."""
+
+    def request(self, what: str | ModelCall) -> None:
+        """Note that the node requested an effect or a model call, after all that it requested before (rule R13)."""
+        if what in self.requested:
+            self.requested.remove(what)
+        self.requested.append(what)
+
+    def model_calls(self) -> ModelCalls:
+        """Return what is recorded of the task's model calls, and make it first if there is nothing yet."""
+        models = self.models
+        if models is None:
+            models = self.models = ModelCalls()
+        return models
 
 
 @final

@@ -153,15 +153,17 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
         if check != _closing(text, closed):
             raise ValueError("it is not what was staged under its key" if closed else "its checksum is wrong")
         body.lines = text.split(b"\n")
+        count = len(body.lines)
         structure = from_json(body.lines[0], allow_inf_nan=False)
         version = structure[0]
         if version != VERSION:
             from graphrt._journal.upcast import upcast
 
-            structure = upcast(structure, body)
+            structure = upcast(structure, body)  # may add lines of its own
         _, at, run, cause, new_names, entries, *more = structure
         body.names.add(new_names)
         logged = [_decoded(body, entry) for entry in entries]
+        del body.lines[count:]  # what remains is what the chain was made of
         if more:
             body.vouched = _vouched(body, *more)
         at = float(at)

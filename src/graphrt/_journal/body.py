@@ -15,8 +15,8 @@ from graphrt._journal.name_table import Names
 if TYPE_CHECKING:
     from graphrt._codec import Codec
 
-VERSION: Final = 1
-"""Version of the structure that is written; `upcast` reads older ones."""
+VERSION: Final = 2
+"""Version of the structure that is written; `upcast` reads older ones. 2 has events about model calls and budgets."""
 
 
 class Vouch(NamedTuple):

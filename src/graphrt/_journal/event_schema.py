@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
 from graphrt._journal.field_codecs import (
+    AMOUNTS,
     CHECKSUMS,
     COUNTS,
     DIGESTS,
+    EACH_AMOUNTS,
     ERROR,
     ERRORS,
     FIELDS,
@@ -22,9 +24,11 @@ from graphrt._journal.field_codecs import (
     INT,
     ITEMS,
     JOINS,
+    MAYBE_AMOUNTS,
     MAYBE_FIELDS,
     MAYBE_INT,
     MAYBE_NAMES,
+    MAYBE_TEXT,
     MESSAGE,
     NAME,
     NAMES,
@@ -37,13 +41,12 @@ from graphrt._journal.field_codecs import (
     TEXTS,
     UPDATES,
     USAGE,
+    USED,
     VALUE,
     FieldCodec,
     Form,
     clean_,
-    get_amounts_,
     int_,
-    listed_,
     node_of,
     same_,
     text_,
@@ -96,6 +99,8 @@ def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
 OUTCOMES = FieldCodec(_put_outcomes, _get_outcomes, ())
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
 """What is due next: names, and by position arguments of Sends and failures; then the joins that changed."""
+_CALL: Final[Form] = (("task", TASK), ("key", TEXT), ("failed_attempts", INT))
+"""What identifies a model call."""
 STATE: Final[Form] = (
     ("values", FIELDS),
     ("superstep", INT),
@@ -111,7 +116,7 @@ STATE: Final[Form] = (
     ("fingerprint", TEXT),
     ("names", TEXTS),
     ("digests", DIGESTS),
-    ("granted", FieldCodec(listed_, get_amounts_)),
+    ("granted", MAYBE_AMOUNTS),
     ("handled", HANDLED),
     ("held", OUTCOMES),
     ("after", TASKS),
@@ -247,6 +252,22 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("usage", USAGE),
         ),
     ),
+    (
+        28,
+        events.ModelReplied,
+        (
+            *_CALL,
+            ("reply", VALUE),
+            ("usage", USAGE),
+            ("model", MAYBE_TEXT),
+            ("answers", MAYBE_INT),
+        ),
+    ),
+    (29, events.UsageRecorded, (*_CALL, ("nth", FieldCodec(same_, int_, 1)), ("usage", USED), ("model", MAYBE_TEXT))),
+    (30, events.RepliesDiscarded, (("task", TASK), ("failed_attempts", INT))),
+    (31, events.BudgetHeld, (*_CALL, ("reservations", EACH_AMOUNTS))),
+    (32, events.BudgetReleased, _CALL),
+    (33, events.BudgetGranted, (("task", TASK), ("question", TEXT), ("of", TEXT), ("amounts", AMOUNTS))),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
 """Event class to its fields, in stored order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from graphrt.events import HandledTask, JoinStanding, Usage
+from graphrt.events import Amounts, HandledTask, JoinStanding, Usage
 
 if TYPE_CHECKING:
     from graphrt._journal.body import Body
@@ -214,9 +214,17 @@ def _get_usage(body: Body, stored: Sequence[Any]) -> Usage:
     )
 
 
-def get_amounts_(body: Body, stored: Sequence[Any]) -> tuple[int, int, int]:
+def _get_amounts(body: Body, stored: Sequence[Any]) -> Amounts:
     tokens, microusd, calls = (int_(body, number) for number in stored)
-    return tokens, microusd, calls
+    return Amounts(tokens, microusd, calls)
+
+
+def _put_each_amounts(_body: Body, each: Sequence[Amounts]) -> list[list[int]]:
+    return [list(amounts) for amounts in each]
+
+
+def _get_each_amounts(body: Body, stored: Sequence[Sequence[Any]]) -> tuple[Amounts, ...]:
+    return tuple(_get_amounts(body, amounts) for amounts in stored)
 
 
 def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
@@ -300,6 +308,11 @@ JOINS = FieldCodec(_put_joins, _get_joins, ())
 DIGESTS = FieldCodec(_put_digests, _digests, {})
 TEXTS = FieldCodec(listed_, _texts, ())
 MAYBE_INT = FieldCodec(same_, int_)
+MAYBE_TEXT = FieldCodec(clean_, text_)
+USED = FieldCodec(_put_usage, _get_usage, ...)
+MAYBE_AMOUNTS = FieldCodec(listed_, _get_amounts)
+AMOUNTS = FieldCodec(listed_, _get_amounts, ...)
+EACH_AMOUNTS = FieldCodec(_put_each_amounts, _get_each_amounts, ...)
 CHECKSUMS = FieldCodec(_put_checksums, _get_checksums, {})
 HANDLED = FieldCodec(_put_handled, _get_handled, _NOTHING)
 COUNTS = FieldCodec(_put_counts, _get_counts, {})

@@ -22,6 +22,7 @@ _VALUES: Final[dict[Any, tuple[str, ...]]] = {
     events.InterruptAnswered: ("answer",),
     events.InterruptRaised: ("payload",),
     events.EffectRecorded: ("result",),
+    events.ModelReplied: ("reply",),
     events.TaskSucceeded: ("updates", "sends"),
     events.SuperstepCommitted: ("sends",),
     events.TasksRouted: ("sends",),
@@ -57,7 +58,7 @@ def handed(event: Any) -> Any:
     return replace(event, **changed) if changed else event
 
 
-_SAFE: Final = frozenset({*SCALARS, events.Usage})
+_SAFE: Final = frozenset({*SCALARS, events.Amounts, events.Usage})
 """Classes whose instances cannot be changed."""
 
 

@@ -146,9 +146,7 @@ def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> N
     Raises:
         InputError: The task began or recorded an effect after the answer (`answer-has-effects`).
     """
-    from graphrt._drivers.task_services import of_harness
-
-    effects = [key.rpartition("#")[0] or key for key in effects_after(task, question) if not of_harness(key)]
+    effects = [key.rpartition("#")[0] or key for key in effects_after(task, question) if not key.endswith("/approved")]
     if not effects:
         return
     thread, node = engine.thread, question.node

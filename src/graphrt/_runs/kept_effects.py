@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 from graphrt import events
-from graphrt._drivers.task_services import FAILED
 from graphrt._engine.emit_events import Logged
+from graphrt._engine.model_calls import ModelEvent
 from graphrt._flows.kept import KEPT
 from graphrt._journal.thread_fold import Fold
 from graphrt._runs.entries import entries
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
 
+_Effect: TypeAlias = events.EffectStarted | events.EffectRecorded | ModelEvent
 _OVER = (events.InterruptWithdrawn, events.InterruptExpired, events.AnswerDiscarded)
 """Events after which a question has no answer that another execution could be given."""
 _NEXT = (events.SuperstepCommitted, events.SuperstepAbandoned, events.RunStarted)
@@ -54,7 +56,8 @@ class _Kept:
     """What one task recorded."""
 
     def __init__(self) -> None:
-        self.effects: dict[tuple[type, str], Logged] = {}
+        self.effects: dict[tuple[Any, ...], Logged] = {}
+        """Effects and what is recorded of model calls, by what tells them apart inside the task."""
         self.questions: dict[str, Logged] = {}
         self.answers: dict[str, Logged] = {}
         self.failed: bool = False
@@ -70,20 +73,21 @@ class _Kept:
     def _as_asked(self, effect: Logged) -> Logged | None:
         """Return an effect as the last attempt found it; None if it did not exist then.
 
-        The number of failed attempts is part of the keys of replies. If the last attempt failed as well, it counts
-        itself, and its own replies would not be found.
+        The number of failed attempts tells which replies are found again. If the last attempt failed as well, it
+        counts itself, and its own replies would not be found.
         """
         path, event = effect
-        if self.failed and isinstance(event, events.EffectRecorded) and event.key == FAILED:
-            return (path, replace(event, result=event.result - 1)) if event.result > 1 else None
+        if self.failed and isinstance(event, events.RepliesDiscarded):
+            before = event.failed_attempts - 1
+            return (path, replace(event, failed_attempts=before)) if before else None
         return effect
 
 
 def _keep(found: dict[str, _Kept], event: events.Event) -> None:
     """Add *event* to what its task recorded, if it is an effect, a question, or what became of a question."""
-    if isinstance(event, events.EffectStarted | events.EffectRecorded):
+    if isinstance(event, events.EffectStarted | events.EffectRecorded | ModelEvent):
         kept = found.setdefault(event.task, _Kept())
-        kept.effects[type(event), event.key] = (_path(event.task), event)
+        kept.effects[_identity(event)] = (_path(event.task), event)
     elif isinstance(event, events.InterruptRaised):
         # A question of a nested graph has an entry in each enclosing graph, too; the one of its own task is kept.
         if _task(event.id) == event.task:
@@ -97,6 +101,23 @@ def _keep(found: dict[str, _Kept], event: events.Event) -> None:
     elif isinstance(event, _OVER):
         kept = found.setdefault(_task(event.id), _Kept())
         kept.answers.pop(event.id, None)
+
+
+def _identity(event: _Effect) -> tuple[Any, ...]:
+    """Return what tells *event* apart from others of its task; a later event with the same identity replaces it."""
+    match event:
+        case events.RepliesDiscarded():
+            return (events.RepliesDiscarded,)
+        case events.BudgetGranted():
+            return events.BudgetGranted, event.question
+        case events.UsageRecorded():
+            return events.UsageRecorded, event.failed_attempts, event.key, event.nth
+        case events.BudgetHeld() | events.BudgetReleased():
+            return events.BudgetHeld, event.failed_attempts, event.key
+        case events.ModelReplied():
+            return events.ModelReplied, event.failed_attempts, event.key
+        case _:
+            return type(event), event.key
 
 
 def _task(question: str) -> str:

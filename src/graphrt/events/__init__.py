@@ -9,6 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
+from graphrt.events.model_calls import (
+    BudgetGranted,
+    BudgetHeld,
+    BudgetReleased,
+    ModelReplied,
+    RepliesDiscarded,
+    UsageRecorded,
+)
 from graphrt.events.parts import HandledTask, JoinStanding
 from graphrt.events.run import (
     AnswerDiscarded,
@@ -41,11 +49,15 @@ from graphrt.events.thread import (
     ThreadMigrated,
     ThreadUpdated,
 )
-from graphrt.events.usage import Usage
+from graphrt.events.usage import Amounts, Usage
 
 __all__ = [
+    "Amounts",
     "AnswerDiscarded",
     "AnswerUsed",
+    "BudgetGranted",
+    "BudgetHeld",
+    "BudgetReleased",
     "EffectRecorded",
     "EffectStarted",
     "Entry",
@@ -57,8 +69,10 @@ __all__ = [
     "InterruptRaised",
     "InterruptWithdrawn",
     "JoinStanding",
+    "ModelReplied",
     "NodeFatigued",
     "OutcomeDropped",
+    "RepliesDiscarded",
     "RunCancelled",
     "RunCompleted",
     "RunFailed",
@@ -76,6 +90,7 @@ __all__ = [
     "ThreadMigrated",
     "ThreadUpdated",
     "Usage",
+    "UsageRecorded",
     "event_kind",
 ]
 
@@ -91,6 +106,12 @@ Event: TypeAlias = (
     | TaskRetried
     | EffectStarted
     | EffectRecorded
+    | RepliesDiscarded
+    | BudgetGranted
+    | BudgetHeld
+    | BudgetReleased
+    | UsageRecorded
+    | ModelReplied
     | TaskSucceeded
     | TaskFailed
     | OutcomeDropped

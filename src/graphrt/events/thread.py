@@ -9,7 +9,7 @@ from typing import Any
 from graphrt.events._word import Word
 from graphrt.events.parts import HandledTask, JoinStanding
 from graphrt.events.run import TaskFailed, TaskSucceeded
-from graphrt.events.usage import Usage
+from graphrt.events.usage import Amounts, Usage
 
 __all__ = [
     "HistoryPruned",
@@ -109,8 +109,8 @@ class StateSaved(Word):
     """Names that are numbered so far, in the order of their numbers."""
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
     """The chain so far, if the journal is chained: rolling digests of the fields, in hexadecimal."""
-    granted: tuple[int, int, int] | None = None
-    """Tokens, millionths of a US dollar and calls that people allowed the run's budget beyond its limits."""
+    granted: Amounts | None = None
+    """What people allowed the run's budget beyond its limits."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
     """The failed tasks behind *errors*, by the same positions; in task order if the error is a group."""
     held: tuple[TaskSucceeded | TaskFailed, ...] = ()

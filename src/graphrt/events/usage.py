@@ -1,10 +1,15 @@
-"""The usage of model calls: counts of tokens and calls, and their price if it is known. Values that can be added."""
+"""The usage of model calls, as the provider reports it and as budgets count it. Values that can be added.
+
+`Usage` has a price in dollars, if it is known. `Amounts` are integers, because sums of integers are exact, and so a
+limit is exact too.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Usage"]
+__all__ = ["Amounts", "Usage"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +45,22 @@ class Usage:
             calls=self.calls + other.calls,
             cost_usd=sum(costs) if costs else None,
         )
+
+
+class Amounts(NamedTuple):
+    """Amounts of a budget: what calls have used, reserve or may use."""
+
+    tokens: int = 0
+    """Input and output tokens together."""
+    microusd: int = 0
+    """Millionths of a US dollar."""
+    calls: int = 0
+    """Model calls."""
+
+    def plus(self, other: Amounts) -> Amounts:
+        """Return the sum."""
+        return Amounts(self.tokens + other.tokens, self.microusd + other.microusd, self.calls + other.calls)
+
+    def minus(self, other: Amounts) -> Amounts:
+        """Return the difference."""
+        return Amounts(self.tokens - other.tokens, self.microusd - other.microusd, self.calls - other.calls)

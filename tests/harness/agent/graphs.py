@@ -74,6 +74,13 @@ def effects(runtime: Runtime[Any], thread: str = "t") -> list[str]:
     return [one.event.key for one in runtime.entries(thread) if isinstance(one.event, EffectRecorded)]
 
 
+def replies(runtime: Runtime[Any], thread: str = "t") -> list[Any]:
+    """Replies of models that stand in the journal of a thread, as events."""
+    from graphrt.events import ModelReplied
+
+    return [one.event for one in runtime.entries(thread) if isinstance(one.event, ModelReplied)]
+
+
 WAYS = [("sync", "sync"), ("async", "sync"), ("sync", "async"), ("async", "async")]
 every_way = pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
 

@@ -24,7 +24,7 @@ from graphrt.harness import (
 from graphrt.reducers import messages
 from graphrt.testing import ChatAnswer, FakeChatServer
 
-from .graphs import effects
+from .graphs import replies
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
 
@@ -80,12 +80,12 @@ def test_another_process_goes_on_with_the_blocks_after_an_approval(tmp_path: Pat
             result = runtime.resume("t", answer=True)
         with life(store, server) as runtime:
             kept = runtime.state("t").values.said
-            keys = effects(runtime)
+            known = replies(runtime)
 
     sent = server.requests[1].body["messages"][1]["content"]
     assert [block["type"] for block in sent] == ["thinking", "redacted_thinking", "tool_use"]
     assert sent[0]["signature"] == "signed-1"
-    assert len([key for key in keys if key.startswith("model/")]) == 2
+    assert len(known) == 2
     assert kept == result.state.said
     assert kept[1] == AssistantMessage(tool_calls=(CALL,), thinking=BLOCKS)
     assert [block.text for block in kept[3].thinking] == ["that was easy"]

@@ -104,17 +104,22 @@ def test_a_tool_may_use_the_harness_of_its_node(way):
     assert result.usage.calls == len(model.asked) == 3
 
 
-@pytest.mark.parametrize("name", ["model/embed", "held/x", "tool/note", "harness/failed"])
-def test_effects_of_the_user_s_own_are_no_calls_whatever_their_names(way, name):
+@pytest.mark.parametrize(
+    "value", ["vector", {"text": "t", "usage": {"calls": 7}, "of": "run", "more": [0, 0, 9]}, [[1, 2, 3]]]
+)
+@pytest.mark.parametrize(
+    "name", ["model/embed", "model/0/x/spent/0", "held/0/x", "granted/x", "tool/note", "harness/failed"]
+)
+def test_effects_of_the_user_s_own_are_no_calls_whatever_their_names(way, name, value):
     async def body(state: Any, ctx: Any) -> Any:
-        found = ctx.effect(name, lambda: "vector")
+        found = ctx.effect(name, lambda: value)
         return {"said": [found, (await ctx.harness.run("go")).text]}
 
     tracker = TokenTracker()
     with way.runtime(way.graph(body), harness=Agent(Model("done")), sinks=[tracker]) as runtime:
         result = way(runtime, "run", {}, thread="t")
 
-    assert result.state.said == ["vector", "done"]
+    assert result.state.said == [value, "done"]
     assert result.usage.calls == tracker.total.calls == 1
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from graphrt.errors import BudgetExceededError
+from graphrt.events import Amounts
 from graphrt.harness import Budget, BudgetWarning, Ledger
-from graphrt.harness.budget._budget import Amounts
 from graphrt.harness.budget._ledger import HOLDING
 
 

@@ -16,8 +16,8 @@ from typing import Final
 import pytest
 
 from graphrt.errors import BudgetExceededError
+from graphrt.events import Amounts
 from graphrt.harness import Budget, Ledger
-from graphrt.harness.budget._budget import Amounts
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 SCHEDULES: Final = 10_000 if FULL else 300

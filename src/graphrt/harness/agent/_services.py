@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from graphrt.errors import InputError
-from graphrt.harness.budget._budget import Amounts
+from graphrt.events import Amounts
 from graphrt.harness.tools.protocol import EffectClass
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from graphrt.errors import BudgetExceededError, InputError
-from graphrt.events import Usage
+from graphrt.events import Amounts, Usage
 from graphrt.harness.agent._services import AgentServices, Question
-from graphrt.harness.budget._budget import MICRO, Amounts, micro, number_problem
+from graphrt.harness.budget._budget import MICRO, micro, number_problem
 from graphrt.harness.budget._ledger import HOLDING, UNITS, Hold, Ledger
 from graphrt.harness.budget._prices import cost_of, priced
 from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse

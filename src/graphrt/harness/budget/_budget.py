@@ -1,7 +1,4 @@
-"""`Budget`, the limits on model calls, with its amounts and its warning. `_ledger` enforces them.
-
-Amounts are integers: tokens, millionths of a dollar, and calls. Sums of integers are exact, so a limit is exact too.
-"""
+"""`Budget`, the limits on model calls, and its warning. `_ledger` enforces them, in `graphrt.events.Amounts`."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from graphrt.errors import InputError
 
@@ -21,22 +18,6 @@ MICRO: Final = 1_000_000
 _C = TypeVar("_C")
 MOST: Final = 10**15
 """Largest limit: below 2**53, so that sums stay exact where they are converted to floats."""
-
-
-class Amounts(NamedTuple):
-    """Amounts that calls have used, reserve or may use."""
-
-    tokens: int = 0
-    microusd: int = 0
-    calls: int = 0
-
-    def plus(self, other: Amounts) -> Amounts:
-        """Return the sum."""
-        return Amounts(self.tokens + other.tokens, self.microusd + other.microusd, self.calls + other.calls)
-
-    def minus(self, other: Amounts) -> Amounts:
-        """Return the difference."""
-        return Amounts(self.tokens - other.tokens, self.microusd - other.microusd, self.calls - other.calls)
 
 
 def _named(cls: type[_C]) -> type[_C]:

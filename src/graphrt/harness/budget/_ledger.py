@@ -19,7 +19,8 @@ from threading import Lock
 from typing import Final, final
 
 from graphrt.errors import BudgetExceededError
-from graphrt.harness.budget._budget import MICRO, Amounts, Budget, BudgetWarning
+from graphrt.events import Amounts
+from graphrt.harness.budget._budget import MICRO, Budget, BudgetWarning
 
 __all__ = ["Ledger"]
 

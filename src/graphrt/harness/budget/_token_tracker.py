@@ -2,7 +2,7 @@
 
 A call is counted once, however often its thread is resumed or its journal read. Entries that were seen before are
 recognised by their `seq`. A run that failed repeats the calls of its open superstep when it goes on; these are
-recognised by task and effect key.
+recognised by their task and key.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import typing_extensions as te
 from graphrt._forks import FreshLock
 from graphrt.errors import InputError
 from graphrt.events import (
-    EffectRecorded,
     Entry,
+    ModelReplied,
     RunCancelled,
     RunCompleted,
     RunFailed,
@@ -26,8 +26,8 @@ from graphrt.events import (
     RunStarted,
     SuperstepCommitted,
     Usage,
+    UsageRecorded,
 )
-from graphrt.harness._reply_data import is_model, usage_from
 
 __all__ = ["TokenTracker"]
 
@@ -59,16 +59,16 @@ class TokenTracker:
         """Thread of each run that has not ended, by run id. Runs without a thread are missing."""
         self._known: dict[str, int] = {}
         """`seq` of the last entry that was seen of each run, by run id. Run ids are unique across journals."""
-        self._seen: dict[str, dict[str, set[tuple[str, str]]]] = {}
-        """Calls of the open superstep that were counted, as (task, effect key), by thread and by path of the graph."""
+        self._seen: dict[str, dict[str, set[tuple[str, int, str, int]]]] = {}
+        """Calls of the open superstep that were counted, by thread and by path of the graph: (task, failed attempts,
+        key, number of the usage or 0 for a reply)."""
 
     def __call__(self, entry: Entry) -> None:
         """Count the model call that *entry* records, if it records one."""
         event = entry.event
         kind = event.__class__
-        if kind is EffectRecorded:
-            if is_model(event.key, event.result):  # type: ignore[union-attr]
-                self._count(entry, event)  # type: ignore[arg-type]
+        if isinstance(event, (ModelReplied, UsageRecorded)):
+            self._count(entry, event)
         elif kind is SuperstepCommitted:
             self._committed(entry)
         elif isinstance(event, (RunStarted, RunResumed)):
@@ -116,10 +116,10 @@ class TokenTracker:
         self._known[entry.run] = max(known, entry.seq)
         return entry.seq <= known
 
-    def _count(self, entry: Entry, event: EffectRecorded) -> None:
-        result: Any = event.result
-        told = result.get("usage")
-        usage = Usage(calls=1) if told is None else usage_from(told)
+    def _count(self, entry: Entry, event: ModelReplied | UsageRecorded) -> None:
+        usage = Usage(calls=1) if event.usage is None else event.usage
+        nth = event.nth if isinstance(event, UsageRecorded) else 0
+        call = (event.task, event.failed_attempts, event.key, nth)
         node = event.task[len(entry.path) :].partition(":")[2] or event.task
         parts = event.key.split("/")
         tools = [name for before, name in pairwise(parts) if before == "tool"]
@@ -128,11 +128,11 @@ class TokenTracker:
                 return
             thread = self._threads.get(entry.run, entry.run)
             seen = self._seen.setdefault(thread, {}).setdefault(entry.path, set())
-            if (event.task, event.key) in seen:
+            if call in seen:
                 return
-            seen.add((event.task, event.key))
+            seen.add(call)
             self._total = self._total + usage
-            places = [("run", entry.run), ("node", node), ("model", result.get("model") or "unknown")]
+            places = [("run", entry.run), ("node", node), ("model", event.model or "unknown")]
             if tools:
                 places.append(("tool", tools[-1]))
             for what, name in places:

@@ -12,6 +12,7 @@ from graphrt.events import (
     Entry,
     InterruptAnswered,
     InterruptRaised,
+    ModelReplied,
     RunFailed,
     RunStarted,
     SuperstepCommitted,
@@ -114,23 +115,23 @@ def _replies(part: list[Entry]) -> Any:
     """Yield what a task was given when it asked: replies of models and tools, results of effects, answers."""
     for event in (entry.event for entry in part):
         if isinstance(event, EffectRecorded):
-            what = _what(event)
-            if what is not None:
-                yield event.task, *what
+            yield event.task, *_what(event)
+        elif isinstance(event, ModelReplied):
+            yield event.task, "model", _said(event.reply)
         elif isinstance(event, InterruptAnswered):
             yield event.id.partition("/")[2].partition("#")[0], "answer", event.answer
 
 
-def _what(effect: EffectRecorded) -> tuple[str, Any] | None:
-    """Return what an effect is and its result; None for what is only counted."""
+def _said(reply: Mapping[str, Any]) -> str:
+    """Return the text of a model's reply, or the names of the tools that it calls."""
+    calls: Sequence[Mapping[str, Any]] = reply.get("tool_calls", ())
+    return reply["text"] or f"calls {', '.join(str(call.get('name')) for call in calls)}"
+
+
+def _what(effect: EffectRecorded) -> tuple[str, Any]:
+    """Return what an effect is, and its result."""
     kind, _, rest = effect.key.partition("/")
-    if kind in ("held", "granted", "harness") and rest:
-        return None
     result: Any = effect.result
-    known: Any = result if issubclass(type(result), Mapping) else {}
-    if kind == "model" and "text" in known:
-        calls: Sequence[Mapping[str, Any]] = known.get("tool_calls", ())
-        return "model", known["text"] or f"calls {', '.join(str(call.get('name')) for call in calls)}"
-    if kind == "tool" and "text" in known:
-        return f"tool {rest.partition('/')[0]}", known["text"]
+    if kind == "tool" and issubclass(type(result), Mapping) and "text" in result:
+        return f"tool {rest.partition('/')[0]}", result["text"]
     return f"effect {effect.key.rpartition('#')[0]}", result

@@ -11,12 +11,16 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from graphrt.events import (
-    EffectRecorded,
-    EffectStarted,
+    BudgetGranted,
+    BudgetHeld,
+    BudgetReleased,
     Entry,
     HistoryPruned,
+    ModelReplied,
+    RepliesDiscarded,
     StateSaved,
     TaskSucceeded,
+    UsageRecorded,
     event_kind,
 )
 from graphrt.testing.golden._values import compact, plain
@@ -28,11 +32,9 @@ _LEFT_OUT: Final = frozenset(
     }
 )
 """Fields of events: ids and numbers of threads, runs and entries, checksums, and what other fields say already."""
-_HASH: Final = r"[0-9a-f]{16,}"
-_BOOKKEEPING: Final = re.compile(rf"harness/failed|granted/.*|held/\d+/{_HASH}.*|model/\d+/{_HASH}.*/spent/\d+")
-"""Keys of effects that repeat what others say; not a key that a user would give to an effect."""
-_REPLY: Final = re.compile(rf"model/\d+/{_HASH}.*")
-_DIGEST: Final = re.compile(rf"/{_HASH}(?![0-9a-f])")
+_BOOKKEEPING: Final = (BudgetGranted, BudgetHeld, BudgetReleased, HistoryPruned, RepliesDiscarded, UsageRecorded)
+"""Events that repeat what others say: the usage is that of the task, and a grant is an answer."""
+_DIGEST: Final = re.compile(r"/[0-9a-f]{16,}(?![0-9a-f])")
 """The digest of arguments in a key: the arguments themselves are in other events."""
 
 
@@ -42,17 +44,13 @@ def supersteps(entries: Iterable[Entry]) -> list[tuple[int, list[dict[str, Any]]
     number = 0
     for entry in entries:
         event = entry.event
-        if isinstance(event, HistoryPruned) or _is_bookkeeping(event):
+        if isinstance(event, _BOOKKEEPING):
             continue
         number = _superstep(entry, number)
         if not groups or groups[-1][0] != number:
             groups.append((number, []))
         groups[-1][1].append(_shown(entry))
     return groups
-
-
-def _is_bookkeeping(event: Any) -> bool:
-    return isinstance(event, EffectRecorded | EffectStarted) and _BOOKKEEPING.fullmatch(event.key) is not None
 
 
 def _superstep(entry: Entry, number: int) -> int:
@@ -69,8 +67,10 @@ def _shown(entry: Entry) -> dict[str, Any]:
     for name in ("id", "interrupts"):
         if name in given:
             given[name] = _without(thread, given[name])
-    if "key" in given:
-        given["key"] = "model" if _REPLY.fullmatch(given["key"]) else _DIGEST.sub("", given["key"])
+    if isinstance(event, ModelReplied):
+        del given["key"]  # a digest of the request
+    elif "key" in given:
+        given["key"] = _DIGEST.sub("", given["key"])
     if isinstance(event, TaskSucceeded) and len(event.updates) == 1:
         (given["update"],) = given.pop("updates")
     if "task" in given:

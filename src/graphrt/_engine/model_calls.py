@@ -1,0 +1,250 @@
+"""What is recorded of the model calls of one task: replies, usage, reservations and grants, as typed values.
+
+Each value corresponds to one event of `events.model_calls`: `apply` folds an event into it, and `about` and `general`
+make the events again. What the calls have used is computed from these values and kept nowhere else. Who makes calls,
+and which budget a call must fit, is decided above (`_agents`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, final
+
+from graphrt import events
+from graphrt.events import Amounts, Usage
+
+ModelEvent: TypeAlias = (
+    events.ModelReplied
+    | events.UsageRecorded
+    | events.RepliesDiscarded
+    | events.BudgetHeld
+    | events.BudgetReleased
+    | events.BudgetGranted
+)
+"""Events that belong to the model calls of a task."""
+RUN = "run"
+"""Name of the run's budget in grants."""
+_MICRO = 1_000_000
+
+
+class ModelCall(NamedTuple):
+    """Identifies a model call within its task."""
+
+    failed_attempts: int
+    key: str
+
+
+class Reply(NamedTuple):
+    """A recorded reply of a model."""
+
+    data: Mapping[str, Any]
+    """The reply as plain data, without usage and model."""
+    usage: Usage | None
+    """None if the provider did not report it, which counts as one call."""
+    model: str | None
+    answers: int | None
+    """Number of answers that the task had; None in journals of 0.1."""
+
+
+class CallUsage(NamedTuple):
+    """The usage of a call whose reply is not recorded."""
+
+    usage: Usage
+    model: str | None
+
+
+class Grant(NamedTuple):
+    """What a person allowed a budget beyond its limit."""
+
+    of: str
+    """Name of the budget."""
+    amounts: Amounts
+
+
+@final
+class ModelCalls:
+    """All that is recorded of the model calls of one task.
+
+    Several threads may read while the task's own thread adds: readers iterate over copies.
+    """
+
+    __slots__ = ("failed_attempts", "grants", "holds", "replies", "usages")
+
+    def __init__(self) -> None:
+        self.failed_attempts: int = 0
+        """Attempts that failed after they had called a model: replies recorded before are not used again."""
+        self.replies: dict[ModelCall, Reply] = {}
+        self.usages: dict[ModelCall, dict[int, CallUsage]] = {}
+        """By call and number of the usage, from 1."""
+        self.holds: dict[ModelCall, tuple[Amounts, ...]] = {}
+        """Reservations of each call, oldest first; empty once they were given back."""
+        self.grants: dict[str, Grant] = {}
+        """By key of the answered question."""
+
+    def call(self, key: str) -> ModelCall:
+        """Return what identifies the call *key* in the present attempt."""
+        return ModelCall(self.failed_attempts, key)
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def hold(self, call: ModelCall, want: Amounts) -> None:
+        """Reserve *want* for *call*, which is about to be made."""
+        self.holds[call] = (*self.holds.get(call, ()), want)
+
+    def release(self, call: ModelCall) -> bool:
+        """Give the newest reservation of *call* back; return False if there is none."""
+        held = self.holds.get(call)
+        if held:
+            self.holds[call] = held[:-1]
+        return bool(held)
+
+    def count(self, call: ModelCall, usage: Usage, model: str | None) -> int:
+        """Record the usage of *call*, whose reply is not recorded, and return its number, from 1."""
+        counted = self.usages.setdefault(call, {})
+        nth = len(counted) + 1
+        counted[nth] = CallUsage(usage, model)
+        return nth
+
+    def discard_replies(self) -> bool:
+        """Let the next attempt ask its models anew; return False if no model was called yet."""
+        if not self.replies and not self.usages:
+            return False
+        self.failed_attempts += 1
+        return True
+
+    def apply(self, event: ModelEvent, take: Any) -> None:
+        """Fold *event* into the values.
+
+        Args:
+            event: An event of the task.
+            take: Makes a value of the event the engine's own.
+        """
+        match event:
+            case events.RepliesDiscarded():
+                # The journal and the staged rows may both have a count: the larger one is the newer one.
+                self.failed_attempts = max(event.failed_attempts, self.failed_attempts)
+            case events.BudgetGranted():
+                self.grants[event.question] = Grant(event.of, event.amounts)
+            case events.BudgetHeld():
+                self.holds[ModelCall(event.failed_attempts, event.key)] = event.reservations
+            case events.BudgetReleased():
+                self.holds[ModelCall(event.failed_attempts, event.key)] = ()
+            case events.UsageRecorded():
+                counted = self.usages.setdefault(ModelCall(event.failed_attempts, event.key), {})
+                counted[event.nth] = CallUsage(event.usage, event.model)
+            case events.ModelReplied():
+                call = ModelCall(event.failed_attempts, event.key)
+                self.replies[call] = Reply(take(event.reply), event.usage, event.model, event.answers)
+
+    # -- what follows from the values ----------------------------------------------------------------------------
+
+    def knows(self, prefix: str) -> bool:
+        """Return whether the present attempt has a reply whose key begins with *prefix*."""
+        return any(
+            call.failed_attempts == self.failed_attempts and call.key.startswith(prefix) for call in list(self.replies)
+        )
+
+    def used(self) -> Usage | None:
+        """Return the usage of all calls, those of failed attempts included; None if there was none.
+
+        What was reserved for calls that a crash cut off is included, because they may have been paid (rule R11).
+        """
+        found = [reply.usage or Usage(calls=1) for reply in list(self.replies.values())]
+        for counted in list(self.usages.values()):
+            found += [one.usage for one in list(counted.values())]
+        for call in list(self.holds):
+            for lost in self.lost(call):
+                cost_usd = lost.microusd / _MICRO if lost.microusd else None
+                found.append(Usage(input_tokens=lost.tokens, cost_usd=cost_usd, calls=lost.calls))
+        total: Usage | None = None
+        for one in found:
+            total = one if total is None else total + one
+        return total
+
+    def lost(self, call: ModelCall) -> tuple[Amounts, ...]:
+        """Return the reservations of *call* that a crash cut off: those that no reply and no usage has settled."""
+        held = self.holds.get(call, ())
+        ended = (call in self.replies) + len(self.usages.get(call, ()))
+        return held[: max(0, len(held) - ended)]
+
+    def granted(self, of: str) -> Amounts | None:
+        """Return the sum of the grants to the budget named *of*; None if there are none."""
+        total: Amounts | None = None
+        for grant in list(self.grants.values()):
+            if grant.of == of:
+                total = added(total, grant.amounts)
+        return total
+
+    def granted_for(self, key: str) -> dict[str, Amounts]:
+        """Return the grants to questions that the call *key* asked, by name of the budget."""
+        found: dict[str, Amounts] = {}
+        for question, (of, amounts) in list(self.grants.items()):
+            # The key of a budget question is `<call>/budget/<of>/<unit>/<n>`.
+            if question.rpartition("/budget/")[0] == key:
+                found[of] = found.get(of, Amounts()).plus(amounts)
+        return found
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def calls(self) -> list[ModelCall]:
+        """Return all calls that something is recorded of, each once."""
+        return list(dict.fromkeys((*self.holds, *self.usages, *self.replies)))
+
+    def general(self, task: str) -> Iterator[ModelEvent]:
+        """Yield the events of the task with id *task* that belong to no single call."""
+        if self.failed_attempts:
+            yield self.discarded_event(task)
+        for question in self.grants:
+            yield self.grant_event(task, question)
+
+    def about(self, task: str, call: ModelCall) -> Iterator[ModelEvent]:
+        """Yield the events of one call of the task with id *task*, in the order in which they became true."""
+        if call in self.holds:
+            yield self.hold_event(task, call)
+        for nth in self.usages.get(call, ()):
+            yield self.usage_event(task, call, nth)
+        if call in self.replies:
+            yield self.reply_event(task, call)
+
+    def discarded_event(self, task: str) -> events.RepliesDiscarded:
+        """Return the event of the failed attempts so far."""
+        return events.RepliesDiscarded(task=task, failed_attempts=self.failed_attempts)
+
+    def grant_event(self, task: str, question: str) -> events.BudgetGranted:
+        """Return the event of the grant that answered *question*."""
+        grant = self.grants[question]
+        return events.BudgetGranted(task=task, question=question, of=grant.of, amounts=grant.amounts)
+
+    def hold_event(self, task: str, call: ModelCall) -> events.BudgetHeld | events.BudgetReleased:
+        """Return the event of the reservations of *call*."""
+        failed, key = call
+        if not self.holds[call]:
+            return events.BudgetReleased(task=task, key=key, failed_attempts=failed)
+        return events.BudgetHeld(task=task, key=key, failed_attempts=failed, reservations=self.holds[call])
+
+    def usage_event(self, task: str, call: ModelCall, nth: int) -> events.UsageRecorded:
+        """Return the event of the *nth* usage of *call*, from 1."""
+        usage, model = self.usages[call][nth]
+        return events.UsageRecorded(
+            task=task, key=call.key, failed_attempts=call.failed_attempts, nth=nth, usage=usage, model=model
+        )
+
+    def reply_event(self, task: str, call: ModelCall) -> events.ModelReplied:
+        """Return the event of the reply to *call*."""
+        data, usage, model, answers = self.replies[call]
+        return events.ModelReplied(
+            task=task,
+            key=call.key,
+            failed_attempts=call.failed_attempts,
+            reply=data,
+            usage=usage,
+            model=model,
+            answers=answers,
+        )
+
+
+def added(total: Amounts | None, more: Amounts | None) -> Amounts | None:
+    """Return the sum of *total* and *more*, where None counts as nothing."""
+    if total is None or more is None:
+        return more if total is None else total
+    return total.plus(more)
