@@ -4,7 +4,7 @@ The floors, and the rooms on each. Imports go down only (decision 0002, docs/exp
 
     8 doors     testing
     6 face      graph, _runs, runtime
-    5 drivers   _drivers
+    5 drivers   _drivers, _agents
     4 flows     _flows
     3 records   _journal, stores
     2 cores     _engine, harness

@@ -118,7 +118,7 @@ _forking: Final[list[Forked]] = []
 """Strong references to the objects called before the current fork, so that the same ones are called after it."""
 
 
-_PIECEMEAL: Final = ("_codec", "_engine", "_flows", "_journal", "_plan", "_runs", "_drivers")
+_PIECEMEAL: Final = ("_codec", "_engine", "_flows", "_journal", "_plan", "_runs", "_drivers", "_agents")
 """Packages whose modules a run may import on first use."""
 _WITH_ASYNCIO: Final = ("_runs.async_readers", "_drivers.")
 """Parts of the names of modules that import asyncio, which are skipped until asyncio is imported.

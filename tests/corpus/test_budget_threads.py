@@ -94,7 +94,9 @@ def test_what_was_kept_of_model_calls_is_read_as_events(opened: Any, thread: Cas
     with opened() as store:
         runtime = in_hand(thread, store).runtime
         loaded = store.load(thread.name)
-        reader = Reader(store, thread.name, thread.graph().__graphrt_plan__.codec, meta=read_meta(loaded.meta, thread.name))
+        reader = Reader(
+            store, thread.name, thread.graph().__graphrt_plan__.codec, meta=read_meta(loaded.meta, thread.name)
+        )
         told = {repr(entry.event) for entry in runtime.entries(thread.name)}
         told |= {repr(event) for key, body in loaded.staged for _, event in reader.staged(key, body)}
 

@@ -24,8 +24,8 @@ LOADING, CALLS, TYPES = range(3)
 
 KNOWN_IN_CALLS = [3]
 """Sizes of the circles that imports in functions close. A circle may become smaller, and none may be added."""
-KNOWN_FOR_TYPES = [2, 3, 3, 4, 4]
-"""The same, with the imports for type checkers. The largest: a run's state and its tasks, a context and its services."""
+KNOWN_FOR_TYPES = [2, 3, 3, 4]
+"""The same, with the imports for type checkers. The largest: a run's state and its tasks."""
 
 
 def modules() -> dict[str, Path]:

@@ -159,6 +159,7 @@ def test_fork_while_another_thread_commits(url):
     "lock",
     [
         "graphrt._drivers.run_services:_lock",
+        "graphrt._agents.of_run:_lock",
         "graphrt._journal.leases:_lock",
         "graphrt.stores.encrypted:EncryptedStore._lock",
         "graphrt._drivers.shared_threads:_making",
@@ -245,7 +246,7 @@ def test_fork_while_a_module_is_loaded_that_runs_load_when_they_need_it(url):
     assert said.splitlines() == ["0", "completed"]
 
 
-@pytest.mark.parametrize("package", ["_drivers", "_runs"])
+@pytest.mark.parametrize("package", ["_agents", "_drivers", "_runs"])
 def test_fork_waits_for_every_module_that_another_thread_may_be_importing(package):
     """Two threads that import each other's modules do not wait for one another: so each module is imported by itself."""
     said = script(

@@ -27,8 +27,7 @@ from graphrt.errors import InputError, NodeError, TaskFailure
 if TYPE_CHECKING:
     import random
 
-    from graphrt._drivers.bound_harness import BoundHarness
-    from graphrt._drivers.task_services import TaskServices
+    from graphrt._drivers.agents import BoundHarness, TaskAgents
     from graphrt.harness.agent.agent import Agent
     from graphrt.harness.budget._budget import Budget
     from graphrt.harness.budget._ledger import Ledger
@@ -138,7 +137,7 @@ class Context(Generic[D]):
         return deps
 
     @property
-    def harness(self) -> BoundHarness:
+    def harness(self) -> BoundHarness[Any]:
         """The run's harness, bound to this task: its calls are recorded, counted and shown on the stream.
 
         Raises:
@@ -153,16 +152,8 @@ class Context(Generic[D]):
                 node=self.node,
                 boundary=True,
             )
-        bound: BoundHarness = self._once("harness", self._bound)
+        bound: BoundHarness[Any] = self._once("harness", self._agents().harness)
         return bound
-
-    def _bound(self) -> BoundHarness:
-        harness, tools = self._scope.harness, self._task.node.policy.tools
-        if tools is None and getattr(harness, "tools", None):
-            from graphrt._drivers.bound_harness import tell_forgotten
-
-            tell_forgotten(harness, self._task, self._scope.warnings)
-        return self.bind(harness, tools=tools or ())
 
     @overload
     def bind(
@@ -171,8 +162,10 @@ class Context(Generic[D]):
     @overload
     def bind(
         self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None
-    ) -> BoundHarness: ...
-    def bind(self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None) -> BoundHarness:
+    ) -> BoundHarness[Any]: ...
+    def bind(
+        self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None
+    ) -> BoundHarness[Any]:
         """Return another harness bound to this task, such as an agent that only this node uses.
 
         Its calls are recorded and counted like those of `ctx.harness`.
@@ -185,61 +178,39 @@ class Context(Generic[D]):
         Raises:
             InputError: *harness* or *budget* is not valid.
         """
-        from graphrt._drivers.bound_harness import BoundHarness
-        from graphrt.harness._harness_checks import check_harness
+        return self._agents().bind(harness, tools, budget)
 
-        check_harness(
-            harness,
-            taker="ctx.bind() takes a harness",
-            of_model="Put the model into an agent: ctx.bind(Agent(model)).",
-            otherwise="Bind an Agent, or any object with an async run().",
-            node=self.node,
-        )
-        host = self._host()
-        if budget is not None:
-            from graphrt.harness.budget._budget import check_budget
-            from graphrt.harness.budget._ledger import Ledger
-
-            check_budget(budget)
-            host = host.within(Ledger(budget, of=f"one use in node {self.node!r}", parent=host.ledger, warn=host.emit))
-        return BoundHarness(harness, host, tools=tools)
-
-    def _host(self) -> TaskServices:
-        from graphrt._drivers.run_ledgers import ledger_for
-        from graphrt._drivers.task_services import TaskServices
-
-        host: TaskServices = self._once("host", lambda: TaskServices(self, ledger=ledger_for(self._scope, self._task)))
-        return host
+    def _agents(self) -> TaskAgents:
+        """Return the services of agents and budgets for this attempt."""
+        agents: TaskAgents = self._once("agents", lambda: self._scope.agents.of_task(self))
+        return agents
 
     @property
     def budget(self) -> Ledger | None:
         """Ledger of the budget that bounds this task: `spent`, `remaining_tokens` and so on; None without a budget."""
-        return self._host().ledger
+        return self._agents().ledger
 
     def _charged(self, reply: Any) -> Any:
         """Return *reply*, marked if model calls of the task must be charged to the field `token_budget`."""
-        kept = self._kept
-        if kept is None or "host" not in kept:
-            return reply
-        from graphrt._drivers.task_services import charged
-
-        return charged(self._task, reply)
+        agents = self._served()
+        return reply if agents is None else agents.charged(reply)
 
     async def _failed(self, error: Exception) -> None:
         """Tell the task's services, if there are any, that this attempt failed with *error*."""
-        kept = self._kept
-        if kept is not None and "host" in kept:
-            from graphrt._drivers.task_services import failed
-
-            await failed(self, error)
+        agents = self._served()
+        if agents is not None:
+            await agents.failed(error)
 
     def _failed_sync(self, error: Exception) -> None:
         """Do what `_failed` does, for a sync node."""
-        kept = self._kept
-        if kept is not None and "host" in kept:
-            from graphrt._drivers.task_services import failed_sync
+        agents = self._served()
+        if agents is not None:
+            agents.failed_sync(error)
 
-            failed_sync(self, error)
+    def _served(self) -> TaskAgents | None:
+        """Return the services of agents and budgets if the attempt has used them, else None."""
+        kept = self._kept
+        return None if kept is None else kept.get("agents")
 
     def now(self) -> float:
         """Return seconds since the epoch, by the runtime's clock; read again at each execution."""

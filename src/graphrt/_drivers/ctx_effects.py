@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.storability import check_storable
@@ -23,14 +23,22 @@ from graphrt._plan.fields import own
 from graphrt.errors import InputError, NodeError
 from graphrt.events import EffectRecorded, EffectStarted, Event
 
-if TYPE_CHECKING:
-    from graphrt._drivers.context import Context
-
 EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
 
 
+class Asking(Protocol):
+    """The part of a Context that effects need: to ask a person about an unknown outcome."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """Key for outside services, the same at every execution of the task."""
+        ...
+
+    def _ask(self, name: str, payload: Any, answer_type: Any, *, kind: str) -> Any: ...
+
+
 def perform(
-    context: Context[Any],
+    context: Asking,
     services: RunServices,
     task: Task,
     key: str,
@@ -84,7 +92,7 @@ def perform(
 
 
 async def perform_async(
-    context: Context[Any],
+    context: Asking,
     services: RunServices,
     task: Task,
     key: str,
@@ -116,7 +124,7 @@ async def perform_async(
 
 
 def _known(
-    context: Context[Any], task: Task, key: str, kind: EffectKind, about: Mapping[str, Any] | None = None
+    context: Asking, task: Task, key: str, kind: EffectKind, about: Mapping[str, Any] | None = None
 ) -> tuple[bool | None, Any]:
     """Look up an effect's recorded result; if a "once" effect has started and has none, ask a person.
 

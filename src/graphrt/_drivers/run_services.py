@@ -19,6 +19,7 @@ from graphrt.errors import StoreError
 from graphrt.events import OutcomeDropped
 
 if TYPE_CHECKING:
+    from graphrt._drivers.agents import Agents
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._engine.engine import Engine
@@ -74,6 +75,7 @@ class RunServices:
         "_pool",
         "_run_id",
         "_seed",
+        "agents",
         "blocking",
         "budget",
         "clock",
@@ -82,7 +84,6 @@ class RunServices:
         "eager",
         "emit",
         "harness",
-        "ledgers",
         "loop_source",
         "models",
         "pool_source",
@@ -131,8 +132,8 @@ class RunServices:
         """The pool that this run holds; None until a sync node needs it."""
         self.budget: Budget | None = None
         """Budget of the run; None without one."""
-        self.ledgers: Any = None
-        """Ledgers of the run's budgets; None until a model call needs one."""
+        self.agents: Agents
+        """Makes the services of agents and budgets for tasks; set by `ActiveRun`."""
         self.root: Engine | None = None
         """Engine of the run, not of a nested graph."""
         self.emit: Callable[[str, Any], None] | None = None

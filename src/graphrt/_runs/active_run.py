@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, final
 
+from graphrt._agents.of_run import RunAgents
 from graphrt._ambient import PARENT_AGENT, SLEEP
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.engine import Engine
@@ -75,6 +76,7 @@ class ActiveRun:
         )
         services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
         services.models = config.models
+        services.agents = RunAgents()
         # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
         services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
         self.services: RunServices = services

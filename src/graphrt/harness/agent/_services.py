@@ -50,14 +50,17 @@ class AgentServices(Protocol):
     """Name of the task's node; None outside a graph."""
     thread: str | None
     """Id of the thread; None without one."""
-    key: str
-    """The task's idempotency key for the outside world: the same at every execution of the task."""
     ledger: Ledger | None
     """Ledger of the run or the task; None without a budget."""
     known_by: Ledger | None
     """The innermost ledger that includes what the task used before a restart; ledgers inside it begin anew."""
     emit: Callable[[Any], None] | None
     """Shows an item on the stream; None if there is no reader."""
+
+    @property
+    def key(self) -> str:
+        """The task's idempotency key for the outside world: the same at every execution of the task."""
+        ...
 
     def custom(self, item: Any) -> None:
         """Show an item of the user on the stream."""

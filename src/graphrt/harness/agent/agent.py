@@ -270,7 +270,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         if node is None:
             tell_unseen(self.name)
             return StandaloneServices(deps=deps)
-        host: AgentServices = node._host()
+        host: AgentServices = node._agents()
         return host
 
     async def __graphrt_drive__(self, host: AgentServices, prompt: Any, options: RunOptions) -> AgentReply:

@@ -199,7 +199,7 @@ async def _paid(graph: str, took: list[Usage]) -> None:
     if node is None:
         return
     for usage in took:
-        await node._host().spent(f"graph/{graph}", usage, graph)
+        await node._agents().spent(f"graph/{graph}", usage, graph)
 
 
 @contextmanager

@@ -8,30 +8,21 @@ Reserving and settling belong to `harness.budget`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt._ambient import PARENT_AGENT
-from graphrt._drivers.budget_grants import apply_answers, asking, granted_to_node, granted_to_run, of_node
-from graphrt._drivers.recorded_calls import keep_grant
+from graphrt._agents.budget_grants import apply_answers, asking, granted_to_node, granted_to_run, of_node
 from graphrt._engine.spending import budget_field
 from graphrt._engine.task import DONE, HANDLED
-from graphrt._forks import FreshLock
 from graphrt.events import Amounts
 from graphrt.harness.budget._budget import Budget, micro
 from graphrt.harness.budget._ledger import Ledger
 from graphrt.reducers import TOKEN_BUDGET as FIELD
 
 if TYPE_CHECKING:
-    from graphrt._drivers.run_services import RunServices
     from graphrt._engine.run_state import RunState
     from graphrt._engine.task import Task
     from graphrt.events import Usage
-
-
-_lock = FreshLock()
-"""Held while the ledgers of a run are made."""
 
 
 @final
@@ -156,23 +147,3 @@ def amounts(usage: Usage | None) -> Amounts:
     if usage is None:
         return Amounts()
     return Amounts(usage.total_tokens, micro(usage.cost_usd or 0.0), usage.calls)
-
-
-def ledger_for(services: RunServices, task: Task) -> Ledger | None:
-    """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""
-    if services.ledgers is None:
-        engine = task.engine
-        above = PARENT_AGENT.get()
-        ledger = None if above is None else above.ledger
-        # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state.
-        alone = services.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
-        if alone and "token_budget" not in engine.values:
-            return None
-        with _lock:
-            if services.ledgers is None:
-                emit = services.emit
-                warn = None if emit is None else partial(emit, "messages")
-                root, keep = services.root or engine, partial(keep_grant, services)
-                services.ledgers = RunLedgers(services.budget, root, warn, above=ledger, keep=keep)
-    ledgers: RunLedgers = services.ledgers
-    return ledgers.ledger(task)

@@ -14,12 +14,13 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from graphrt._agents.bound_harness import BoundHarness, tell_forgotten
+from graphrt._agents.budget_grants import grant, owner, was_granted
+from graphrt._agents.recorded_calls import keep_discarded, keep_grant, keep_hold, keep_reply, keep_usage
 from graphrt._ambient import PARENT_AGENT
 from graphrt._drivers.blocking_calls import call_store
-from graphrt._drivers.budget_grants import grant, owner, was_granted
 from graphrt._drivers.ctx_effects import EffectKind, perform_async
 from graphrt._drivers.message_item import MessageItem
-from graphrt._drivers.recorded_calls import keep_discarded, keep_grant, keep_hold, keep_reply, keep_usage
 from graphrt._drivers.suspended import Suspended
 from graphrt._engine.model_calls import Reply
 from graphrt._engine.spending import spending
@@ -28,6 +29,7 @@ from graphrt._engine.task import Spent
 from graphrt._plan.fields import own
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Amounts, Usage
+from graphrt.harness._harness_checks import check_harness
 from graphrt.harness._reply_data import is_plain, reply_from, reply_to
 from graphrt.harness.agent._services import ORDER
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from graphrt._drivers.context import Context
     from graphrt._engine.task import Task
     from graphrt.harness.agent._services import Question
+    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
 
@@ -61,7 +64,6 @@ class TaskServices:
         "_told",
         "deps",
         "emit",
-        "key",
         "known_by",
         "ledger",
         "node",
@@ -86,7 +88,6 @@ class TaskServices:
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
         self.thread: str | None = self._scope.thread
-        self.key: str = context.idempotency_key
         self.ledger: Ledger | None = ledger
         self.known_by: Ledger | None = ledger
         self.emit: Callable[[Any], None] | None = None
@@ -95,6 +96,11 @@ class TaskServices:
             self.emit = self.publish
         elif above is not None and above.emit is not None:  # an agent runs this graph: show it on the agent's stream
             self.emit = partial(above.emit, self.node)
+
+    @property
+    def key(self) -> str:
+        """The task's idempotency key for the outside world: the same at every execution of the task."""
+        return self._context.idempotency_key
 
     @property
     def over(self) -> bool:
@@ -199,7 +205,8 @@ class TaskServices:
         data = reply_to(response)
         check_storable(task.engine, task, data, "got a reply of a model")
         models.replies[asked] = Reply(own(data), response.usage, response.model, extra.answers)
-        await call_store(services, keep_reply, services, task, asked)
+        if services.stage is not None:
+            await call_store(services, keep_reply, services, task, asked)
         self.account()
         return reply_from(
             data, response.usage, response.model
@@ -288,44 +295,66 @@ class TaskServices:
         known.sort(key=lambda one: self._asked.get(one.key, ()))
         raise pause
 
+    def harness(self) -> BoundHarness[Any]:
+        """Return the run's harness, bound to the task."""
+        harness, tools = self._scope.harness, self._task.node.policy.tools
+        if tools is None and getattr(harness, "tools", None):
+            tell_forgotten(harness, self._task, self._scope.warnings)
+        return self.bind(harness, tools or (), None)
+
+    def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
+        """Return *harness* bound to the task; see `Context.bind`."""
+        check_harness(
+            harness,
+            taker="ctx.bind() takes a harness",
+            of_model="Put the model into an agent: ctx.bind(Agent(model)).",
+            otherwise="Bind an Agent, or any object with an async run().",
+            node=self.node,
+        )
+        services = self
+        if budget is not None:
+            from graphrt.harness.budget._budget import check_budget
+            from graphrt.harness.budget._ledger import Ledger
+
+            check_budget(budget)
+            one_use = Ledger(budget, of=f"one use in node {self.node!r}", parent=self.ledger, warn=self.emit)
+            services = self.within(one_use)
+        return BoundHarness(harness, services, tools=tools)
+
+    def charged(self, reply: Any) -> Any:
+        """Set the task's usage; return *reply*, as a `Spent` if its tokens must be taken off `token_budget`."""
+        task = self._task
+        if task.extra is None:
+            return reply
+        self.account()
+        return Spent(reply) if spending(task.engine, task) else reply
+
+    async def failed(self, error: Exception) -> None:
+        """Cancel and await what a failed attempt left behind; let the next attempt ask its models anew if it must."""
+        left = self.abandon()
+        if left:
+            from asyncio import wait
+
+            await wait(left)
+        if _asks_anew(error):
+            await call_store(self._scope, self._ask_anew)
+
+    def failed_sync(self, error: Exception) -> None:
+        """Do what `failed` does in the thread of a sync node, which cannot await what it cancels."""
+        self.abandon()
+        if _asks_anew(error):
+            self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        """Count a failed attempt, so that the next one finds no recorded reply and asks its models anew."""
+        models = self._task.more().models
+        if models is not None and models.discard_replies():
+            keep_discarded(self._scope, self._task)
+
     def account(self) -> None:
         """Set the task's usage to that of all its calls, those of failed attempts included."""
         extra = self._task.more()
         extra.usage = extra.models.used() if extra.models is not None else None
-
-
-def charged(task: Task, reply: Any) -> Any:
-    """Set the task's usage; return *reply*, as a `Spent` if its tokens must be taken off the field `token_budget`."""
-    extra = task.extra
-    if extra is None:
-        return reply
-    extra.usage = extra.models.used() if extra.models is not None else None
-    return Spent(reply) if spending(task.engine, task) else reply
-
-
-async def failed(context: Context[Any], error: Exception) -> None:
-    """Cancel and await what a failed attempt left behind; let the next attempt ask its models anew if it must."""
-    left = context._host().abandon()
-    if left:
-        from asyncio import wait
-
-        await wait(left)
-    if _asks_anew(error):
-        await call_store(context._scope, _ask_anew, context)
-
-
-def failed_sync(context: Context[Any], error: Exception) -> None:
-    """Do what `failed` does in the thread of a sync node, which cannot await what it cancels."""
-    context._host().abandon()
-    if _asks_anew(error):
-        _ask_anew(context)
-
-
-def _ask_anew(context: Context[Any]) -> None:
-    """Count a failed attempt, so that the next one finds no recorded reply and asks its models anew."""
-    models = context._task.more().models
-    if models is not None and models.discard_replies():
-        keep_discarded(context._scope, context._task)
 
 
 def _asks_anew(error: Exception) -> bool:

@@ -7,21 +7,20 @@ Recording and counting themselves belong to `task_services`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 from graphrt._drivers.message_item import MessageItem
-from graphrt._drivers.task_services import TaskServices
 from graphrt.errors import BadResponseError, InputError, names
+from graphrt.harness.agent._services import HERE, AgentServices
 from graphrt.harness.protocol import OutputT_co
 
 if TYPE_CHECKING:
     from graphrt._engine.task import Task
-    from graphrt.harness import AgentReply, Message, ModelProfile, Prompt
+    from graphrt.harness import AgentReply, ModelProfile
     from graphrt.harness._output.form import OutputForm
-    from graphrt.harness.request import AllButOutput
 
 __all__ = ["BoundHarness", "MessageItem"]
 
@@ -31,14 +30,30 @@ _FORGOTTEN: Final[set[tuple[str, str]]] = set()
 """Pairs of agent and node that the log has a warning of; one per process."""
 
 
+class TaskHost(AgentServices, Protocol):
+    """The services of a task (`task_services`), with what a bound harness needs besides."""
+
+    @property
+    def over(self) -> bool:
+        """True after the attempt has ended."""
+        ...
+
+    def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        """Run an async function from a sync node."""
+        ...
+
+    def publish(self, item: Any) -> None:
+        """Show *item* on the run's stream, mode `messages`."""
+        ...
+
+    def showing(self, show: Show | None) -> AgentServices:
+        """Return these services with *show* in place of `emit`."""
+        ...
+
+
 @final
 class BoundHarness(Generic[OutputT_co]):
-    """The run's harness for one task, as `ctx.harness`; or another harness, as `ctx.bind(harness)`.
-
-    Replies of models are recorded with the task. If the node runs again after a pause or a crash, the same call gets
-    the same reply, and nothing is paid again. After an attempt that failed, models are called anew.
-    Other attributes of the harness are passed through unchanged. `ctx.bind()` of an `Agent[Person]` is a
-    `BoundHarness[Person]`.
+    """Implements `_drivers.agents.BoundHarness`, which documents its methods.
 
     Args:
         harness: The harness that is called.
@@ -48,100 +63,21 @@ class BoundHarness(Generic[OutputT_co]):
 
     __slots__ = ("_harness", "_host", "_tools")
 
-    def __init__(self, harness: Any, host: TaskServices, *, tools: Sequence[Any] | None) -> None:
+    def __init__(self, harness: Any, host: TaskHost, *, tools: Sequence[Any] | None) -> None:
         self._harness = harness
         self._host = host
         self._tools = tools
 
-    @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: None = None,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[OutputT_co]: ...
-    @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: type[T],
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[T]: ...
-    @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: Any,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply: ...
     async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
-        """Run the harness and return its reply; see `graphrt.harness.AgentHarness.run` for the arguments.
-
-        Raises:
-            InputError: The node has ended (`call-after-end`), or an agent's tool is not allowed in it
-                (`tool-not-allowed`).
-            BudgetExceededError: A budget does not allow the call.
-            BadResponseError: The reply has usage that cannot be counted.
-        """
+        """Run the harness and return its reply."""
         return await self._go(prompt, options, self._host.emit)
 
-    @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: None = None,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[OutputT_co]: ...
-    @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: type[T],
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[T]: ...
-    @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: Any,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply: ...
     def run_sync(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
-        """Run the harness from a sync node; short for `ctx.call(ctx.harness.run, prompt, ...)`.
-
-        Raises:
-            NodeError: Called in an async node, which awaits `run` instead (`call-in-async-node`).
-            GraphrtError: As `run`.
-        """
+        """Run the harness from a sync node."""
         return self._host.call(self.run, prompt, **options)
 
     async def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
-        """Run the harness and yield the pieces of its reply; the last item is the whole reply.
-
-        Each item is also shown on the run's stream, mode `messages`.
-
-        Raises:
-            InputError: The harness has no `stream` (`no-stream`), or its stream has no final reply (`no-final-reply`).
-            GraphrtError: As `run`.
-        """
+        """Run the harness and yield the pieces of its reply; the last item is the whole reply."""
         from graphrt.harness.agent._stream import shown
 
         if not hasattr(self._harness, "stream"):
@@ -180,8 +116,6 @@ class BoundHarness(Generic[OutputT_co]):
         drive = getattr(self._harness, "__graphrt_drive__", None)
         if drive is None:
             return await self._plain(prompt, options, show)
-        from graphrt.harness.agent._services import HERE
-
         host = self._host.showing(show)
         if self._tools is not None:
             options["tools"] = self._allowed(options.get("tools"), self._tools)

@@ -1,0 +1,61 @@
+"""The agents and budgets of one run, as the runtime hands them to its drivers: all is loaded and made at first need.
+
+A run without a model call imports neither agents nor budgets.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+from graphrt._ambient import PARENT_AGENT
+from graphrt._forks import FreshLock
+
+if TYPE_CHECKING:
+    from graphrt._agents.run_ledgers import RunLedgers
+    from graphrt._agents.task_services import TaskServices
+    from graphrt._drivers.context import Context
+    from graphrt._drivers.run_services import RunServices
+    from graphrt._engine.task import Task
+    from graphrt.harness.budget._ledger import Ledger
+
+_lock = FreshLock()
+"""Held while the ledgers of a run are made."""
+
+
+@final
+class RunAgents:
+    """Implements `_drivers.agents.Agents`."""
+
+    __slots__ = ("_ledgers",)
+
+    def __init__(self) -> None:
+        self._ledgers: RunLedgers | None = None
+        """Ledgers of the run's budgets; None until a model call needs one."""
+
+    def of_task(self, context: Context[Any]) -> TaskServices:
+        """Return the services for the attempt of *context*."""
+        from graphrt._agents.task_services import TaskServices
+
+        return TaskServices(context, ledger=self._ledger(context._scope, context._task))
+
+    def _ledger(self, services: RunServices, task: Task) -> Ledger | None:
+        """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""
+        if self._ledgers is None:
+            engine = task.engine
+            above = PARENT_AGENT.get()
+            ledger = None if above is None else above.ledger
+            # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state.
+            alone = services.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
+            if alone and "token_budget" not in engine.values:
+                return None
+            from graphrt._agents.recorded_calls import keep_grant
+            from graphrt._agents.run_ledgers import RunLedgers
+
+            with _lock:
+                if self._ledgers is None:
+                    emit = services.emit
+                    warn = None if emit is None else partial(emit, "messages")
+                    root, keep = services.root or engine, partial(keep_grant, services)
+                    self._ledgers = RunLedgers(services.budget, root, warn, above=ledger, keep=keep)
+        return self._ledgers.ledger(task)

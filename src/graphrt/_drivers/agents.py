@@ -1,0 +1,158 @@
+"""What drivers and contexts are handed of agents and budgets, as protocols: `_agents` implements them.
+
+The runtime hands one `Agents` in with the services of the run. A context asks it at first need, so that a node without
+models pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
+
+from graphrt.harness.protocol import OutputT_co
+
+if TYPE_CHECKING:
+    from graphrt.harness import AgentReply, Message, Prompt
+    from graphrt.harness.budget._budget import Budget
+    from graphrt.harness.budget._ledger import Ledger
+    from graphrt.harness.request import AllButOutput
+
+T = TypeVar("T")
+
+
+class BoundHarness(Protocol[OutputT_co]):
+    """The run's harness for one task, as `ctx.harness`; or another harness, as `ctx.bind(harness)`.
+
+    Replies of models are recorded with the task. If the node runs again after a pause or a crash, the same call gets
+    the same reply, and nothing is paid again. After an attempt that failed, models are called anew.
+    Other attributes of the harness are passed through unchanged. `ctx.bind()` of an `Agent[Person]` is a
+    `BoundHarness[Person]`.
+    """
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: None = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: type[T],
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: Any,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
+    async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
+        """Run the harness and return its reply; see `graphrt.harness.AgentHarness.run` for the arguments.
+
+        Raises:
+            InputError: The node has ended (`call-after-end`), or an agent's tool is not allowed in it
+                (`tool-not-allowed`).
+            BudgetExceededError: A budget does not allow the call.
+            BadResponseError: The reply has usage that cannot be counted.
+        """
+        ...
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: None = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: type[T],
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: Any,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
+    def run_sync(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
+        """Run the harness from a sync node; short for `ctx.call(ctx.harness.run, prompt, ...)`.
+
+        Raises:
+            NodeError: Called in an async node, which awaits `run` instead (`call-in-async-node`).
+            GraphrtError: As `run`.
+        """
+        ...
+
+    def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
+        """Run the harness and yield the pieces of its reply; the last item is the whole reply.
+
+        Each item is also shown on the run's stream, mode `messages`.
+
+        Raises:
+            InputError: The harness has no `stream` (`no-stream`), or its stream has no final reply (`no-final-reply`).
+            GraphrtError: As `run`.
+        """
+        ...
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+class TaskAgents(Protocol):
+    """Services of agents and budgets for one attempt of a task."""
+
+    ledger: Ledger | None
+    """Innermost ledger of the budgets that bound the task; None without a budget."""
+
+    def harness(self) -> BoundHarness[Any]:
+        """Return the run's harness, bound to the task."""
+        ...
+
+    def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
+        """Return *harness* bound to the task; see `Context.bind`."""
+        ...
+
+    def charged(self, reply: Any) -> Any:
+        """Return *reply*, marked if model calls of the task must be charged to the field `token_budget`."""
+        ...
+
+    async def failed(self, error: Exception) -> None:
+        """Cancel and await what the failed attempt left behind; let the next one ask its models anew if it must."""
+        ...
+
+    def failed_sync(self, error: Exception) -> None:
+        """Do what `failed` does in the thread of a sync node, which cannot await what it cancels."""
+        ...
+
+
+class Agents(Protocol):
+    """Makes the services of agents and budgets for the attempts of one run."""
+
+    def of_task(self, context: Any) -> TaskAgents:
+        """Return the services for the attempt of *context*; Any, since contexts know this module."""
+        ...
