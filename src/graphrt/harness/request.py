@@ -5,8 +5,9 @@ Harnesses build a `ModelRequest` from the arguments of `run`, and models receive
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
@@ -223,19 +224,28 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     return messages
 
 
+_CHECKS: Final[Mapping[str, Callable[[str, Any], None]]] = {
+    "model": check_text,
+    "max_tokens": partial(check_whole, least=1),
+    "temperature": check_amount,
+    "top_p": partial(check_amount, most=1),
+    "seed": partial(check_whole, least=-inf),
+    "timeout_s": partial(check_amount, above=True),
+    "options": check_mapping,
+}
+"""Check of each option that is a number, a text or a mapping, in the order in which they are reported."""
+
+
 def _check(options: Mapping[str, Any]) -> None:
     """Check the types, numbers and bounds of *options*. A `max_tokens` of NaN would pass every token budget.
 
     Raises:
         InputError: One of them is invalid.
     """
-    check_text("model", options.get("model"))
-    check_whole("max_tokens", options.get("max_tokens"), least=1)
-    check_amount("temperature", options.get("temperature"))
-    check_amount("top_p", options.get("top_p"), most=1)
-    check_whole("seed", options.get("seed"), least=-inf)
-    check_amount("timeout_s", options.get("timeout_s"), above=True)
-    check_mapping("options", options.get("options"))
+    for name, check in _CHECKS.items():
+        value = options.get(name)
+        if value is not None:  # most options are not given in most calls
+            check(name, value)
     reasoning = options.get("reasoning")
     if reasoning is not None and reasoning not in get_args(ReasoningEffort):
         raise InputError(
@@ -263,7 +273,7 @@ def _output(wanted: Any) -> OutputSpec | None:
 
 def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     known: dict[str, ToolSpec] = {}
-    for tool in each("tools", tools):
+    for tool in each("tools", tools) if tools != () else ():
         if not _is_a(tool, ToolSpec):
             raise InputError(f"A tool is of type {type(tool).__name__}.", fix="give ToolSpec values", value=tool)
         if tool.name in known:
@@ -274,6 +284,8 @@ def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
 
 def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> str:
     known = {tool.name for tool in tools}
+    if choice == "auto":
+        return choice
     check_text("tool_choice", choice)
     if choice not in ("auto", "none", "required") and choice not in known:
         raise InputError(

@@ -1,0 +1,110 @@
+"""How far a model call of a node travels: the files of graphrt that it crosses, and how deep its calls nest.
+
+A reader who follows a call opens each of these files. The trace begins where the node asks its harness, and ends when
+the node has the reply. Imports are warm, as in every call but the first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+import graphrt
+from graphrt import END, START, GraphBuilder
+from graphrt.harness import Agent, FunctionModel, MockHarness
+
+PACKAGE = f"{Path(graphrt.__file__).parent}{os.sep}"
+
+
+class State(TypedDict, total=False):
+    said: str
+
+
+@dataclass
+class Way:
+    """The calls of functions of graphrt between `begin` and `end`."""
+
+    files: list[str] = field(default_factory=list)
+    """File of each call, in order."""
+    depth: int = 0
+    """Most frames of graphrt on the stack, those of the node and below it counted from 1."""
+
+    def walk(self, ask: Callable[[], Any]) -> Any:
+        """Trace the calls of *ask*, and return its result."""
+        base = self._depth(sys._getframe())
+
+        def see(frame: Any, event: str, _arg: Any) -> None:
+            if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+                name = frame.f_code.co_filename.removeprefix(PACKAGE)
+                self.files.append(name)
+                self.depth = max(self.depth, self._depth(frame) - base)
+
+        before = sys.getprofile()
+        sys.setprofile(see)
+        try:
+            return ask()
+        finally:
+            sys.setprofile(before)
+
+    @staticmethod
+    def _depth(frame: Any) -> int:
+        depth = 0
+        while frame is not None:
+            depth += frame.f_code.co_filename.startswith(PACKAGE)
+            frame = frame.f_back
+        return depth
+
+    @property
+    def rooms(self) -> list[str]:
+        """Rooms in the order in which the calls enter them, each once for each entry."""
+        found: list[str] = []
+        for name in self.files:
+            room = name.partition(os.sep)[0].removesuffix(".py")
+            if not found or found[-1] != room:
+                found.append(room)
+        return found
+
+
+def way_of(harness: Any) -> Way:
+    """The way of a call, in an async node of a run without a store."""
+    ways: list[Way] = []
+
+    async def node(state: State, ctx: graphrt.Context) -> Any:
+        def ask() -> Any:
+            try:
+                ctx.harness.run("one").send(None)
+            except StopIteration as done:
+                return done.value
+            raise AssertionError("a call of a double waits for nothing")
+
+        ways.append(Way())
+        return {"said": ways[-1].walk(ask).text}
+
+    g = GraphBuilder(State, name="g")
+    g.add_node("q", node)
+    g.add_edge(START, "q").add_edge("q", END)
+    graph = g.compile()
+    for _ in range(2):  # the first run imports what is loaded at first need
+        graph.run({}, harness=harness)
+    return ways[-1]
+
+
+def test_call_of_a_mock_crosses_few_files_and_enters_few_rooms() -> None:
+    way = way_of(MockHarness(["yes", "yes"]))
+
+    assert len(set(way.files)) <= 24, sorted(set(way.files))
+    assert way.depth <= 15
+    # Rooms alternate where a call is bound, recorded and answered; nothing goes back and forth for each option.
+    assert len(way.rooms) <= 22, way.rooms
+
+
+def test_call_through_an_agent_crosses_few_files_and_enters_few_rooms() -> None:
+    way = way_of(Agent(FunctionModel(lambda _request: "yes")))
+
+    assert len(set(way.files)) <= 32, sorted(set(way.files))
+    assert way.depth <= 20
+    assert len(way.rooms) <= 20, way.rooms
