@@ -2,7 +2,8 @@
 
 This module only names what the package exports. Each name is imported at its first use (PEP 562), so that importing
 the package costs next to nothing; no work may happen here. Modules of the package import no engine, journal, driver
-or runtime: the import contract `floors` allows only the rooms below.
+or runtime: the import contract `floors` allows only the rooms below. The one exception are the two names of graphs as
+tools and as harnesses, which are documented here and live in `graphrt._agents` (decision 0081).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from graphrt._agents.graph_tools import GraphHarness, GraphTool
     from graphrt.events import Usage
     from graphrt.harness.agent.agent import Agent
     from graphrt.harness.agent.cache import ResponseCache
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     )
     from graphrt.harness.agent.limits import AgentLimits
     from graphrt.harness.agent.middleware import Middleware
-    from graphrt.harness.agent.subagents import GraphHarness, GraphTool
     from graphrt.harness.budget._budget import Budget, BudgetWarning
     from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.budget._token_tracker import TokenTracker
@@ -149,7 +150,7 @@ _PROTOCOL: Final = (
 _HOMES: Final = {
     **dict.fromkeys(("Agent",), "graphrt.harness.agent.agent"),
     **dict.fromkeys(("AgentLimits",), "graphrt.harness.agent.limits"),
-    **dict.fromkeys(("GraphHarness", "GraphTool"), "graphrt.harness.agent.subagents"),
+    **dict.fromkeys(("GraphHarness", "GraphTool"), "graphrt._agents.graph_tools"),
     **dict.fromkeys(("ResponseCache",), "graphrt.harness.agent.cache"),
     **dict.fromkeys(("Middleware",), "graphrt.harness.agent.middleware"),
     **dict.fromkeys(

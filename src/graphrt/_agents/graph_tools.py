@@ -1,0 +1,219 @@
+"""Graphs as tools of an agent, and a graph as a harness.
+
+What runs inside belongs to the calling run: to its budget, depth limit, stream and usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
+
+from graphrt._agents.graph_input import GraphInput
+from graphrt._ambient import NODE, PARENT_AGENT, Above, live
+from graphrt.errors import AgentLimitError, InputError, ToolError, count
+from graphrt.harness.agent._services import HERE, Place
+from graphrt.harness.agent.events import SubAgentItem
+from graphrt.harness.messages import Prompt, ToolSpec
+from graphrt.harness.protocol import AgentReply
+from graphrt.harness.request import RunOptions
+from graphrt.harness.tools._options import check_name
+from graphrt.harness.tools.protocol import ToolContext, ToolPolicy
+
+if TYPE_CHECKING:
+    from graphrt.events import Usage
+
+__all__ = ["GraphHarness", "GraphTool"]
+
+_ANY_DEPTH: Final = 1 << 30
+"""Greatest depth below a graph that no agent runs: no limit."""
+
+
+class Runs(Protocol):
+    """The part of a compiled graph that is used here."""
+
+    @property
+    def name(self) -> str:
+        """The graph's name."""
+        ...
+
+    # A property and not a method: no signature in a protocol fits options that are `Unpack[RuntimeOptions]`, and that
+    # type lives floors above.
+    @property
+    def arun(self) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """The method that runs the graph once, on an input and with options."""
+        ...
+
+
+@final
+class GraphTool:
+    """A graph as a tool: the model writes its input and reads its output.
+
+    Args:
+        graph: A compiled graph.
+        description: Tells the model when to use the tool.
+        input: The type of the arguments; by default the `input=` of the GraphBuilder, else the graph's state. Only
+            fields of this type are passed on to the graph.
+        output: Turns the final state into the result of the tool; by default the result is the whole state.
+        name: Name of the tool; by default the graph's.
+        policy: Policy of the tool; by default `ToolPolicy()`.
+        options: Options of `graph.arun`, for instance `harness=` and `limits=`.
+
+    Raises:
+        InputError: No JSON schema can be made of the arguments (`tool-schema`), or the name is not valid for a tool
+            (`bad-tool`).
+    """
+
+    def __init__(
+        self,
+        graph: Runs,
+        *,
+        description: str,
+        input: Any = None,
+        output: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+        policy: ToolPolicy | None = None,
+        **options: Any,
+    ) -> None:
+        name = check_name(graph.name if name is None else name, where=f"graph {graph.name!r} as a tool")
+        self._input = GraphInput(graph, input)
+        self._graph = graph
+        self._output = output
+        self._options = options
+        self.spec: Final = ToolSpec(name=name, description=description, parameters=self._input.schema)
+        self.policy: Final = policy if policy is not None else ToolPolicy()
+
+    def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return the graph's input for *arguments*, as validated by the type, without any other fields.
+
+        Raises:
+            ToolArgumentsError: They do not fit; `what` is written for the model.
+        """
+        return self._input.read(arguments, self.spec.name)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
+        """Run the graph. The usage of its model calls counts for the agent, and for the agent's task if it has one.
+
+        Raises:
+            ToolError: The run ended with another status than "completed" (`graph-not-ended`).
+        """
+        options = {"deps": context.deps, **self._options}
+        here = HERE.get()
+        took: list[Usage] = []
+        try:
+            with _part_of(here, self._graph.name, took):
+                result = await self._graph.arun(dict(arguments), **options)
+        finally:
+            if isinstance(here, Place):
+                for usage in took:
+                    here.took.append(usage)
+                    await here.host.spent(f"{here.path}{self._graph.name}", usage, self._graph.name)
+        _check_ended(self._graph, result)
+        return result.state if self._output is None else self._output(result.state)
+
+
+@final
+class GraphHarness:
+    """A graph as a harness: the prompt becomes its input, and its final state the reply.
+
+    Args:
+        graph: A compiled graph.
+        input: Turns the prompt into the graph's input.
+        output: Turns the final state into the reply's text; the state itself is `AgentReply.output`.
+        options: Options of `graph.arun`.
+    """
+
+    def __init__(
+        self, graph: Runs, *, input: Callable[[Prompt], Any], output: Callable[[Any], str], **options: Any
+    ) -> None:
+        self._graph = graph
+        self._input = input
+        self._output = output
+        self._options = options
+
+    async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
+        """Run the graph once.
+
+        Raises:
+            InputError: Options were given, which a graph does not have.
+            ToolError: The run ended with another status than "completed" (`graph-not-ended`).
+        """
+        if any(value is not None for value in options.values()):
+            raise InputError("A graph as a harness takes no options.", known=", ".join(options))
+        took: list[Usage] = []
+        try:
+            with _part_of(HERE.get(), self._graph.name, took):
+                result = await self._graph.arun(self._input(prompt), **self._options)
+        except BaseException:
+            await _paid(self._graph.name, took)
+            raise
+        _check_ended(self._graph, result)
+        usage = sum(took[1:], took[0]) if took else result.usage
+        return AgentReply(text=self._output(result.state), usage=usage, model=self._graph.name, output=result.state)
+
+
+async def _paid(graph: str, took: list[Usage]) -> None:
+    """Add the usage *took* of a failed run of *graph* to the totals of the node's task: no reply reports it."""
+    node = live(NODE.get())
+    if node is None:
+        return
+    for usage in took:
+        await node._agents().spent(f"graph/{graph}", usage, graph)
+
+
+@contextmanager
+def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, None]:
+    """Make a graph that runs inside the block a part of the agent run *here*: of its budget, depth and stream.
+
+    Args:
+        here: Place of the agent that runs; anything else if none does.
+        graph: Name of the graph.
+        took: Receives the usage of each run inside.
+
+    Raises:
+        AgentLimitError: The graph would exceed the depth limit.
+    """
+    if not isinstance(here, Place):  # not called by an agent: keep what an outer one set, and only collect usage here
+        run_by = PARENT_AGENT.get()
+        token = PARENT_AGENT.set(
+            Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took)
+        )
+        try:
+            yield
+        finally:
+            PARENT_AGENT.reset(token)
+        return
+    if here.depth + 1 > here.most_depth:
+        raise AgentLimitError(
+            f"Graph {graph!r} is run {count(here.depth + 1, 'level')} deep.",
+            where=" > ".join((*here.names, graph)),
+            known=f"depth={here.most_depth}",
+            fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
+            limit=here.most_depth,
+        )
+    show = here.emit
+
+    def emit(node: str, item: Any) -> None:
+        assert show is not None  # noqa: S101 - otherwise this function is not passed on
+        show(SubAgentItem(agent=f"{graph}/{node}", item=item))
+
+    above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took)
+    # Agents inside the graph belong to its nodes: they must find neither this agent nor its node.
+    outer, inner, node_ = PARENT_AGENT.set(above), HERE.set(None), NODE.set(None)
+    try:
+        yield
+    finally:
+        NODE.reset(node_)
+        HERE.reset(inner)
+        PARENT_AGENT.reset(outer)
+
+
+def _check_ended(graph: Runs, result: Any) -> None:
+    if result.status != "completed":
+        raise ToolError(
+            f"Graph {graph.name!r} was {result.status} before it came to its end.",
+            code="graph-not-ended",
+            known="its run has no thread that could be resumed from here",
+            fix="Ask in a node of the outer graph instead, or nest the graph there as a node.",
+            tool=graph.name,
+        )
