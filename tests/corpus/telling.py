@@ -97,6 +97,7 @@ def as_version_1(entry: Any) -> Any:
         case "ModelReplied":
             key, answers = f"model/{call}", event["answers"]
             result = {**event["reply"], **_usage(event)}
+            result["text"] = "".join(part["text"] for part in result.pop("parts"))
         case "UsageRecorded":
             key, result = f"model/{call}/spent/{event['nth'] - 1}", _usage(event)
         case "RepliesDiscarded":

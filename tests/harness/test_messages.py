@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pydantic import TypeAdapter
 
-from graphrt.errors import BadResponseError, InputError
+from graphrt._codec import Codec
+from graphrt.errors import BadResponseError, InputError, StoreError
 from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
@@ -11,11 +14,13 @@ from graphrt.harness import (
     AssistantMessage,
     Message,
     SystemMessage,
+    TextPart,
     ToolCall,
     ToolMessage,
     ToolSpec,
     UserMessage,
 )
+from graphrt.harness._reply_data import reply_from, reply_to
 
 
 def test_tool_call_parses_the_text_that_the_model_wrote() -> None:
@@ -160,3 +165,43 @@ def test_request_refuses_two_tools_of_one_name() -> None:
 def test_request_refuses_a_bound_of_no_tokens() -> None:
     with pytest.raises(InputError, match="max_tokens"):
         AgentRequest.build("hi", {"max_tokens": 0})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        SystemMessage(text="t"),
+        UserMessage(text="t"),
+        AssistantMessage(text="t"),
+        ToolMessage(tool_call_id="1", text="t"),
+        AgentReply(text="t"),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_message_and_reply_have_parts(made) -> None:
+    assert made.parts == (TextPart(text="t"),)
+    assert [part.kind for part in made.parts] == ["text"]
+    assert replace(made, text="other").parts == (TextPart(text="other"),)
+    assert replace(made, text="").parts == ()
+
+
+def test_parts_are_not_stored_with_a_message():
+    """Checksums and digests of stored journals are over the bytes of messages, which must not change."""
+    line = Codec().dump(UserMessage(text="t"))
+
+    assert line == b'{"$t":"graphrt:UserMessage","v":{"text":"t","id":null,"role":"user"}}'
+
+
+@pytest.mark.parametrize("text", ["", "t", "two\nlines"])
+def test_recorded_reply_stores_parts(text):
+    data = reply_to(AgentReply(text=text))
+
+    assert data["parts"] == ([{"kind": "text", "text": text}] if text else [])
+    assert reply_from(data, None, None) == AgentReply(text=text)
+
+
+def test_recorded_reply_with_a_part_of_a_newer_kind_is_refused():
+    with pytest.raises(StoreError) as caught:
+        reply_from({"parts": [{"kind": "image", "data": ""}], "finish_reason": "stop"}, None, None)
+
+    assert caught.value.code == "store-newer"

@@ -91,6 +91,9 @@ def test_message_stored_before_there_were_blocks_is_read() -> None:
     assert Codec([Message]).load(STORED) == [AssistantMessage(text="t", tool_calls=(CALL,), id="a")]
 
 
+PARTS = [{"kind": "text", "text": "t"}]
+
+
 def test_remembered_reply_has_its_blocks() -> None:
     reply = AgentReply(text="t", thinking="hm", thinking_blocks=BLOCKS)
     data = reply_to(reply)
@@ -101,7 +104,7 @@ def test_remembered_reply_has_its_blocks() -> None:
 
 
 def test_reply_remembered_before_there_were_blocks_is_read() -> None:
-    assert reply_from({"text": "t", "finish_reason": "stop", "thinking": "hm"}, None, None) == AgentReply(
+    assert reply_from({"parts": PARTS, "finish_reason": "stop", "thinking": "hm"}, None, None) == AgentReply(
         text="t", thinking="hm"
     )
     assert "thinking_blocks" not in reply_to(AgentReply(text="t"))

@@ -107,6 +107,7 @@ def test_every_older_version_has_an_upcaster() -> None:
 
 CALL = "0123456789abcdef.1/x#1"
 TEXT = {"text": "t", "finish_reason": "stop"}
+PARTS = {"parts": [{"kind": "text", "text": "t"}], "finish_reason": "stop"}
 USED = {"input_tokens": 3, "calls": 1, "cost_usd": 0.5}
 ASKED = f"{CALL}/budget/run/calls/1"
 
@@ -129,13 +130,13 @@ def version_1(key: str, result: Any, *answers: int) -> Any:
                 task="2.0:n",
                 key=CALL,
                 failed_attempts=2,
-                reply=TEXT,
+                reply=PARTS,
                 usage=events.Usage(input_tokens=3, calls=1, cost_usd=0.5),
                 model="m",
                 answers=4,
             ),
         ),
-        (f"model/0/{CALL}", TEXT, events.ModelReplied(task="2.0:n", key=CALL, reply=TEXT, answers=4)),
+        (f"model/0/{CALL}", TEXT, events.ModelReplied(task="2.0:n", key=CALL, reply=PARTS, answers=4)),
         (
             f"model/1/{CALL}/spent/1",
             {"usage": {"calls": 1}, "model": "m"},

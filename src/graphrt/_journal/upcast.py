@@ -5,7 +5,7 @@ stays as it was. An upcaster makes one event of one event, because the number of
 
 | Version | Written by | What the next version changed |
 |---|---|---|
-| 1 | graphrt 0.1 | Replies, usage, reservations and grants became events of their own (decision 0080). Before, they were `EffectRecorded` with keys that begin with `model/`, `held/`, `granted/` and `harness/failed`. |
+| 1 | graphrt 0.1 | Replies, usage, reservations and grants became events of their own (decision 0080), and replies have parts (decision 0082). Before, they were `EffectRecorded` with keys that begin with `model/`, `held/`, `granted/` and `harness/failed`. |
 """
 
 from __future__ import annotations
@@ -77,7 +77,11 @@ def _of_reply(key: str, result: Any, body: Body, answers: int | None = None) -> 
     if usage is not None and (found := _USAGE.fullmatch(key)):
         return [events.UsageRecorded, found[2], int(found[1]), int(found[3]) + 1, usage, model]
     if "text" in result and (found := _REPLY.fullmatch(key)):
-        reply = {name: value for name, value in result.items() if name not in ("usage", "model")}
+        text = result["text"]
+        reply = {
+            "parts": [{"kind": "text", "text": text}] if text else [],
+            **{name: value for name, value in result.items() if name not in ("text", "usage", "model")},
+        }
         line = body.line(body.codec.dump(reply))
         return [events.ModelReplied, found[2], int(found[1]), line, usage, model, answers]
     return None

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from graphrt.harness.messages import (
         AssistantMessage,
         Message,
+        Part,
         Prompt,
         SystemMessage,
+        TextPart,
         ThinkingBlock,
         ToolCall,
         ToolMessage,
@@ -108,6 +110,7 @@ __all__ = [
     "ModelStarted",
     "ModelTool",
     "OutputSpec",
+    "Part",
     "Prompt",
     "ResponseCache",
     "RunOptions",
@@ -118,6 +121,7 @@ __all__ = [
     "SystemMessage",
     "Template",
     "TextDelta",
+    "TextPart",
     "ThinkingBlock",
     "ThinkingDelta",
     "TokenTracker",
@@ -141,7 +145,8 @@ __all__ = [
 ]
 
 _MESSAGES: Final = (
-    "AssistantMessage Message Prompt SystemMessage ThinkingBlock ToolCall ToolMessage ToolSpec UserMessage"
+    "AssistantMessage Message Part Prompt SystemMessage TextPart ThinkingBlock ToolCall ToolMessage ToolSpec "
+    "UserMessage"
 )
 _PROTOCOL: Final = (
     "AgentHarness AgentReply AgentRequest FinishReason RunOptions StreamItem StreamingHarness "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from graphrt.errors import StoreError
 from graphrt.events import Usage
 from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ModelResponse
@@ -35,7 +36,8 @@ def is_plain(reply: Any) -> bool:
 
 def reply_to(reply: ModelResponse) -> dict[str, Any]:
     """Return a model's reply as plain data, without usage, model, empty fields and what an agent adds (`output` ...)."""
-    data: dict[str, Any] = {"text": reply.text, "finish_reason": reply.finish_reason}
+    parts = [{"kind": part.kind, "text": part.text} for part in reply.parts]
+    data: dict[str, Any] = {"parts": parts, "finish_reason": reply.finish_reason}
     if reply.tool_calls:
         data["tool_calls"] = [
             {"id": call.id, "name": call.name, "arguments": call.arguments_text} for call in reply.tool_calls
@@ -57,7 +59,7 @@ def reply_from(data: Mapping[str, Any], usage: Usage | None, model: str | None) 
         for call in data.get("tool_calls", ())
     ]
     return AgentReply(
-        text=data["text"],
+        text="".join(map(_text, data["parts"])),
         tool_calls=tuple(calls),
         usage=usage,
         finish_reason=data["finish_reason"],
@@ -65,3 +67,20 @@ def reply_from(data: Mapping[str, Any], usage: Usage | None, model: str | None) 
         thinking=data.get("thinking", ""),
         thinking_blocks=tuple(ThinkingBlock(**block) for block in data.get("thinking_blocks", ())),
     )
+
+
+def _text(part: Mapping[str, Any]) -> str:
+    """Return the text of a stored part.
+
+    Raises:
+        StoreError: The part is of another kind, which a newer graphrt wrote (`store-newer`).
+    """
+    if part["kind"] != "text":
+        raise StoreError(
+            f"A recorded reply of a model has a part of the kind {part['kind']!r}, which this graphrt does not read.",
+            code="store-newer",
+            known="parts of the kind 'text'",
+            fix="Upgrade graphrt where the thread goes on.",
+        )
+    text: str = part["text"]
+    return text

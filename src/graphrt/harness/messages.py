@@ -16,8 +16,10 @@ from graphrt.harness._surrogates import whole, whole_values
 __all__ = [
     "AssistantMessage",
     "Message",
+    "Part",
     "Prompt",
     "SystemMessage",
+    "TextPart",
     "ThinkingBlock",
     "ToolCall",
     "ToolMessage",
@@ -145,6 +147,23 @@ def _parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """A part of a message, or of a model's reply, that is text."""
+
+    text: str
+    kind: Literal["text"] = "text"
+
+
+Part: TypeAlias = TextPart
+"""Any part of a message. `kind` distinguishes them, in Python and in stored JSON; today all parts are text."""
+
+
+def parts_of(text: str) -> tuple[Part, ...]:
+    """Return the parts of what is said by *text* alone: none if it is empty."""
+    return (TextPart(text=text),) if text else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemMessage:
     """Instructions to the model."""
 
@@ -152,6 +171,11 @@ class SystemMessage:
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     role: Literal["system"] = "system"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the message says, part by part: 0..n, none for an empty text."""
+        return parts_of(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +186,11 @@ class UserMessage:
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     role: Literal["user"] = "user"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the message says, part by part: 0..n, none for an empty text."""
+        return parts_of(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +227,11 @@ class AssistantMessage:
     """Identity in a list with the `messages` reducer; providers never see it."""
     role: Literal["assistant"] = "assistant"
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the message says, part by part: 0..n, none for an empty text."""
+        return parts_of(self.text)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolMessage:
@@ -210,6 +244,11 @@ class ToolMessage:
     error: bool = False
     """Whether the text describes a failure."""
     role: Literal["tool"] = "tool"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the message says, part by part: 0..n, none for an empty text."""
+        return parts_of(self.text)
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage

@@ -17,12 +17,14 @@ from graphrt.harness._surrogates import whole
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
+    Part,
     Prompt,
     SystemMessage,
     ThinkingBlock,
     ToolCall,
     ToolSpec,
     UserMessage,
+    parts_of,
 )
 from graphrt.harness.request import AgentRequest, ModelRequest, ReasoningEffort, RunOptions
 
@@ -91,6 +93,11 @@ class AgentReply(Generic[OutputT_co]):
                 object.__setattr__(self, name, whole(said))
         if self.tool_calls and self.finish_reason == "stop":
             object.__setattr__(self, "finish_reason", "tool_calls")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the model said, part by part: 0..n, none for an empty text. Thinking and tool calls are no parts."""
+        return parts_of(self.text)
 
     @property
     def message(self) -> AssistantMessage:

@@ -125,7 +125,8 @@ def _replies(part: list[Entry]) -> Any:
 def _said(reply: Mapping[str, Any]) -> str:
     """Return the text of a model's reply, or the names of the tools that it calls."""
     calls: Sequence[Mapping[str, Any]] = reply.get("tool_calls", ())
-    return reply["text"] or f"calls {', '.join(str(call.get('name')) for call in calls)}"
+    text = "".join(part.get("text", "") for part in reply["parts"])
+    return text or f"calls {', '.join(str(call.get('name')) for call in calls)}"
 
 
 def _what(effect: EffectRecorded) -> tuple[str, Any]:
