@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, GraphBuilder, Limits, NodeError, Runtime, Send
+from graphrt._drivers.thread_pool import ThreadPool
 
 from .support import PATIENCE_S, Beside, State, call, note, parallel, sequence
 
@@ -289,3 +290,36 @@ def test_failure_on_a_worker_thread_keeps_queued_tasks_with_a_timeout_from_start
         fan(node, 20, timeout_s=60).run({}, worker_threads=1)
 
     assert started == [0]
+
+
+def test_last_release_waits_for_a_worker_thread_that_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper may ask for another one at the moment in which the run that holds the pool ends."""
+    pool, errors, start = ThreadPool(2), [], threading.Thread.start
+    pool.hold()
+
+    class Idle:
+        worker = None
+
+        def run(self) -> None: ...
+
+        def land(self) -> None: ...
+
+    def release() -> None:
+        try:
+            pool.release()
+        except RuntimeError as error:
+            errors.append(error)
+
+    ending = threading.Thread(target=release)
+
+    def end_first(thread: threading.Thread) -> None:
+        monkeypatch.undo()
+        ending.start()
+        ending.join(0.2)  # it waits for the pool's lock, or has failed already
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", end_first)
+    pool.submit(Idle())
+    ending.join(PATIENCE_S)
+
+    assert errors == []

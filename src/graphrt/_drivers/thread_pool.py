@@ -108,12 +108,11 @@ class ThreadPool:
         """
         with self._wake:
             self._jobs.append(job)
-            worker = self._another()
-        try:
-            self._start(worker)
-        except RuntimeError:
-            self.withdraw(job)
-            raise
+            try:
+                self._another()
+            except RuntimeError:
+                self._jobs.remove(job)
+                raise
 
     def withdraw(self, job: Job) -> bool:
         """Take *job* out of the queue; return False if it has begun or ended."""
@@ -135,34 +134,33 @@ class ThreadPool:
             if job.worker not in self._workers:
                 return
             self._workers.remove(job.worker)
-            worker = self._another()
-        self._start(worker)
+            self._another()
 
-    def _another(self) -> threading.Thread | None:
-        """Wake a worker thread for the queue, or return a new one to be started; called with the lock held."""
+    def _another(self) -> None:
+        """Wake a worker thread for the queue, or start a new one; called with the lock held.
+
+        If the system refuses to start one, the others serve.
+
+        Raises:
+            RuntimeError: The system refused, and there is no other.
+        """
         if self._idle >= len(self._jobs):
             self._wake.notify()
-            return None
+            return
         if len(self._workers) >= self.most:
-            return None
+            return
         self._number += 1
         worker = threading.Thread(target=self._serve, name=f"graphrt-worker-{self._number}", daemon=True)
-        self._workers.add(worker)
-        self._idle += 1
-        return worker
-
-    def _start(self, worker: threading.Thread | None) -> None:
-        """Start *worker*, without the lock: starting a thread waits for it. If the system refuses, the others serve."""
-        if worker is None:
-            return
+        # Under the lock, so that `release`, perhaps in another thread, never finds one that it cannot join yet. The new
+        # thread takes the lock only after `start` has returned.
         try:
             worker.start()
         except RuntimeError:
-            with self._wake:
-                self._workers.discard(worker)
-                self._idle -= 1
-                if not self._workers:
-                    raise
+            if not self._workers:
+                raise
+            return
+        self._workers.add(worker)
+        self._idle += 1
 
     def _serve(self) -> None:
         """Run jobs in a worker thread until it does not count any more."""
