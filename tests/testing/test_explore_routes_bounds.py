@@ -225,6 +225,17 @@ def test_assertion_in_a_predicate_tells_its_message() -> None:
         ({"first": [Command(goto="nowhere")]}, "'nowhere', which is not a node"),
         ({"first": [Command(goto="last")]}, None),
     ],
+    ids=[
+        "unknown node",
+        "nothing",
+        "no list",
+        "unknown field",
+        "function",
+        "text",
+        "wrong type",
+        "unknown target",
+        "fine",
+    ],
     ids=str,
 )
 def test_alternatives_that_are_impossible_are_refused(alternatives: Any, said: str | None) -> None:
