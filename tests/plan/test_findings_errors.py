@@ -259,7 +259,7 @@ def test_bad_limits_of_the_graph(limits: Limits, message: str) -> None:
 @pytest.mark.parametrize("code", ["unreachable", "no-entry", ""])
 def test_bad_allow(code: str) -> None:
     assert texts(a(), allow=[code]) == [
-        f"[bad-allow] allow= names {code!r}, which is not a judgement that could be accepted.\n      Fix: Known: {JUDGED}."
+        f"[bad-allow] allow= names {code!r}, which is not a judgement that can be accepted.\n      Fix: Known: {JUDGED}."
     ]
 
 

@@ -15,7 +15,7 @@ NO_REF = "Pass the name of a node, what @g.node returned, or START or END themse
 DEFINE = "Known: 'a'. Define it with @g.node before compile()."
 START_AT = "Start it at the node that leads to END."
 ADD_ROUTE = "Add a route for it, or a default=."
-ROUTER_SHAPE = "Take the state, return a label, a list of labels or a list of Sends."
+ROUTER_SHAPE = "Take the state, and return a label, a list of labels or a list of Sends."
 PAST = (
     "The edge START -> END leads past every node: nothing would run. (HERE)",
     "Lead START to a node; for runs that may end at once, give START a router with a route to END.",

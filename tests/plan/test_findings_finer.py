@@ -102,7 +102,7 @@ def bad_limits():
     "      Fix: Use RetryPolicy(attempts=...).",
     "[bad-policy] Node 'a': interrupt_after must be True or False, not 'yes'.\n      Fix: Correct the value.",
     "[bad-policy] Node 'a': version must be a string, not 2.\n      Fix: Correct the value.",
-    "[bad-policy] Node 'a': key= says nothing without cache=.\n      Fix: Correct the value.",
+    "[bad-policy] Node 'a': key= has no effect without cache=.\n      Fix: Correct the value.",
     "[bad-policy] Node 'a': input= is for nested graphs, and this node is a function.\n      Fix: Correct the value.",
 )
 def bad_policies():
@@ -121,9 +121,9 @@ def bad_policies():
     "      Fix: Make it a plain function that returns the new value; slow work belongs into a node.",
     "[bad-reducer] Reducer 'generator' of field 'five' is a generator.\n"
     "      Fix: Make it a plain function that returns the new value; slow work belongs into a node.",
-    "[bad-reducer] 'append' stands inside the type of field 'six', where it says nothing.\n"
+    "[bad-reducer] 'append' stands inside the type of field 'six', where it has no effect.\n"
     "      Fix: Put it around the whole type: Annotated[<the type>, <the reducer>].",
-    "[bad-reducer] 'merge' stands inside the type of field 'seven', where it says nothing.\n"
+    "[bad-reducer] 'merge' stands inside the type of field 'seven', where it has no effect.\n"
     "      Fix: Put it around the whole type: Annotated[<the type>, <the reducer>].",
 )
 def bad_reducers():

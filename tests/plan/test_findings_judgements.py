@@ -126,7 +126,7 @@ def endless_self() -> Any:
 
 UNREACHABLE = "Add an edge to it, declare it in goto= of the node that commands it, or remove it."
 STUCK = "Give a router on the way a route to END."
-STARVING = "Join nodes that always run together, or say starved='ignore' or 'run', or when='any'."
+STARVING = "Join nodes that always run together, or pass starved='ignore', starved='run' or when='any'."
 CONFLICT = "Give the field a reducer, write different fields, or run the nodes one after the other."
 ENDLESS = "Put a conditional edge on it that can lead out, or declare goto=[..., END] on a node of it."
 

@@ -16,6 +16,7 @@ from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, DamagedE
 from graphrt._codec.tables import FetchError, Tables
 from graphrt._codec.walk import Reader, TooDeepError, UnknownTagError, Watching, Writer
 from graphrt.errors import InputError, StoreError, names
+from graphrt.errors._codes.journal import DAMAGED_VALUE, UNKNOWN_TYPE
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -175,13 +176,7 @@ class Codec:
             raise _damaged(error, data) from error
 
     def _unknown(self, tag: Any) -> StoreError:
-        return StoreError(
-            f"The data holds a value of the type {tag!r}, which is not known here.",
-            code="unknown-type",
-            known=names(sorted(self._tables.classes)) or "no classes besides Python's own",
-            fix="declare the class in the state, or call graphrt.stores.register_type(Cls, tag=...) before the data is read",
-            value=tag,
-        )
+        return UNKNOWN_TYPE(value=tag, known=names(sorted(self._tables.classes)) or "no classes besides Python's own")
 
 
 def is_plain(data: bytes) -> bool:
@@ -200,9 +195,4 @@ def is_plain(data: bytes) -> bool:
 def _damaged(error: Exception, data: bytes) -> StoreError:
     begin = data[:60]
     why = str(error) if isinstance(error, DamagedError) else f"{type(error).__name__}: {error}"
-    return StoreError(
-        f"Stored data cannot be read: {why[:300]}.",
-        code="damaged-value",
-        where=f"{len(data)} bytes that begin with {begin!r}",
-        fix="restore the data from a backup; if a class changed, give its new fields defaults",
-    )
+    return DAMAGED_VALUE(why=why[:300], size=len(data), begin=begin)

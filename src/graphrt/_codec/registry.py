@@ -16,6 +16,16 @@ from graphrt._codec.leaves import LEAF_DECODERS, LEAF_ENCODERS
 from graphrt._codec.own import OWN_TAGS, WORDS
 from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder
 from graphrt.errors import InputError, names
+from graphrt.errors._codes.journal import (
+    CLASS_CANNOT_BE_REGISTERED,
+    CLASS_WITH_SECRET,
+    CODING_NOT_FUNCTIONS,
+    DUPLICATE_TAG,
+    HALF_A_CODING,
+    NO_STORED_FORM,
+    NOT_A_CLASS,
+    TAG_NOT_TEXT,
+)
 
 __all__ = [
     "BUILT_IN_DECODERS",
@@ -90,7 +100,7 @@ def register(
     _check_class(cls)
     name: Any = cls.__qualname__ if tag is None else tag
     if type(name) is not str or not name:
-        raise InputError(f"The tag {name!r} of {cls.__qualname__} is not text.", code="bad-registration", value=name)
+        raise TAG_NOT_TEXT(value=name, cls=cls.__qualname__)
     entry = _entry(cls, name, encode, decode)
     others = {old: was for old, was in _registered.items() if old is not cls and not _is_older(old, cls)}
     taken = next((old for old, was in others.items() if was.tag == name), None)
@@ -128,51 +138,35 @@ def is_secret(cls: Any) -> bool:
 
 def _check_class(cls: Any) -> None:
     if not _is_class(cls):
-        raise InputError(f"{cls!r} is not a class.", code="bad-registration", fix="register the class of the values")
+        raise NOT_A_CLASS(cls=cls)
     if is_secret(cls):
-        raise InputError(
-            f"{cls.__qualname__} holds a secret, and secrets are never stored.",
-            code="bad-registration",
-            fix="keep the secret out of the state; read it where it is used, from the environment or a key store",
-        )
+        raise CLASS_WITH_SECRET(cls=cls.__qualname__)
     if cls in (*BUILT_IN_ENCODERS, object) or issubclass(cls, (type, BaseException)):
-        raise InputError(
-            f"{cls.__qualname__} cannot be registered: it is built in, or a class of classes or errors.",
-            code="bad-registration",
-            fix="register a class of your own",
-        )
+        raise CLASS_CANNOT_BE_REGISTERED(cls=cls.__qualname__)
 
 
 def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> Entry:
     if encode is not None and decode is not None:
         if not all(map(callable, (encode, decode))):
-            raise InputError(f"encode= and decode= of {cls.__qualname__} are not functions.", code="bad-registration")
+            raise CODING_NOT_FUNCTIONS(cls=cls.__qualname__)
         return custom_entry(cls, tag, encode, decode)
     if encode is not None or decode is not None:
-        raise InputError(
-            f"{cls.__qualname__} was registered with only one of encode= and decode=.",
-            code="bad-registration",
-            fix="give both: values are stored to be read again",
-        )
+        raise HALF_A_CODING(cls=cls.__qualname__)
     entry = entry_of(cls, tag)
     if entry is None:
         built_in = builtin_base(cls)
         kind = f"a kind of {built_in.__name__}" if built_in else "no dataclass, model, named tuple or enum"
-        raise InputError(
-            f"{cls.__qualname__} says not how it is stored: it is {kind}.",
-            code="bad-registration",
-            fix=f"register_type({cls.__qualname__}, encode=..., decode=...)",
-        )
+        raise NO_STORED_FORM(cls=cls.__qualname__, problem=kind)
     return entry
 
 
 def duplicate(tag: str, cls: Any, other: Any | None) -> InputError:
     """Return the error for two types with the same tag; *other* is None if the tag is one of the codec's own."""
     holder = f"{other.__module__}.{other.__qualname__}" if other else "a built-in type"
-    return InputError(
-        f"{cls.__module__}.{cls.__qualname__} would be stored under the tag {tag!r}, which is that of {holder}.",
-        code="duplicate-tag",
-        known=names(sorted(RESERVED_TAGS)) if other is None else "",
-        fix=f"graphrt.stores.register_type({cls.__qualname__}, tag='...') with a tag that no other class has",
+    return DUPLICATE_TAG(
+        module=cls.__module__,
+        cls=cls.__qualname__,
         value=tag,
+        holder=holder,
+        known=names(sorted(RESERVED_TAGS)) if other is None else "",
     )

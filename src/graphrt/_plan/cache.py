@@ -14,7 +14,7 @@ from typing import Any, final
 from pydantic import BaseModel
 
 from graphrt._plan.fields import is_mapping, own
-from graphrt.errors import UpdateError
+from graphrt.errors._codes.nodes import CACHE_KEY
 
 DEFAULT_SIZE = 256
 """Number of results that a cache keeps under `cache=True`."""
@@ -49,15 +49,7 @@ class NodeCache:
             hash(given)
             return (given, canonical(task.arg)) if task.arg is not None else given
         except (TypeError, RecursionError) as error:  # RecursionError: a value contains itself
-            raise UpdateError(
-                f"The inputs of cached node {node!r} have no canonical form: {error}",
-                code="cache-key",
-                where=task.engine.where(task),
-                fix="Give the node key=lambda state: ..., with what its result follows from, and Sends an argument that "
-                "can be hashed.",
-                node=node,
-                boundary=True,
-            ) from error
+            raise CACHE_KEY(node=node, error=error, where=task.engine.where(task)) from error
 
     def get(self, key: Hashable) -> tuple[bool, Any]:
         """Return (True, a copy of the result) if *key* is cached, else (False, None)."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from graphrt._plan.paths import OUT, SOME, Paths
 from graphrt._plan.tables import Plan
 from graphrt.errors import Problem
+from graphrt.errors._codes.graph_findings import ENDLESS_LOOP
 
 _SHOWN = 8
 """Most nodes of a loop that its message names."""
@@ -64,13 +65,7 @@ def _problem(plan: Plan, component: Sequence[int], after: Sequence[Sequence[int]
     shown = " -> ".join(map(repr, loop if len(loop) <= _SHOWN else loop[:_SHOWN]))
     if len(loop) > _SHOWN:
         shown += f" -> ... ({len(loop) - 1} nodes)"
-    return Problem(
-        code="endless-loop",
-        message=f"The loop {shown} has no conditional way out: once entered, it runs until a limit.",
-        node=loop[0],
-        hint="Put a conditional edge on it that can lead out, or declare goto=[..., END] on a node of it.",
-        where=plan.spec_where(component[0]),
-    )
+    return ENDLESS_LOOP(loop=shown, node=loop[0], where=plan.spec_where(component[0]))
 
 
 def _cycle(component: Sequence[int], after: Sequence[Sequence[int]]) -> list[int]:

@@ -18,6 +18,7 @@ from graphrt._plan.copying import own
 from graphrt._plan.hints import describe
 from graphrt._plan.value_checks import Check, Checked, check_anything
 from graphrt.errors import Problem
+from graphrt.errors._codes.schema_findings import BAD_REDUCER, INNER_REDUCER, QUOTED_REDUCER, SEVERAL_REDUCERS
 
 __all__ = [
     "ABSENT",
@@ -171,31 +172,15 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
         elif _is_reducer(mark):
             found.append(mark)
         elif isinstance(mark, str) and mark in _NAMES:
-            problems.append(
-                Problem(
-                    code="bad-reducer",
-                    message=f"Field {field.name!r} has the text {mark!r} beside its type: the name of a reducer or "
-                    "marker does nothing.",
-                    hint=f"Write it without quotes, after `from graphrt.reducers import {mark}`. A text that is meant "
-                    "for readers may say anything else.",
-                )
-            )
+            problems.append(QUOTED_REDUCER(field=field.name, mark=mark))
     problems += [
-        Problem(
-            code="bad-reducer",
-            message=f"{reducer_label(mark)!r} stands inside the type of field {field.name!r}, where it says nothing.",
-            hint="Put it around the whole type: Annotated[<the type>, <the reducer>].",
-        )
+        INNER_REDUCER(mark=reducer_label(mark), field=field.name)
         for mark in hints.metadata_inside(field.annotation)
         if isinstance(mark, reducers.Marker) or getattr(mark, "__module__", None) == reducers.__name__
     ]
     if len(found) > 1:
         problems.append(
-            Problem(
-                code="bad-reducer",
-                message=f"Field {field.name!r} has {len(found)} reducers: {', '.join(map(reducer_label, found))}.",
-                hint="Keep one reducer in its Annotated[...].",
-            )
+            SEVERAL_REDUCERS(field=field.name, number=len(found), reducers=", ".join(map(reducer_label, found)))
         )
     if found:
         _set_reducer(field, found[0], problems)
@@ -239,13 +224,7 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
     wrong = _misfit(fn, field) or _uncallable(fn)
     if wrong is not None:
         message, hint = wrong
-        problems.append(
-            Problem(
-                code="bad-reducer",
-                message=f"Reducer {field.reducer_name!r} of field {field.name!r} {message}.",
-                hint=hint,
-            )
-        )
+        problems.append(BAD_REDUCER(reducer=field.reducer_name, field=field.name, problem=message, fix=hint))
 
 
 def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:

@@ -16,7 +16,10 @@ from graphrt._plan.quoting import short
 from graphrt._plan.specs import NodeSpec
 from graphrt._plan.state import StateSchema
 from graphrt.commands import Command
-from graphrt.errors import Problem, closest, names
+from graphrt.errors import Problem, closest
+from graphrt.errors._codes.graph_findings import BAD_NODE_LIMIT, BAD_POLICY, COMMAND_OF_TARGETS
+from graphrt.errors._codes.schema_findings import UNKNOWN_WRITES, UNTRACKED_LEAK
+from graphrt.errors._error_code import Finding
 
 MAX_NAME: Final = 500
 """Greatest length of a node's name, in characters."""
@@ -38,8 +41,8 @@ def name_problem(name: object) -> str | None:
     return None
 
 
-def policy_problems(node: NodeSpec) -> Iterator[tuple[str, str]]:
-    """Yield (code of the problem, what is wrong) for each bad value in a node's policy."""
+def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
+    """Yield (finding, what is wrong) for each bad value in a node's policy."""
     policy = node.policy
     limits: list[str | None] = []
     if policy.max_visits != "graph":
@@ -49,22 +52,22 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[str, str]]:
         limits += [f"retry: {text}" for text in policy.retry.problems()]
     if policy.cache is not False and policy.cache is not True:
         limits.append(number_problem("cache", policy.cache, optional=False, least=1))
-    yield from (("bad-limit", text) for text in limits if text)
+    yield from ((BAD_NODE_LIMIT, text) for text in limits if text)
     for option in ("interrupt_before", "interrupt_after"):
         value = getattr(policy, option)
         if not isinstance(value, bool):
-            yield "bad-policy", f"{option} must be True or False, not {short(value)}"
+            yield BAD_POLICY, f"{option} must be True or False, not {short(value)}"
     version: Any = policy.version
     if version is not None and not isinstance(version, str):
-        yield "bad-policy", f"version must be a string, not {short(version)}"
+        yield BAD_POLICY, f"version must be a string, not {short(version)}"
     if policy.key is not None and not callable(policy.key):
-        yield "bad-policy", f"key must be a function of the state, not {short(policy.key)}"
+        yield BAD_POLICY, f"key must be a function of the state, not {short(policy.key)}"
     elif policy.key is not None and policy.cache is False:
-        yield "bad-policy", "key= says nothing without cache="
+        yield BAD_POLICY, "key= has no effect without cache="
     if getattr(node.fn, "__graphrt_plan__", None) is None:
         for option in ("input", "output"):
             if getattr(policy, option) is not None:
-                yield "bad-policy", f"{option}= is for nested graphs, and this node is a function"
+                yield BAD_POLICY, f"{option}= is for nested graphs, and this node is a function"
 
 
 def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
@@ -73,13 +76,7 @@ def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
     for name in written:
         if not isinstance(name, str) or name not in state.fields:
             guess = closest(name, state.fields)
-            yield Problem(
-                code="bad-update-type",
-                message=f"writes= of node {node.name!r} names {short(name)}, which is not a field of the state.",
-                node=node.name,
-                hint=f"Did you mean {guess!r}?" if guess else f"Known: {names(state.fields)}.",
-                where=node.where,
-            )
+            yield UNKNOWN_WRITES(node=node.name, name=short(name), fields=state.fields, where=node.where, guess=guess)
 
 
 def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
@@ -102,13 +99,14 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
             pairs = given.items() if is_mapping(given) else ()
         for into, out_of in pairs:
             if out_of in source.untracked and into in target.fields and into not in target.untracked:
-                yield Problem(
-                    code="untracked-leak",
-                    message=f"Nested graph {node.name!r} {'is given' if entering else 'gives back'} field {out_of!r}, "
-                    f"which is untracked, for field {into!r}, whose values are stored.",
+                yield UNTRACKED_LEAK(
+                    name=node.name,
+                    verb="is given" if entering else "gives back",
+                    out_of=out_of,
+                    into=into,
+                    state=target.cls.__name__,
+                    option=option,
                     node=str(node.name),
-                    hint=f"Mark field {into!r} of {target.cls.__name__} untracked too, or name the fields that are "
-                    f"shared with {option}=.",
                     where=node.where,
                 )
 
@@ -126,11 +124,4 @@ def targets_in_a_type(node: NodeSpec) -> Iterator[Problem]:
         targets = hints.labels_of(hints.bare(typing.get_args(member)[0]))
         if targets is not None and targets[0]:
             text = ", ".join(repr(target) for target in targets[0])
-            yield Problem(
-                code="bad-signature",
-                message=f"Node {node.name!r} is annotated to return Command[Literal[{text}]], but the parameter of a "
-                "Command is the update, not its targets.",
-                node=node.name,
-                hint=f"Declare the targets where the node is added: goto=[{text}]; and annotate it as Command.",
-                where=node.where,
-            )
+            yield COMMAND_OF_TARGETS(node=node.name, targets=text, where=node.where)

@@ -17,8 +17,17 @@ from graphrt._plan.starving_joins import starving_joins
 from graphrt._plan.tables import Plan
 from graphrt._plan.write_conflicts import write_conflicts
 from graphrt.errors import Problem
+from graphrt.errors._codes.graph_findings import (
+    ENDLESS_LOOP,
+    NO_WAY_OUT,
+    STARVING_JOIN,
+    UNREACHABLE_NODE,
+    WRITE_CONFLICT,
+)
 
-JUDGEMENTS: Final = ("unreachable-node", "no-way-out", "starving-join", "write-conflict", "endless-loop")
+JUDGEMENTS: Final = tuple(
+    finding.code for finding in (UNREACHABLE_NODE, NO_WAY_OUT, STARVING_JOIN, WRITE_CONFLICT, ENDLESS_LOOP)
+)
 """Codes that `compile(allow=...)` accepts, in the order in which they are reported."""
 
 
@@ -53,13 +62,7 @@ def _unreachable(plan: Plan, paths: Paths) -> Iterator[Problem]:
                     work.append(node.index)
     for node in plan.nodes:
         if not seen[node.index]:
-            yield Problem(
-                code="unreachable-node",
-                message=f"Node {node.name!r} can never run: no path leads to it from START.",
-                node=node.name,
-                hint="Add an edge to it, declare it in goto= of the node that commands it, or remove it.",
-                where=plan.spec_where(node.index),
-            )
+            yield UNREACHABLE_NODE(node=node.name, where=plan.spec_where(node.index))
 
 
 def _no_way_out(plan: Plan, paths: Paths) -> Iterator[Problem]:
@@ -88,10 +91,4 @@ def _no_way_out(plan: Plan, paths: Paths) -> Iterator[Problem]:
                 work.append(at)
     for node in plan.nodes:
         if not good[node.index]:
-            yield Problem(
-                code="no-way-out",
-                message=f"From node {node.name!r} neither END nor a node without edges can be reached.",
-                node=node.name,
-                hint="Give a router on the way a route to END.",
-                where=plan.spec_where(node.index),
-            )
+            yield NO_WAY_OUT(node=node.name, where=plan.spec_where(node.index))

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from graphrt._plan.paths import ALL, OUT, SOME, Choice, Paths
 from graphrt._plan.tables import JoinPlan, Plan
 from graphrt.errors import Problem
+from graphrt.errors._codes.graph_findings import STARVING_JOIN
 
 _AT_ONCE: Final = 2_048
 """Most scenarios that are followed together, which is the width of the ints in bits; bounds the memory."""
@@ -61,12 +62,10 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
 
 
 def _problem(plan: Plan, join: JoinPlan, runs: int, skipped: int) -> Problem:
-    return Problem(
-        code="starving-join",
-        message=f"The join before {join.dst.name!r} can starve: some choice of routes runs {plan.nodes[runs].name!r} "
-        f"and not {plan.nodes[skipped].name!r}.",
+    return STARVING_JOIN(
         node=join.dst.name,
-        hint="Join nodes that always run together, or say starved='ignore' or 'run', or when='any'.",
+        runs=plan.nodes[runs].name,
+        skipped=plan.nodes[skipped].name,
         where=plan.spec_where(join.dst.index),
     )
 

@@ -22,7 +22,21 @@ from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapp
 from graphrt._plan.quoting import explain, quoted, short
 from graphrt._plan.value_checks import Checks, is_marker
 from graphrt._plan.views import EXTRA, Values, dataclass_view, finder, keeping, pydantic_view
-from graphrt.errors import InputError, Place, Problem, closest, names
+from graphrt.errors import InputError, Place, Problem, closest
+from graphrt.errors._codes.inputs import (
+    INPUT_DOES_NOT_FIT,
+    INPUT_OF_WRONG_KIND,
+    INPUT_REFUSED,
+    MISSING_INPUT,
+    UNKNOWN_INPUT_KEY,
+)
+from graphrt.errors._codes.schema_findings import (
+    FIELD_NEEDS_DEFAULT,
+    NOT_A_STATE,
+    UNCHECKABLE_STATE_FIELD,
+    UNRESOLVED_STATE,
+)
+from graphrt.errors._error_code import Finding
 from graphrt.reducers import ReducedBy
 
 if TYPE_CHECKING:
@@ -68,13 +82,7 @@ class StateSchema:
             case "typeddict":
                 self._read_typeddict(cls, localns)
             case _:
-                self.problems.append(
-                    Problem(
-                        code="bad-state",
-                        message=f"{short(cls)} cannot be a state.",
-                        hint="Use a pydantic model, a dataclass or a TypedDict class.",
-                    )
-                )
+                self.problems.append(NOT_A_STATE(cls=short(cls)))
         for field in self.fields.values():
             self._require_default(field)
         self.keeps: int = keeping(self.kind, self.cls, tuple(self.fields))
@@ -99,13 +107,7 @@ class StateSchema:
             (field.ephemeral, "ephemeral and has no default to return to after its superstep"),
         ):
             if marked:
-                self.problems.append(
-                    Problem(
-                        code="bad-reducer",
-                        message=f"Field {field.name!r} is {why}.",
-                        hint="Give the field a default.",
-                    )
-                )
+                self.problems.append(FIELD_NEEDS_DEFAULT(field=field.name, problem=why))
 
     def _add(self, field: Field, metadata: Iterable[Any], checks: Checks) -> None:
         """Add *field*. Updates are checked against a custom reducer's second parameter, else the field's type (R7)."""
@@ -123,9 +125,9 @@ class StateSchema:
         try:
             complete_model(cls, localns)
         except (PydanticUndefinedAnnotation, NameError) as error:
-            self.problems.append(unresolved(cls, error, "bad-state"))
+            self.problems.append(unresolved(cls, error, UNRESOLVED_STATE))
             return
-        self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems, "bad-state"))
+        self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems, UNCHECKABLE_STATE_FIELD))
         self._also = frozenset(alias for info in cls.__pydantic_fields__.values() for alias in hints.aliases_of(info))
         self.view = pydantic_view(cls, tuple(self.fields))
 
@@ -137,7 +139,7 @@ class StateSchema:
             self._add(field, (*info.metadata, *([extra] if isinstance(extra, ReducedBy) else ())), checks)
 
     def _read_dataclass(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        checks = Checks(self.cls, localns, self.problems, "bad-state")
+        checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_STATE_FIELD)
         infos: Mapping[str, FieldInfo] | None = getattr(self.cls, "__pydantic_fields__", None)
         if infos is not None:
             self._read_infos(infos, checks)
@@ -158,7 +160,7 @@ class StateSchema:
         self.view = dataclass_view(self.cls, tuple(self.fields))
 
     def _read_typeddict(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        checks = Checks(self.cls, localns, self.problems, "bad-state")
+        checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_STATE_FIELD)
         for name, hint in (self._hints(cls, localns) or {}).items():
             field = Field(name, hints.without_qualifiers(hint))
             required = hints.is_required(hint, otherwise=name in self.cls.__required_keys__)
@@ -171,7 +173,7 @@ class StateSchema:
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
-            self.problems.append(unresolved(self.cls, error, "bad-state"))
+            self.problems.append(unresolved(self.cls, error, UNRESOLVED_STATE))
             return None
 
     # -- values --------------------------------------------------------------------------------------------------
@@ -265,23 +267,14 @@ class StateSchema:
         return checked
 
     def _refused(self, error: Exception, where: str | Place) -> InputError:
-        return InputError(
-            f"{self.cls.__name__} refused the input: {type(error).__name__}: {error}",
-            code="bad-input",
-            where=where,
-            fix=f"Pass values that {self.cls.__name__} accepts.",
-        )
+        return INPUT_REFUSED(state_class=self.cls.__name__, error=error, where=where)
 
     def _refuse_kind(self, given: Any, where: str | Place) -> NoReturn:
         wanted = f"a mapping with the keys of {self.cls.__name__}"
         if self.kind != "typeddict":
             wanted = f"{self.cls.__name__} or a mapping of its fields"
-        raise InputError(
-            f"The input must be {wanted}, not {type(given).__name__}: {quoted(given, self.untracked)}.",
-            code="bad-input",
-            where=where,
-            known=f"fields {names(self.fields)}",
-            fix="Pass the fields that the graph starts with.",
+        raise INPUT_OF_WRONG_KIND(
+            wanted=wanted, given=given, quoted=quoted(given, self.untracked), fields=self.fields, where=where
         )
 
     def _refuse_unknown(self, given: Mapping[str, Any], where: str | Place, only: frozenset[str] | None) -> None:
@@ -293,36 +286,31 @@ class StateSchema:
         unknown = [key for key in given if key not in allowed]
         if unknown:
             guess = closest(unknown[0], [str(name) for name in allowed])
-            raise InputError(
-                f"The input has {'keys that are not fields' if len(unknown) > 1 else 'a key that is not a field'} of the "
-                f"{'graph input' if only is not None else 'state'}: {names(unknown)}.",
-                code="unknown-key",
-                where=where,
-                known=f"fields {names(sorted(map(str, allowed)) if only is not None else self.fields)}",
-                fix=f"Did you mean {guess!r}?" if guess else "Remove it, or declare the field.",
+            raise UNKNOWN_INPUT_KEY(
+                unknown=unknown,
+                schema="graph input" if only is not None else "state",
+                fields=sorted(map(str, allowed)) if only is not None else self.fields,
                 field=str(unknown[0]),
+                where=where,
+                guess=guess,
             )
 
     def _missing(self, missing: list[str], where: str | Place) -> InputError:
-        return InputError(
-            f"The input lacks {'fields that have' if len(missing) > 1 else 'a field that has'} no default: "
-            f"{names(missing)}.",
-            code="missing-field",
+        return MISSING_INPUT(
+            missing=missing,
+            field=missing[0],
             where=where,
             known="; ".join(
                 f"{name}: {describe(self.fields[name].annotation)}" for name in missing if name in self.fields
             ),
-            fix="Pass them, or give the fields defaults.",
-            field=missing[0],
         )
 
     def _bad_values(self, errors: list[str], where: str | Place) -> InputError:
-        return InputError(
-            f"The input does not fit {self.cls.__name__}: {'; '.join(errors)}.",
-            code="bad-input",
+        return INPUT_DOES_NOT_FIT(
+            state_class=self.cls.__name__,
+            problems="; ".join(errors),
             where=where,
-            known=", ".join(f"{name}: {describe(field.annotation)}" for name, field in self.fields.items()),
-            fix="Pass values of the declared types.",
+            known=", ".join((f"{name}: {describe(field.annotation)}" for name, field in self.fields.items())),
         )
 
     def own_all(self, values: Mapping[str, Any]) -> Values:
@@ -330,14 +318,9 @@ class StateSchema:
         return {name: own(value) for name, value in values.items()}
 
 
-def unresolved(cls: Any, error: Exception, code: str) -> Problem:
+def unresolved(cls: Any, error: Exception, finding: Finding) -> Problem:
     """Return the problem for an annotation of *cls* that refers to an unknown name."""
-    text = str(error).split("\n", maxsplit=1)[0]
-    return Problem(
-        code=code,
-        message=f"The annotations of {cls.__name__} cannot be resolved: {text}.",
-        hint="Define the named types before GraphBuilder(...), at module level or in the same function.",
-    )
+    return finding(cls=cls.__name__, problem=str(error).split("\n", maxsplit=1)[0])
 
 
 def complete_model(cls: type[BaseModel], localns: Mapping[str, Any] | None) -> None:

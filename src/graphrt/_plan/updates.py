@@ -30,7 +30,16 @@ from graphrt._plan.state import (
 )
 from graphrt._plan.value_checks import Check, Checked, Checks, is_marker, is_unconstrained, settings
 from graphrt.commands import DELETE, UNSET, Replacement
-from graphrt.errors import Place, Problem, UpdateError, closest, names
+from graphrt.errors import Place, Problem, UpdateError, closest
+from graphrt.errors._codes.nodes import CANNOT_DELETE, MISSING_FIELD, UNKNOWN_KEY, WRONG_TYPE
+from graphrt.errors._codes.schema_findings import (
+    EXTRA_FIELDS,
+    NOT_AN_UPDATE_SCHEMA,
+    UNCHECKABLE_UPDATE_FIELD,
+    UNRESOLVED_UPDATE,
+    UPDATE_OF_UNKNOWN_FIELD,
+    UPDATE_WITH_DEFAULTS,
+)
 
 
 @final
@@ -70,14 +79,7 @@ class UpdateSchema:
         for field in self.state.fields.values():
             field.aggregates = False
         if self.state.kind == "pydantic" and self.state.cls.model_config.get("extra") == "allow":
-            self.problems.append(
-                Problem(
-                    code="bad-state",
-                    message=f"{self.state.cls.__name__} allows extra fields, which a node that returns the full state "
-                    "cannot change.",
-                    hint="Declare the fields, or use GraphBuilder(...) with partial updates.",
-                )
-            )
+            self.problems.append(EXTRA_FIELDS(state=self.state.cls.__name__))
 
     def _read(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
         found: dict[str, Any] | None
@@ -94,19 +96,13 @@ class UpdateSchema:
         elif kind in _MAPPINGS:
             return
         else:
-            self.problems.append(
-                Problem(
-                    code="bad-update-type",
-                    message=f"{short(cls)} cannot be the Update of a graph.",
-                    hint="Use a TypedDict with total=False, a pydantic model or a dataclass of partial updates.",
-                )
-            )
+            self.problems.append(NOT_AN_UPDATE_SCHEMA(cls=short(cls)))
             return
         if found is not None and (self.state.fields or not self.state.problems):
             self._adopt(found, localns)
 
     def _adopt(self, declared: dict[str, Any], localns: Mapping[str, Any] | None) -> None:
-        checks = Checks(self.cls, localns, self.problems, "bad-update-type")
+        checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_UPDATE_FIELD)
         checks.config = {**settings(self.state.cls), **checks.config}
         for name, hint in declared.items():
             field = self.state.fields.get(name)
@@ -115,11 +111,7 @@ class UpdateSchema:
                 continue
             guess = closest(name, self.state.fields)
             self.problems.append(
-                Problem(
-                    code="bad-update-type",
-                    message=f"{self.cls.__name__}.{name} updates a field that {self.state.cls.__name__} does not have.",
-                    hint=f"Did you mean {guess!r}?" if guess else f"Declare {name!r} in the state, or remove it.",
-                )
+                UPDATE_OF_UNKNOWN_FIELD(update=self.cls.__name__, name=name, state=self.state.cls.__name__, guess=guess)
             )
         self.names = frozenset(name for name in declared if name in self.state.fields)
 
@@ -142,7 +134,7 @@ class UpdateSchema:
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
-            self.problems.append(unresolved(self.cls, error, "bad-update-type"))
+            self.problems.append(unresolved(self.cls, error, UNRESOLVED_UPDATE))
             return None
 
     def _infos(self, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -150,7 +142,7 @@ class UpdateSchema:
         try:
             complete_model(cls, localns)
         except (PydanticUndefinedAnnotation, NameError) as error:
-            self.problems.append(unresolved(cls, error, "bad-update-type"))
+            self.problems.append(unresolved(cls, error, UNRESOLVED_UPDATE))
             return None
         return {name: field_hint(info) for name, info in cls.__pydantic_fields__.items()}
 
@@ -158,14 +150,7 @@ class UpdateSchema:
         """Report fields of an Update dataclass without the default UNSET: each node would write them."""
         bad = [spec.name for spec in dataclasses.fields(cls) if spec.default is not UNSET]
         if bad:
-            self.problems.append(
-                Problem(
-                    code="bad-update-type",
-                    message=f"Fields of the dataclass {cls.__name__} would be written even if a node does not set "
-                    f"them: {names(bad)}.",
-                    hint="Give every field of a dataclass used as Update the default UNSET.",
-                )
-            )
+            self.problems.append(UPDATE_WITH_DEFAULTS(cls=cls.__name__, fields=bad))
 
     # -- at the node's boundary ----------------------------------------------------------------------------------
 
@@ -226,17 +211,16 @@ class UpdateSchema:
                 wrong[name] = explain(error, name, self.state.untracked)
                 wanted.append(_wanted(field, value))
         if wrong:
-            raise UpdateError(
-                f"Node {node!r} returned an update of a wrong type: {'; '.join(wrong.values())}.",
-                code="wrong-type",
+            raise WRONG_TYPE(
+                node=node,
+                problems="; ".join(wrong.values()),
+                field=next(iter(wrong)),
+                path=next(iter(wrong.values())).split(":")[0],
                 where=where,
                 known=", ".join(f"{name}: {describe(self.state.fields[name].annotation)}" for name in returned),
                 fix="A value is a coroutine: await the call that makes it."
                 if any(_holds_coroutine(returned[name]) for name in wrong)
                 else f"Return {'; '.join(wanted)}.",
-                node=node,
-                field=next(iter(wrong)),
-                path=next(iter(wrong.values())).split(":")[0],
             )
         if self.kind == "overwrite":
             self._require_all(result, node, where)
@@ -245,28 +229,20 @@ class UpdateSchema:
     def _require_all(self, written: Values, node: str, where: str | Place) -> None:
         missing = [name for name, field in self.state.fields.items() if field.required and name not in written]
         if missing:
-            raise UpdateError(
-                f"The full state that node {node!r} returned lacks {names(missing)}.",
-                code="missing-field",
+            raise MISSING_FIELD(
+                node=node,
+                missing=missing,
+                field=missing[0],
                 where=where,
                 fix="A graph made by GraphBuilder.overwrite() wants every field; start from {**state, ...}."
                 if self.state.kind == "typeddict"
                 else "A graph made by GraphBuilder.overwrite() wants every field that has no default.",
-                node=node,
-                field=missing[0],
             )
 
     def _check_one(self, field: Field, value: Any, node: str, where: str | Place) -> Any:
         if value is DELETE:
             if not field.has_default and self.state.kind != "typeddict":
-                raise UpdateError(
-                    f"Node {node!r} deletes field {field.name!r}, which has no default to return to.",
-                    code="cannot-delete",
-                    where=where,
-                    fix="Give the field a default, or write a value.",
-                    node=node,
-                    field=field.name,
-                )
+                raise CANNOT_DELETE(node=node, field=field.name, where=where)
             return DELETE
         if isinstance(value, Replacement):
             return Replacement(field.check_whole(value.value))
@@ -274,14 +250,13 @@ class UpdateSchema:
 
     def _unknown(self, name: Any, node: str, where: str | Place) -> UpdateError:
         guess = closest(name, [n for n in self.state.fields if n in self.names])
-        return UpdateError(
-            f"Node {node!r} wrote {short(name)}, which is not a field of the update.",
-            code="unknown-key",
-            where=where,
-            known=f"fields {names(n for n in self.state.fields if n in self.names)}",
-            fix=f"Did you mean {guess!r}?" if guess else "Remove the key, or declare the field.",
+        return UNKNOWN_KEY(
             node=node,
+            name=short(name),
+            fields=(n for n in self.state.fields if n in self.names),
             field=str(name),
+            where=where,
+            guess=guess,
         )
 
 

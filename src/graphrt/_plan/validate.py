@@ -18,6 +18,32 @@ from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeS
 from graphrt._plan.state import short
 from graphrt.commands import END, RESERVED_NAMES, START, EndType, StartType
 from graphrt.errors import Problem, closest, names
+from graphrt.errors._codes.graph_findings import (
+    BAD_JOIN_STARVED,
+    BAD_JOIN_WHEN,
+    BAD_LIMIT,
+    BAD_NODE_NAME,
+    BAD_NODE_SIGNATURE,
+    BAD_ROUTER_SIGNATURE,
+    DEAD_ROUTE,
+    DUPLICATE_BRANCH,
+    DUPLICATE_EDGE,
+    DUPLICATE_NODE,
+    DUPLICATE_SOURCE,
+    EMPTY_ROUTES,
+    END_AS_SOURCE,
+    IMPOSSIBLE_LABEL,
+    JOIN_OF_START,
+    JOIN_WITHOUT_SOURCES,
+    LABEL_WITHOUT_ROUTE,
+    LIMITS_OF_WRONG_TYPE,
+    MIXED_EDGES,
+    NO_ENTRY,
+    RESERVED_NAME,
+    START_AS_TARGET,
+    START_TO_END,
+    UNKNOWN_NODE,
+)
 from graphrt.limits import Limits
 
 
@@ -63,66 +89,34 @@ class _Checks:
             yield from handlers[type(item)](item)
         if not self.has_entry:
             known = f"; nodes: {names(self.nodes)}" if self.nodes else "; it has no nodes either"
-            yield Problem(
-                code="no-entry",
-                message=f"Graph {self.spec.name!r} has no edge from START{known}.",
-                hint="Call add_edge(START, node), set_entry(node) or set_conditional_entry(...).",
-            )
+            yield NO_ENTRY(graph=self.spec.name, nodes=known)
         yield from self._limits()
 
     def _limits(self) -> Iterator[Problem]:
         given: Any = self.limits
         if not isinstance(given, Limits):
-            yield Problem(
-                code="bad-limit",
-                message=f"limits= is {short(given)}, which is not a Limits object.",
-                hint="Pass Limits(max_steps=...), or leave it out.",
-            )
+            yield LIMITS_OF_WRONG_TYPE(given=short(given))
             return
         for text in given.problems():
-            yield Problem(code="bad-limit", message=f"Limits: {text}.", hint="Correct the limit.")
+            yield BAD_LIMIT(problem=text)
 
     def _node(self, node: NodeSpec) -> Iterator[Problem]:
         name = node.name
         problem = name_problem(name)
         if problem:
-            yield Problem(
-                code="bad-name",
-                message=f"{short(name)} cannot be the name of a node: {problem}.",
-                hint=f"Use a string of 1 to {MAX_NAME} characters.",
-                where=node.where,
-            )
+            yield BAD_NODE_NAME(name=short(name), problem=problem, most=MAX_NAME, where=node.where)
             return
         if name in RESERVED_NAMES:
-            yield Problem(
-                code="reserved-name",
-                message=f"A node cannot be named {name!r}: that is an end of every graph.",
-                node=name,
-                hint="Choose another name.",
-                where=node.where,
-            )
+            yield RESERVED_NAME(node=name, where=node.where)
         first = self.nodes[name]
         if first is not node:
             at = f" at {first.where}" if first.where else ""
-            yield Problem(
-                code="duplicate-node",
-                message=f"Node {name!r} is defined twice; the first definition is{at or ' above'}.",
-                node=name,
-                hint="Rename one of them; to replace a node in a test, use graph.with_nodes().",
-                where=node.where,
-            )
+            yield DUPLICATE_NODE(node=name, at=at or " above", where=node.where)
         if getattr(node.fn, "__graphrt_plan__", None) is None:
             shape = node_shape(node.fn)
             yield from targets_in_a_type(node)
             if shape.problem:
-                yield Problem(
-                    code="bad-signature",
-                    message=f"Node {name!r} cannot be called as fn(state) or fn(state, ctx): {shape.problem}.",
-                    node=name,
-                    hint=shape.hint
-                    or "Take the state, and the context as a second positional parameter without default.",
-                    where=node.where,
-                )
+                yield BAD_NODE_SIGNATURE(node=name, problem=shape.problem, where=node.where, fix=shape.hint or None)
         else:
             yield from leaking(node, self.spec.state)
         yield from self._policy(node)
@@ -131,14 +125,8 @@ class _Checks:
         policy = node.policy
         if policy is _PLAIN or (policy == _PLAIN and policy.cache is False):  # cache=0 equals False and is an error
             return
-        for code, text in policy_problems(node):
-            yield Problem(
-                code=code,
-                message=f"Node {node.name!r}: {text}.",
-                node=node.name,
-                hint="Correct the value.",
-                where=node.where,
-            )
+        for finding, problem in policy_problems(node):
+            yield finding(node=node.name, problem=problem, where=node.where)
         routes = [("on_error", policy.on_error), ("on_fatigue", policy.on_fatigue)]
         routes += [("goto", target) for target in policy.goto or ()]
         for option, ref in routes:
@@ -154,23 +142,14 @@ class _Checks:
         if src is START:
             self.has_entry = True
             if dst is END:
-                yield Problem(
-                    code="start-to-end",
-                    message=f"The {what} leads past every node: nothing would run.",
-                    hint="Lead START to a node; for runs that may end at once, give START a router with a route to END.",
-                    where=edge.where,
-                )
+                yield START_TO_END(edge=what, where=edge.where)
         if not _hashable(src) or not _hashable(dst):
             return
         key = (src, dst)
         if key in self.edges:
             at = f" at {self.edges[key]}" if self.edges[key] else ""
-            yield Problem(
-                code="duplicate-edge",
-                message=f"The {what} is declared twice; the first is{at or ' above'}.",
-                node=src if isinstance(src, str) else None,
-                hint="Remove one of them.",
-                where=edge.where,
+            yield DUPLICATE_EDGE(
+                edge=what, at=at or " above", node=src if isinstance(src, str) else None, where=edge.where
             )
         else:
             self.edges[key] = edge.where
@@ -180,44 +159,26 @@ class _Checks:
     def _join(self, join: JoinSpec) -> Iterator[Problem]:
         what = f"join [{', '.join(show(s) for s in join.sources)}] -> {show(join.dst)}"
         if not join.sources:
-            yield Problem(
-                code="empty-routes", message=f"The {what} has no sources.", hint="Name them.", where=join.where
-            )
+            yield JOIN_WITHOUT_SOURCES(join=what, where=join.where)
         for src in join.sources:
             if src is START:
-                yield Problem(
-                    code="unknown-node",
-                    message=f"The {what} waits for START, which never runs.",
-                    hint="Join nodes; what START leads to runs by itself.",
-                    where=join.where,
-                )
+                yield JOIN_OF_START(join=what, where=join.where)
             else:
                 yield from self._source(src, what, join.where)
         yield from self._target(join.dst, what, join.where)
         count = len(join.sources)
         whole = isinstance(join.when, int) and not isinstance(join.when, bool)
         if count and join.when not in ("all", "any") and not (whole and 1 <= join.when <= count):
-            yield Problem(
-                code="bad-limit",
-                message=f"The {what} has when={join.when!r}.",
-                hint=f"Use 'all', 'any' or a whole number from 1 to {count}.",
-                where=join.where,
-            )
+            yield BAD_JOIN_WHEN(join=what, when=join.when, count=count, where=join.where)
         if join.starved not in ("error", "ignore", "run"):
-            yield Problem(
-                code="bad-limit",
-                message=f"The {what} has starved={join.starved!r}.",
-                hint="Use 'error', 'ignore' or 'run'.",
-                where=join.where,
-            )
+            yield BAD_JOIN_STARVED(join=what, starved=join.starved, where=join.where)
         if not all(_hashable(ref) for ref in (*join.sources, join.dst)):
             return
         key = (frozenset(join.sources), join.dst)
         if len(key[0]) < count or key in self.joins:
-            yield Problem(
-                code="duplicate-edge",
-                message=f"The {what} {'names a source twice' if len(key[0]) < count else 'is declared twice'}.",
-                hint="Name each source once.",
+            yield DUPLICATE_SOURCE(
+                join=what,
+                problem="names a source twice" if len(key[0]) < count else "is declared twice",
                 where=join.where,
             )
         self.joins.add(key)
@@ -232,22 +193,10 @@ class _Checks:
         node = src if isinstance(src, str) else None
         problem = router_problem(branch.router)
         if problem:
-            yield Problem(
-                code="bad-signature",
-                message=f"The router of the {what} cannot be called as router(state): {problem}.",
-                node=node,
-                hint="Take the state, return a label, a list of labels or a list of Sends.",
-                where=branch.where,
-            )
+            yield BAD_ROUTER_SIGNATURE(branch=what, problem=problem, node=node, where=branch.where)
         pairs = specs.pairs(branch.routes)
         if not pairs and branch.default is None:
-            yield Problem(
-                code="empty-routes",
-                message=f"The {what} has no routes.",
-                node=node,
-                hint="Map each label to a node or END, or list the possible nodes.",
-                where=branch.where,
-            )
+            yield EMPTY_ROUTES(branch=what, node=node, where=branch.where)
         for label, target in pairs:
             yield from self._target(target, f"route {show(label)} of the {what}", branch.where)
         if branch.default is not None:
@@ -256,13 +205,7 @@ class _Checks:
             yield from self._labels(branch, [label for label, _ in pairs], what, node)
         told = (src if _hashable(src) else id(src), id(branch.router))
         if branch.routes in self.branches.get(told, ()):
-            yield Problem(
-                code="duplicate-edge",
-                message=f"The {what} is declared twice.",
-                node=node,
-                hint="Remove one of them.",
-                where=branch.where,
-            )
+            yield DUPLICATE_BRANCH(branch=what, node=node, where=branch.where)
         self.branches.setdefault(told, []).append(branch.routes)
         if _hashable(src):
             self.branching.add(src)
@@ -272,29 +215,20 @@ class _Checks:
         dead = "Remove the route, or correct the router's return annotation."
         for label in known:
             if not isinstance(label, (str, int, Enum)):
-                yield Problem(
-                    code="dead-route",
-                    message=f"Route {show(label)} of the {what} is never taken: labels are strings, booleans, integers "
-                    "and members of an Enum.",
-                    node=node,
-                    hint="Use one of these as the label, and let the router return it.",
-                    where=branch.where,
-                )
+                yield IMPOSSIBLE_LABEL(label=show(label), branch=what, node=node, where=branch.where)
         if branch.labels is None:
             return
         labels, closed = branch.labels
         for label in labels:
             if label not in known and branch.default is None:
                 guess = closest(label, [k for k in known if isinstance(k, str)])
-                yield Problem(
-                    code="unknown-route",
-                    message=f"The router of the {what} can return {show(label)}, which has no route; known: "
-                    f"{_shown(k for k in known if not isinstance(k, EndType))}.",
+                yield LABEL_WITHOUT_ROUTE(
+                    branch=what,
+                    label=show(label),
+                    known_labels=_shown(k for k in known if not isinstance(k, EndType)),
                     node=node,
-                    hint=f"Did you mean {guess!r}? Otherwise add a route for it, or a default=."
-                    if guess
-                    else "Add a route for it, or a default=.",
                     where=branch.where,
+                    fix=f"Did you mean {guess!r}? Otherwise add a route for it, or a default=." if guess else None,
                 )
         if not closed:
             return
@@ -306,33 +240,19 @@ class _Checks:
                 continue
             if label is not END or not listed:
                 shown = "END" if listed and label == END.value else show(label)
-                yield Problem(
-                    code="dead-route",
-                    message=f"Route {shown} of the {what} is never taken: the router returns {_shown(labels)} only.",
-                    node=node,
-                    hint=dead,
-                    where=branch.where,
+                yield DEAD_ROUTE(
+                    label=shown, branch=what, labels=_shown(labels), node=node, where=branch.where, fix=dead
                 )
 
     def _source(self, ref: Any, what: str, where: str) -> Iterator[Problem]:
         if isinstance(ref, EndType):
-            yield Problem(
-                code="end-as-source",
-                message=f"The {what} starts at END, where every branch is over.",
-                hint="Start it at the node that leads to END.",
-                where=where,
-            )
+            yield END_AS_SOURCE(edge=what, where=where)
         elif not isinstance(ref, StartType):
             yield from self._known(ref, what, where)
 
     def _target(self, ref: Any, what: str, where: str) -> Iterator[Problem]:
         if isinstance(ref, StartType):
-            yield Problem(
-                code="start-as-target",
-                message=f"The {what} leads to START, which is only where the input comes in.",
-                hint="Lead it to the node that START leads to.",
-                where=where,
-            )
+            yield START_AS_TARGET(edge=what, where=where)
         elif not isinstance(ref, EndType):
             yield from self._known(ref, what, where)
 
@@ -352,13 +272,7 @@ class _Checks:
         else:
             self.known = self.known or names(self.nodes) or "no nodes"
             hint = f"Known: {self.known}. Define it with @g.node before compile()."
-        yield Problem(
-            code="unknown-node",
-            message=f"The {what} names a node that was never added: {show(ref)}.",
-            node=ref if isinstance(ref, str) else None,
-            hint=hint,
-            where=where,
-        )
+        yield UNKNOWN_NODE(edge=what, name=show(ref), node=ref if isinstance(ref, str) else None, where=where, fix=hint)
 
     def _guess(self, ref: object) -> str:
         """Return the node that *ref* most likely means, or an empty string."""
@@ -373,11 +287,9 @@ class _Checks:
     def _mixed(self, src: Hashable, where: str) -> Iterator[Problem]:
         if src in self.static and src in self.branching and src not in self.mixed:
             self.mixed.add(src)
-            yield Problem(
-                code="mixed-edges",
-                message=f"{'START' if src is START else f'Node {src!r}'} has both static and conditional edges.",
+            yield MIXED_EDGES(
+                source="START" if src is START else f"Node {src!r}",
                 node=src if isinstance(src, str) else None,
-                hint="Let the router return a list that holds the fixed target too, or put a node in between.",
                 where=where,
             )
 

@@ -23,6 +23,7 @@ from graphrt import reducers
 from graphrt._plan import hints
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Problem
+from graphrt.errors._error_code import Finding
 
 Check = Callable[[Any], Any]
 """Takes a value and returns the validated one; raises ValueError (pydantic's ValidationError is one)."""
@@ -81,26 +82,19 @@ def settings(cls: Any) -> dict[str, Any]:
 class Checks:
     """Factory of the checks of one class's fields. A type that pydantic cannot check is added to *problems*."""
 
-    def __init__(self, cls: Any, localns: Mapping[str, Any] | None, problems: list[Problem], code: str) -> None:
+    def __init__(self, cls: Any, localns: Mapping[str, Any] | None, problems: list[Problem], finding: Finding) -> None:
         self.config = settings(cls)
         self.localns = localns
         self.problems = problems
-        self.code = code
+        self.finding = finding
 
     def of(self, hint: Any, name: str) -> Checked:
         """Return the check of field *name* with type *hint*; after a problem, a check that accepts any plain value."""
         try:
             return checker(hint, self.config, self.localns)
         except (PydanticUserError, PydanticUndefinedAnnotation, NameError, TypeError) as error:
-            self.problems.append(
-                Problem(
-                    code=self.code,
-                    message=f"The type of field {name!r}, {hints.describe(hint)}, cannot be checked: {error}".split(
-                        "\n", maxsplit=1
-                    )[0],
-                    hint="Use a type that pydantic knows, or Any.",
-                )
-            )
+            problem = str(error).split("\n", maxsplit=1)[0]
+            self.problems.append(self.finding(field=name, annotation=hints.describe(hint), problem=problem))
             return Checked(check_anything)
 
 

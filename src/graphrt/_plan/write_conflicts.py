@@ -20,6 +20,7 @@ from graphrt._plan.paths import ONE, OUT, Paths
 from graphrt._plan.tables import Plan
 from graphrt.commands import Command, Interrupt
 from graphrt.errors import Problem, names
+from graphrt.errors._codes.graph_findings import WRITE_CONFLICT
 
 _EFFORT: Final = 64
 """The search stops when it has visited this many times as many nodes and edges as the graph has."""
@@ -41,13 +42,11 @@ def write_conflicts(plan: Plan, paths: Paths) -> Iterator[Problem]:
         fields = sorted(groups[group])
         shown = _and([plan.nodes[at].name for at in group])
         who = f"Nodes {shown}" if len(group) == 2 else f"Some of the nodes {shown}"
-        yield Problem(
-            code="write-conflict",
-            message=f"{who} can run in one superstep, and {'both' if len(group) == 2 else 'all of them'} write "
-            f"{names(fields)}, {'which has' if len(fields) == 1 else 'which have'} no aggregating reducer.",
+        yield WRITE_CONFLICT(
+            tasks=who,
+            all_of_them="both" if len(group) == 2 else "all of them",
+            fields=fields,
             node=plan.nodes[group[0]].name,
-            hint=f"Give the field{'' if len(fields) == 1 else 's'} a reducer, write different fields, or run the nodes "
-            "one after the other.",
             where=plan.spec_where(group[0]),
         )
 

@@ -156,12 +156,12 @@ class GraphrtError(Exception):
 
     def __getattr__(self, name: str) -> Any:
         # Data attributes that this instance was not given read as None, so that handlers need no hasattr().
-        if name.startswith("_") or name not in _DATA:
+        if name.startswith("_") or name not in ATTRIBUTES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return None
 
 
-_DATA = frozenset(
+ATTRIBUTES = frozenset(
     {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
     | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
     | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at"}

@@ -19,7 +19,9 @@ from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinS
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, NodeRef, node_name
-from graphrt.errors import Problem, _foreign, names
+from graphrt.errors import Problem, _foreign
+from graphrt.errors._codes.graph_findings import BAD_GRAPH_NAME
+from graphrt.errors._codes.schema_findings import SCHEMA_LACKS_FIELDS
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator
@@ -117,14 +119,7 @@ class GraphBuilder(Generic[S, U]):
         self._output = output
         self._inline = inline
         if not _is_name(name):
-            self._problems.append(
-                Problem(
-                    code="bad-name",
-                    message=f"{name!r} cannot be the name of a graph.",
-                    hint="Use a non-empty string.",
-                    where=self._where,
-                )
-            )
+            self._problems.append(BAD_GRAPH_NAME(name=name, where=self._where))
         self._names = {
             option: self._schema_names(option, schema) for option, schema in (("input", input), ("output", output))
         }
@@ -145,11 +140,8 @@ class GraphBuilder(Generic[S, U]):
         self._problems += read.problems
         if unknown:
             self._problems.append(
-                Problem(
-                    code="bad-update-type",
-                    message=f"The {option} schema {schema.__name__} has fields that the state lacks: {names(unknown)}.",
-                    hint=f"Known: {names(self._state.fields)}.",
-                    where=self._where,
+                SCHEMA_LACKS_FIELDS(
+                    option=option, schema=schema.__name__, unknown=unknown, fields=self._state.fields, where=self._where
                 )
             )
         return frozenset(read.fields)

@@ -6,7 +6,7 @@ from graphrt._plan.reachability import JUDGEMENTS, judgements
 from graphrt._plan.specs import GraphSpec
 from graphrt._plan.tables import Plan
 from graphrt._plan.validate import errors
-from graphrt.errors import DefinitionError, Problem, names
+from graphrt.errors._codes.graph_findings import BAD_ALLOW, INVALID_GRAPH
 from graphrt.limits import Limits
 
 
@@ -23,18 +23,12 @@ def checked(spec: GraphSpec, limits: Limits, allow: frozenset[str]) -> Plan:
     """
     found = errors(spec, limits)
     for code in sorted(allow.difference(JUDGEMENTS), key=str):
-        found.append(
-            Problem(
-                code="bad-allow",
-                message=f"allow= names {code!r}, which is not a judgement that could be accepted.",
-                hint=f"Known: {names(JUDGEMENTS)}.",
-            )
-        )
+        found.append(BAD_ALLOW(accepted=code, judgements=JUDGEMENTS))
     plan: Plan | None = None
     if not found:  # judgements need a plan, and only a graph without errors has one
         plan = Plan(spec, limits)
         found = [problem for problem in judgements(plan) if problem.code not in allow]
     if found or plan is None:
         count = "a problem" if len(found) == 1 else f"{len(found)} problems"
-        raise DefinitionError(f"Graph {spec.name!r} has {count}.", found, where=f"defined at {spec.where}")
+        raise INVALID_GRAPH(name=spec.name, count=count, defined_at=spec.where, problems=found)
     return plan

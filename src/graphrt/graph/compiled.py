@@ -28,7 +28,9 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig, configure
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
-from graphrt.errors import DefinitionError, InputError, Problem, _foreign, closest, names
+from graphrt.errors import _foreign, closest
+from graphrt.errors._codes.graph_findings import BAD_REPLACEMENT_SIGNATURE, CANNOT_REPLACE, REPLACEMENT_OF_UNKNOWN_NODE
+from graphrt.errors._codes.inputs import UNKNOWN_NODE_ASKED, UNKNOWN_RUN_OPTION
 from graphrt.events import Entry
 from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits
@@ -176,12 +178,8 @@ class CompiledGraph(Generic[S, U]):
         if isinstance(name, str) and name in plan.by_name:
             return plan.by_name[name]
         guess = closest(name, plan.by_name)
-        raise InputError(
-            f"{verb} was asked about {name!r}, which is not a node.",
-            code="unknown-node",
-            where=plan.place(),
-            known=f"nodes {names(plan.by_name)}",
-            fix=f"Did you mean {guess!r}?" if guess else f"Name a node of the graph{others}.",
+        raise UNKNOWN_NODE_ASKED(
+            verb=verb, name=name, known_nodes=plan.by_name, or_end=others, where=plan.place(), guess=guess
         )
 
     def with_nodes(self, replacements: Mapping[Any, Stub[S] | CompiledGraph[Any, Any]]) -> CompiledGraph[S, U]:
@@ -196,28 +194,16 @@ class CompiledGraph(Generic[S, U]):
         plan = self.__graphrt_plan__
         given = {node_name(ref): fn for ref, fn in replacements.items()}
         problems = [
-            Problem(
-                code="unknown-node",
-                message=f"with_nodes() names {name!r}, which is not a node.",
-                hint=f"Known: {names(plan.by_name)}.",
-            )
+            REPLACEMENT_OF_UNKNOWN_NODE(name=name, known_nodes=plan.by_name)
             for name in given
             if name not in plan.by_name
         ]
         for name, fn in given.items():
             shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
             if shape is not None and shape.problem:
-                problems.append(
-                    Problem(
-                        code="bad-signature",
-                        message=f"The replacement of node {name!r} cannot be called as fn(state) or fn(state, ctx): "
-                        f"{shape.problem}.",
-                        node=str(name),
-                        hint="Take the state, and the context as a second positional parameter without default.",
-                    )
-                )
+                problems.append(BAD_REPLACEMENT_SIGNATURE(name=name, problem=shape.problem, node=str(name)))
         if problems:
-            raise DefinitionError("with_nodes() cannot replace these nodes.", problems, where=plan.place())
+            raise CANNOT_REPLACE(problems=problems, where=plan.place())
         declared = tuple(
             replace(item, fn=function_of(given[item.name]))
             if isinstance(item, NodeSpec) and item.name in given
@@ -368,11 +354,7 @@ class CompiledGraph(Generic[S, U]):
                 fix = f"Pass limits=Limits({unknown[0]}=...)."
             else:
                 fix = _foreign.keyword("run", unknown[0]) or (f"Did you mean {guess!r}?" if guess else "Remove it.")
-            raise InputError(
-                f"A run has no option {unknown[0]!r}.",
-                code="unknown-option",
-                where=self.__graphrt_plan__.place(),
-                known=f"options {names(RuntimeOptions.__annotations__)}",
-                fix=fix,
+            raise UNKNOWN_RUN_OPTION(
+                option=unknown[0], options=RuntimeOptions.__annotations__, where=self.__graphrt_plan__.place(), fix=fix
             )
         return configure(self, **options)

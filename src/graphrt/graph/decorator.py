@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, Protocol, TypeVar, final, overload
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
-from graphrt.errors import InputError
+from graphrt.errors._codes.inputs import NAME_INSTEAD_OF_FUNCTION
 from graphrt.graph.handles import NodeHandle, Outcome, P, R_co, S, U, function_of
 from graphrt.graph.places import here
 from graphrt.graph.policies import NodePolicy
@@ -85,12 +85,7 @@ class NodeDecorator(Generic[S, U]):
             InputError: A text was given instead of a function (`bad-node`).
         """
         if isinstance(fn, str):
-            raise InputError(
-                f"@g.node was given the name {fn!r} as if it were a function.",
-                code="bad-node",
-                where=here(),
-                fix=f"Write @g.node(name={fn!r}).",
-            )
+            raise NAME_INSTEAD_OF_FUNCTION(name=fn, where=here())
         if fn is None:
             return NodeDecorator[S, U](self._add, name if name is not None else self._name, {**self._policy, **policy})
         own_name = self._name if self._name is not None else getattr(fn, "__name__", type(fn).__name__)

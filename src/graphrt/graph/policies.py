@@ -10,7 +10,8 @@ import typing_extensions as te
 from graphrt._arguments import is_number
 from graphrt._plan.specs import Policy
 from graphrt.commands import EndType
-from graphrt.errors import Problem, _foreign, closest, names
+from graphrt.errors import Problem, _foreign, closest
+from graphrt.errors._codes.graph_findings import BAD_INLINE, BAD_NODE_BUDGET, BAD_RETRY, BAD_TOOL_NAMES, UNKNOWN_POLICY
 from graphrt.graph.handles import S, Target
 from graphrt.limits import RetryPolicy
 
@@ -81,6 +82,7 @@ def read_policy(
     """
     if not given:
         return _NOTHING, []
+    node = name if isinstance(name, str) else None
     options = {option: value for option, value in given.items() if option in _OPTIONS}
     problems = [_unknown(name, option, where) for option in given if option not in _OPTIONS]
     retry = options.get("retry")
@@ -88,8 +90,7 @@ def read_policy(
         options["retry"] = RetryPolicy(retry)
     elif retry is not None and not isinstance(retry, RetryPolicy):
         options["retry"] = None
-        message = f"Node {name!r}: retry must be a RetryPolicy or a number of attempts, not {retry!r}."
-        problems.append(_problem(name, message, "Use RetryPolicy(attempts=...).", where))
+        problems.append(BAD_RETRY(name=name, given=retry, node=node, where=where))
     for option in ("on_error", "on_fatigue"):
         if option in options:
             options[option] = resolve(options[option])
@@ -105,15 +106,12 @@ def read_policy(
         odd = [one for one in options["tools"] if not isinstance(one, str)]
         if odd:
             options["tools"] = ()
-            message = f"Node {name!r}: tools must be names of tools, not {odd[0]!r}."
-            problems.append(_problem(name, message, "Give the tools to the agent, and their names to the node.", where))
+            problems.append(BAD_TOOL_NAMES(name=name, given=odd[0], node=node, where=where))
     if not isinstance(options.get("inline", False), bool):
-        message = f"Node {name!r}: inline must be True or False, not {options.pop('inline')!r}."
-        problems.append(_problem(name, message, "Use inline=True for a sync node that never waits.", where))
+        problems.append(BAD_INLINE(name=name, given=options.pop("inline"), node=node, where=where))
     if options.get("budget") is not None and not hasattr(options["budget"], "limits"):
-        message = f"Node {name!r}: budget must be a Budget, not {options['budget']!r}."
+        problems.append(BAD_NODE_BUDGET(name=name, given=options["budget"], node=node, where=where))
         options["budget"] = None
-        problems.append(_problem(name, message, "Use Budget(tokens=...).", where))
     return Policy(**options), problems
 
 
@@ -126,13 +124,12 @@ def _several(goto: Any) -> Iterable[Any]:
 
 
 def _unknown(name: Any, option: str, where: str) -> Problem:
-    guess = closest(option, _OPTIONS)
-    hint = _foreign.keyword("add_node", option)
-    if not hint:
-        hint = f"Did you mean {guess!r}?" if guess else f"Known: {names(sorted(_OPTIONS))}."
-    return _problem(name, f"Node {name!r} has no policy {option!r}.", hint, where)
-
-
-def _problem(name: Any, message: str, hint: str, where: str) -> Problem:
-    node = name if isinstance(name, str) else None
-    return Problem(code="bad-policy", message=message, node=node, hint=hint, where=where)
+    return UNKNOWN_POLICY(
+        name=name,
+        option=option,
+        known_options=sorted(_OPTIONS),
+        node=name if isinstance(name, str) else None,
+        where=where,
+        fix=(hint := _foreign.keyword("add_node", option)) or None,
+        guess="" if hint else closest(option, _OPTIONS),
+    )

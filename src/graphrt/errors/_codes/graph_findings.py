@@ -1,0 +1,177 @@
+"""Findings of `compile()` about nodes, edges, joins and routes, and its judgements of what routers could do."""
+
+from __future__ import annotations
+
+from graphrt.errors import DefinitionError
+from graphrt.errors._error_code import ErrorCode, Finding
+
+BAD_NODE_LIMIT = Finding("bad-limit", "Node {node!r}: {problem}.", fix="Correct the value.")
+LIMITS_OF_WRONG_TYPE = BAD_NODE_LIMIT.variant(
+    "limits= is {given}, which is not a Limits object.", fix="Pass Limits(max_steps=...), or leave it out."
+)
+BAD_LIMIT = BAD_NODE_LIMIT.variant("Limits: {problem}.", fix="Correct the limit.")
+BAD_JOIN_WHEN = BAD_NODE_LIMIT.variant(
+    "The {join} has when={when!r}.", fix="Use 'all', 'any' or a whole number from 1 to {count}."
+)
+BAD_JOIN_STARVED = BAD_NODE_LIMIT.variant("The {join} has starved={starved!r}.", fix="Use 'error', 'ignore' or 'run'.")
+
+BAD_POLICY = Finding("bad-policy", "Node {node!r}: {problem}.", fix="Correct the value.")
+BAD_RETRY = BAD_POLICY.variant(
+    "Node {name!r}: retry must be a RetryPolicy or a number of attempts, not {given!r}.",
+    fix="Use RetryPolicy(attempts=...).",
+)
+BAD_TOOL_NAMES = BAD_POLICY.variant(
+    "Node {name!r}: tools must be names of tools, not {given!r}.",
+    fix="Give the tools to the agent, and their names to the node.",
+)
+BAD_INLINE = BAD_POLICY.variant(
+    "Node {name!r}: inline must be True or False, not {given!r}.",
+    fix="Use inline=True for a sync node that never waits.",
+)
+BAD_NODE_BUDGET = BAD_POLICY.variant(
+    "Node {name!r}: budget must be a Budget, not {given!r}.", fix="Use Budget(tokens=...)."
+)
+UNKNOWN_POLICY = BAD_POLICY.variant("Node {name!r} has no policy {option!r}.", fix="Known: {known_options:names}.")
+
+ENDLESS_LOOP = Finding(
+    "endless-loop",
+    "The loop {loop} has no conditional way out: once entered, it runs until a limit.",
+    fix="Put a conditional edge on it that can lead out, or declare goto=[..., END] on a node of it.",
+    judgement=True,
+)
+
+COMMAND_OF_TARGETS = Finding(
+    "bad-signature",
+    "Node {node!r} is annotated to return Command[Literal[{targets}]], but the parameter of a Command is "
+    "the update, not its targets.",
+    fix="Declare the targets where the node is added: goto=[{targets}]; and annotate it as Command.",
+)
+BAD_NODE_SIGNATURE = COMMAND_OF_TARGETS.variant(
+    "Node {node!r} cannot be called as fn(state) or fn(state, ctx): {problem}.",
+    fix="Take the state, and the context as a second positional parameter without default.",
+)
+BAD_ROUTER_SIGNATURE = COMMAND_OF_TARGETS.variant(
+    "The router of the {branch} cannot be called as router(state): {problem}.",
+    fix="Take the state, and return a label, a list of labels or a list of Sends.",
+)
+BAD_REPLACEMENT_SIGNATURE = COMMAND_OF_TARGETS.variant(
+    "The replacement of node {name!r} cannot be called as fn(state) or fn(state, ctx): {problem}.",
+    fix="Take the state, and the context as a second positional parameter without default.",
+)
+
+UNREACHABLE_NODE = Finding(
+    "unreachable-node",
+    "Node {node!r} can never run: no path leads to it from START.",
+    fix="Add an edge to it, declare it in goto= of the node that commands it, or remove it.",
+    judgement=True,
+)
+
+NO_WAY_OUT = Finding(
+    "no-way-out",
+    "From node {node!r} neither END nor a node without edges can be reached.",
+    fix="Give a router on the way a route to END.",
+    judgement=True,
+)
+
+STARVING_JOIN = Finding(
+    "starving-join",
+    "The join before {node!r} can starve: some choice of routes runs {runs!r} and not {skipped!r}.",
+    fix="Join nodes that always run together, or pass starved='ignore', starved='run' or when='any'.",
+    judgement=True,
+)
+
+NO_ENTRY = Finding(
+    "no-entry",
+    "Graph {graph!r} has no edge from START{nodes}.",
+    fix="Call add_edge(START, node), set_entry(node) or set_conditional_entry(...).",
+)
+
+BAD_NODE_NAME = Finding(
+    "bad-name", "{name} cannot be the name of a node: {problem}.", fix="Use a string of 1 to {most} characters."
+)
+BAD_GRAPH_NAME = BAD_NODE_NAME.variant("{name!r} cannot be the name of a graph.", fix="Use a non-empty string.")
+
+RESERVED_NAME = Finding(
+    "reserved-name", "A node cannot be named {node!r}: that is an end of every graph.", fix="Choose another name."
+)
+
+DUPLICATE_NODE = Finding(
+    "duplicate-node",
+    "Node {node!r} is defined twice; the first definition is{at}.",
+    fix="Rename one of them; to replace a node in a test, use graph.with_nodes().",
+)
+
+START_TO_END = Finding(
+    "start-to-end",
+    "The {edge} leads past every node: nothing would run.",
+    fix="Lead START to a node; for runs that may end at once, give START a router with a route to END.",
+)
+
+DUPLICATE_EDGE = Finding("duplicate-edge", "The {edge} is declared twice; the first is{at}.", fix="Remove one of them.")
+DUPLICATE_SOURCE = DUPLICATE_EDGE.variant("The {join} {problem}.", fix="Name each source once.")
+DUPLICATE_BRANCH = DUPLICATE_EDGE.variant("The {branch} is declared twice.", fix="Remove one of them.")
+
+JOIN_WITHOUT_SOURCES = Finding("empty-routes", "The {join} has no sources.", fix="Name them.")
+EMPTY_ROUTES = JOIN_WITHOUT_SOURCES.variant(
+    "The {branch} has no routes.", fix="Map each label to a node or END, or list the possible nodes."
+)
+
+JOIN_OF_START = Finding(
+    "unknown-node",
+    "The {join} waits for START, which never runs.",
+    fix="Join nodes; what START leads to runs by itself.",
+)
+UNKNOWN_NODE = JOIN_OF_START.variant("The {edge} names a node that was never added: {name}.")
+REPLACEMENT_OF_UNKNOWN_NODE = JOIN_OF_START.variant(
+    "with_nodes() names {name!r}, which is not a node.", fix="Known: {known_nodes:names}."
+)
+
+IMPOSSIBLE_LABEL = Finding(
+    "dead-route",
+    "Route {label} of the {branch} is never taken: labels are strings, booleans, integers and members of an Enum.",
+    fix="Use one of these as the label, and let the router return it.",
+)
+DEAD_ROUTE = IMPOSSIBLE_LABEL.variant("Route {label} of the {branch} is never taken: the router returns {labels} only.")
+
+LABEL_WITHOUT_ROUTE = Finding(
+    "unknown-route",
+    "The router of the {branch} can return {label}, which has no route; known: {known_labels}.",
+    fix="Add a route for it, or a default=.",
+)
+
+END_AS_SOURCE = Finding(
+    "end-as-source",
+    "The {edge} starts at END, where every branch is over.",
+    fix="Start it at the node that leads to END.",
+)
+
+START_AS_TARGET = Finding(
+    "start-as-target",
+    "The {edge} leads to START, which is only where the input comes in.",
+    fix="Lead it to the node that START leads to.",
+)
+
+MIXED_EDGES = Finding(
+    "mixed-edges",
+    "{source} has both static and conditional edges.",
+    fix="Let the router return a list that holds the fixed target too, or put a node in between.",
+)
+
+WRITE_CONFLICT = Finding(
+    "write-conflict",
+    "{tasks} can run in one superstep, and {all_of_them} write {fields:names}, {fields:which has|which "
+    "have} no aggregating reducer.",
+    fix="Give the field{fields:|s} a reducer, write different fields, or run the nodes one after the other.",
+    judgement=True,
+)
+
+BAD_ALLOW = Finding(
+    "bad-allow",
+    "allow= names {accepted!r}, which is not a judgement that can be accepted.",
+    fix="Known: {judgements:names}.",
+)
+
+INVALID_GRAPH = ErrorCode(
+    "definition", DefinitionError, "Graph {name!r} has {count}.", where="defined at {defined_at}", carries=("problems",)
+)
+CANNOT_REPLACE = INVALID_GRAPH.variant("with_nodes() cannot replace these nodes.", carries=("problems",))

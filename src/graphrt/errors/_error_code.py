@@ -1,0 +1,191 @@
+"""Declarations of errors and findings: one value holds the code, the class and the texts, a call fills in the rest.
+
+The values themselves are in `_codes`. A raise names one and gives the fields of its templates:
+
+    raise UNKNOWN_THREAD(thread=thread)
+
+A template is a `str.format` text whose fields are plain names. Besides the usual conversions and format specifications
+it knows `{items:names}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:told}`, and `{items:is|are}`, which
+chooses by the number, or by the length of a collection. An error must not be lost while its text is made: a field
+that is missing, or a `__repr__` that raises, leaves a mark in the text. A test over the syntax tree finds missing fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, overload
+
+from graphrt.errors import ATTRIBUTES, GraphrtError, Place, Problem, _words, told
+
+_E = TypeVar("_E", bound=GraphrtError)
+_F = TypeVar("_F", bound=GraphrtError)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode(Generic[_E]):
+    """One text of an error code. Calling it returns the error.
+
+    A field of a template whose name is in `ATTRIBUTES` becomes an attribute of the error.
+    """
+
+    code: str
+    """Stable slug, with a section in `docs/errors.md`."""
+    error: type[_E]
+    """Class of the error."""
+    what: str
+    """Template of the first line: what happened, with the value."""
+    known: str = ""
+    """Template of the "Known" line; empty for none."""
+    fix: str = ""
+    """Template of the "Fix" line; empty for none."""
+    where: str = ""
+    """Template of the "Where" line; empty if the call gives it, or the attributes say enough."""
+    carries: tuple[str, ...] = ()
+    """Attributes of the error that no template shows."""
+    boundary: bool = False
+    """The error passes through its run as it is, instead of becoming the cause of a `NodeError`."""
+
+    def __call__(
+        self,
+        *,
+        where: str | Place | None = None,
+        known: str | None = None,
+        fix: str | None = None,
+        guess: str = "",
+        **fields: Any,
+    ) -> _E:
+        """Return the error.
+
+        Args:
+            where: Where it happened; None takes the declaration's.
+            known: "Known" line, if the declaration's does not fit.
+            fix: "Fix" line, if the declaration's does not fit.
+            guess: Name that was probably meant, and becomes the "Fix" line; empty for none.
+            **fields: The fields of all templates that are used, and what the error carries.
+        """
+        attributes = {name: value for name, value in fields.items() if name in ATTRIBUTES or name in self.carries}
+        if self.boundary:
+            attributes["boundary"] = True
+        if guess:
+            fix = f"Did you mean {guess!r}?"
+        return self.error(
+            fill(self.what, fields),
+            code=self.code,
+            where=fill(self.where, fields) if where is None else where,
+            known=fill(self.known, fields) if known is None else known,
+            fix=fill(self.fix, fields) if fix is None else fix,
+            **attributes,
+        )
+
+    @overload
+    def variant(
+        self,
+        what: str,
+        *,
+        known: str = "",
+        fix: str = "",
+        where: str = "",
+        carries: tuple[str, ...] = (),
+        boundary: bool = False,
+    ) -> ErrorCode[_E]: ...
+    @overload
+    def variant(
+        self,
+        what: str,
+        *,
+        error: type[_F],
+        known: str = "",
+        fix: str = "",
+        where: str = "",
+        carries: tuple[str, ...] = (),
+        boundary: bool = False,
+    ) -> ErrorCode[_F]: ...
+    def variant(
+        self,
+        what: str,
+        *,
+        error: type[Any] | None = None,
+        known: str = "",
+        fix: str = "",
+        where: str = "",
+        carries: tuple[str, ...] = (),
+        boundary: bool = False,
+    ) -> ErrorCode[Any]:
+        """Return another text of this code, by default of the same class. Nothing else is taken over."""
+        return ErrorCode(self.code, error or self.error, what, known, fix, where, carries, boundary)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One text of a finding of `compile()`. Calling it returns the problem."""
+
+    code: str
+    """Stable slug, with a section in `docs/errors.md`."""
+    what: str
+    """Template of what is wrong, with the names."""
+    fix: str = ""
+    """Template of what to do; empty for none."""
+    judgement: bool = False
+    """It considers what routers could do, and `compile(allow=...)` accepts it by its code."""
+
+    def __call__(
+        self, *, node: str | None = None, where: str = "", fix: str | None = None, guess: str = "", **fields: Any
+    ) -> Problem:
+        """Return the problem.
+
+        Args:
+            node: Name of the node that it is about; None if it is about the graph. The templates may show it.
+            where: `file:line` of the call that declared it; empty if unknown.
+            fix: What to do, if the declaration's does not fit.
+            guess: Name that was probably meant, and becomes what to do; empty for none.
+            **fields: The fields of the templates.
+        """
+        fields["node"] = node
+        if guess:
+            fix = f"Did you mean {guess!r}?"
+        hint = fill(self.fix, fields) if fix is None else fix
+        return Problem(code=self.code, message=fill(self.what, fields), node=node, hint=hint, where=where)
+
+    def variant(self, what: str, *, fix: str = "") -> Finding:
+        """Return another text of this code."""
+        return Finding(self.code, what, fix, self.judgement)
+
+
+_WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "names": _words.names,
+    "a_type": _words.a_type,
+    "a": _words.a,
+    "told": told,
+    "type": lambda value: type(value).__name__,
+}
+"""Format specifications of templates, beside those of the values themselves."""
+
+
+def fill(template: str, fields: Mapping[str, Any]) -> str:
+    """Return *template* with *fields* filled in. A field that is missing, or cannot be shown, leaves a mark."""
+    if "{" not in template and "}" not in template:
+        return template
+    from string import Formatter  # imported here: most programs never raise
+
+    made: list[str] = []
+    for text, name, spec, conversion in Formatter().parse(template):
+        made.append(text)
+        if name is not None:
+            made.append(_shown(fields[name], spec or "", conversion) if name in fields else f"{{{name}}}")
+    return "".join(made)
+
+
+def _shown(value: Any, spec: str, conversion: str | None) -> str:
+    """Return *value* as a template shows it; its class if it cannot be shown."""
+    try:
+        if conversion == "r":
+            return repr(value)
+        if "|" in spec:
+            one, _, many = spec.partition("|")
+            return one if (value if isinstance(value, int) else len(value)) == 1 else many
+        if spec in _WORDS:
+            return _WORDS[spec](value)
+        return format(value, spec)
+    except Exception:  # noqa: BLE001 - user code; the error that is reported matters more
+        return f"<{type(value).__name__}>"

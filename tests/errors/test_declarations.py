@@ -1,0 +1,194 @@
+"""Errors are raised from declarations, and every call of one gives exactly the fields of its templates."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pickle
+import pkgutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import graphrt.errors._codes as codes
+from graphrt.errors import GraphrtError, InputError, Problem
+from graphrt.errors._error_code import ErrorCode, Finding, fill
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src"
+OVERRIDES = {"where", "known", "fix"}
+
+Declaration = ErrorCode[GraphrtError] | Finding
+
+
+def declarations() -> dict[str, Declaration]:
+    found: dict[str, Declaration] = {}
+    for info in pkgutil.iter_modules(codes.__path__):
+        module = importlib.import_module(f"{codes.__name__}.{info.name}")
+        for name, value in vars(module).items():
+            if isinstance(value, ErrorCode | Finding):
+                assert found.setdefault(name, value) is value, f"two declarations are named {name}"
+    return found
+
+
+DECLARED = declarations()
+
+
+def fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+
+
+def templates(declared: Declaration) -> dict[str, str]:
+    parts = {"what": declared.what, "fix": declared.fix}
+    return parts if isinstance(declared, Finding) else parts | {"known": declared.known, "where": declared.where}
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DECLARED:
+            yield node.func.id, node
+
+
+def wrong(name: str, call: ast.Call) -> str:
+    """What a call of the declaration *name* lacks or has too much; empty if it fits."""
+    declared = DECLARED[name]
+    given = {keyword.arg for keyword in call.keywords if keyword.arg is not None}
+    spread = any(keyword.arg is None for keyword in call.keywords)
+    used = [text for part, text in templates(declared).items() if part not in given]
+    needed = set().union(*map(fields, used))
+    # What the call replaces needs none of its fields, unless the replacement may be None.
+    allowed = set().union(*map(fields, templates(declared).values())) | OVERRIDES | {"guess"}
+    carried = {"node"} if isinstance(declared, Finding) else set(declared.carries)
+    always = set() if spread or isinstance(declared, Finding) else carried
+    missing = (needed | always) - given
+    extra = given - allowed - carried
+    said = [f"lacks {sorted(missing)}"] * bool(missing) + [f"has no {sorted(extra)}"] * bool(extra)
+    return f"{name}() in line {call.lineno} {' and '.join(said)}" if said or call.args else ""
+
+
+def test_calls_give_exactly_the_fields_of_their_declaration() -> None:
+    found = [
+        f"{path.relative_to(SRC)}: {text}"
+        for path in sorted(SRC.rglob("*.py"))
+        for name, call in calls(ast.parse(path.read_text(encoding="utf-8")))
+        if (text := wrong(name, call))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("UNKNOWN_RUN_OPTION(option=o, options=p)", ""),
+        ("UNKNOWN_RUN_OPTION(option=o, known='')", ""),
+        ("UNKNOWN_RUN_OPTION(option=o)", "UNKNOWN_RUN_OPTION() in line 1 lacks ['options']"),
+        ("UNKNOWN_RUN_OPTION(option=o, options=p, o=1)", "UNKNOWN_RUN_OPTION() in line 1 has no ['o']"),
+        ("CANNOT_REPLACE(where=w)", "CANNOT_REPLACE() in line 1 lacks ['problems']"),
+        ("UNREACHABLE_NODE(where=w)", "UNREACHABLE_NODE() in line 1 lacks ['node']"),
+        ("UNREACHABLE_NODE(node=n)", ""),
+    ],
+)
+def test_the_check_of_calls_finds_mistakes(source: str, text: str) -> None:
+    [(name, call)] = calls(ast.parse(source))
+
+    assert wrong(name, call) == text
+
+
+def test_every_declaration_is_raised_somewhere() -> None:
+    used = {
+        node.id
+        for path in SRC.rglob("*.py")
+        if "_codes" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    bases = {
+        node.func.value.id
+        for path in (SRC / "graphrt" / "errors" / "_codes").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
+    }
+
+    assert sorted(DECLARED.keys() - used - bases) == []
+
+
+def test_a_code_is_declared_once_and_its_other_texts_are_variants() -> None:
+    declared: Counter[tuple[str, str]] = Counter()
+    for path in (SRC / "graphrt" / "errors" / "_codes").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                declared[node.func.id, ast.literal_eval(node.args[0])] += 1
+
+    assert [key for key, times in declared.items() if times > 1] == []
+
+
+def test_fields_of_templates_are_plain_names_that_mean_nothing_else_in_a_call() -> None:
+    odd = [
+        (name, field)
+        for name, declared in DECLARED.items()
+        for template in templates(declared).values()
+        for _, field, spec, _ in Formatter().parse(template)
+        if field is not None and (not field.isidentifier() or field in {*OVERRIDES, "guess"} or "{" in (spec or ""))
+    ]
+
+    assert odd == []
+
+
+def test_errors_of_declarations_have_their_class_code_and_attributes_and_survive_pickling() -> None:
+    for declared in DECLARED.values():
+        if isinstance(declared, Finding):
+            continue
+        given = dict.fromkeys({*declared.carries}.union(*map(fields, templates(declared).values())), (7,))
+
+        error = declared(**given)
+
+        assert (type(error), error.code) == (declared.error, declared.code)
+        assert all(getattr(error, field) == (7,) for field in declared.carries)
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+class Broken:
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+FILL = ErrorCode("input", InputError, "{one!r} {two:names}", fix="{three:is|are} {four:a_type}", carries=("values",))
+
+
+def test_an_error_is_not_lost_with_a_field() -> None:
+    error = FILL(one=Broken(), three=object())
+
+    assert (error.what, error.fix) == ("<Broken> {two}", "<object> {four}")
+
+
+def test_a_call_replaces_the_lines_of_its_declaration() -> None:
+    given = {"one": 1, "two": ["a", "b"], "three": 2, "four": 1.5, "values": (1,)}
+
+    assert (FILL(**given).what, FILL(**given).fix, FILL(**given).values) == ("1 'a', 'b'", "are a float", (1,))
+    assert FILL(**given, fix="other", known="k", where="w").fix == "other"
+    assert FILL(**given, guess="name").fix == "Did you mean 'name'?"
+    assert FILL(**given, fix=None).fix == "are a float"
+
+
+def test_fields_that_are_attributes_become_attributes_of_the_error() -> None:
+    error = FILL.variant("Thread {thread!r} of {other}.", where="thread {thread!r}")(thread="t", other=1)
+
+    assert (error.thread, error.where, vars(error).get("other")) == ("t", "thread 't'", None)
+
+
+def test_a_variant_keeps_code_and_class_unless_it_names_another() -> None:
+    assert FILL.variant("x") == ErrorCode("input", InputError, "x")
+    assert FILL.variant("x", error=GraphrtError)().__class__ is GraphrtError
+
+
+def test_a_finding_makes_a_problem() -> None:
+    found = Finding("unknown-node", "Node {node!r} has {number:one route|many routes}.", fix="Add {noun:a}.")
+
+    assert fill("{{x}} {n:,}", {"n": 1234}) == "{x} 1,234"
+    assert found.variant("{node}", fix="It is {a_b:a}.")(node="n", a_b="edge", where="f:1") == Problem(
+        code="unknown-node", message="n", node="n", hint="It is an edge.", where="f:1"
+    )
