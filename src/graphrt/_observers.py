@@ -13,7 +13,7 @@ from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from graphrt.errors import InputError, told
+from graphrt.errors._codes.arguments import BAD_OBSERVER
 
 if TYPE_CHECKING:
     from graphrt.events import Entry
@@ -141,8 +141,4 @@ def _read_environment() -> None:
     try:
         getattr(import_module(module), function)()
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise InputError(
-            f"The observer of graphs in the environment cannot be used: {told(error)}",
-            known=f"{ENVIRONMENT}={given!r}",
-            fix="Set it to module:function, a function without arguments, or remove it.",
-        ) from error
+        raise BAD_OBSERVER(error=error, variable=ENVIRONMENT, given=given) from error

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeA
 import typing_extensions as te
 
 from graphrt._arguments import is_number
-from graphrt.errors import InputError
+from graphrt.errors._codes.arguments import COMMAND_HAS_NO_GRAPH, COMMAND_HAS_NO_RESUME
+from graphrt.errors._codes.nodes import BAD_EXPIRY, BAD_INTERRUPT_KEY
 
 __all__ = [
     "DELETE",
@@ -203,15 +204,10 @@ class Command(Generic[U_co]):
     def __init__(
         self, *, update: U_co | None = None, goto: Goto | None = None, resume: te.Never = _NONE, graph: te.Never = _NONE
     ) -> None:
-        if resume is not _NONE or graph is not _NONE:
-            raise InputError(
-                f"A Command has no {'resume' if resume is not _NONE else 'graph'}=.",
-                code="unknown-option",
-                fix="Answer a question from outside: Runtime(graph, store=...).resume(thread, answer)."
-                if resume is not _NONE
-                else "A Command leads to nodes of its own graph; what a nested graph returns tells the graph around it.",
-                boundary=True,
-            )
+        if resume is not _NONE:
+            raise COMMAND_HAS_NO_RESUME()
+        if graph is not _NONE:
+            raise COMMAND_HAS_NO_GRAPH()
         self.update: U_co | None = update
         self.goto: Goto | None = goto
 
@@ -234,12 +230,7 @@ def check_expiry(expires_s: Any) -> float | None:
     if expires_s is None or (is_number(expires_s) and 0 < expires_s < inf):
         found: float | None = expires_s
         return found
-    raise InputError(
-        f"expires_s= of a question must be a number of seconds above 0, not {expires_s!r}.",
-        code="bad-expiry",
-        fix="Pass seconds, or None to wait for ever.",
-        boundary=True,
-    )
+    raise BAD_EXPIRY(expires_s=expires_s)
 
 
 def check_key(key: Any) -> str | None:
@@ -250,12 +241,7 @@ def check_key(key: Any) -> str | None:
     """
     if key is None or isinstance(key, str):
         return key
-    raise InputError(
-        f"key= of a question must be a text, not {key!r}.",
-        code="bad-interrupt-key",
-        fix="Name the question: key='publish'; None numbers the questions of a node in their order.",
-        boundary=True,
-    )
+    raise BAD_INTERRUPT_KEY(key=key)
 
 
 @final

@@ -109,7 +109,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "Command(graph=)": (
         lambda: Command(goto="a", graph="parent"),  # type: ignore[arg-type]
         "A Command has no graph=.",
-        "A Command leads to nodes of its own graph; what a nested graph returns tells the graph around it.",
+        "A Command leads to nodes of its own graph. What a nested graph returns tells the graph around it.",
     ),
 }
 

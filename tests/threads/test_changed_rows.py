@@ -117,6 +117,6 @@ def test_changed_values_times_and_names_are_found_by_looking(tmp_path: Path, cha
         text = change(body[:-9])
         db.execute("UPDATE record SET body = ? WHERE key = ?", (b"%b\n%08x" % (text, crc32(text)), key))
     db.close()
-    told = f"Entry {key % SPAN} of the journal is not what was written: its seal does not fit"
+    told = f"Entry {key % SPAN} of the journal is not what was written: its seal does not match"
     with Runtime(made, store=SqliteStore(path)) as runtime, pytest.raises(StoreError, match=told):
         runtime.state("t")

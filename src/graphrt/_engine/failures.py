@@ -13,7 +13,8 @@ from graphrt import _retry_policy as retry
 from graphrt._engine.advice import advice, other_answer
 from graphrt._engine.task import FAILED, Task
 from graphrt._plan.tables import NodePlan
-from graphrt.errors import GraphrtError, NodeError, Place, said, told
+from graphrt.errors import GraphrtError, Place, said, told
+from graphrt.errors._codes.nodes import NODE_FAILED, NODE_TIMEOUT
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -55,31 +56,24 @@ def failure(engine: RunState, task: Task) -> BaseException:
     node: NodePlan = task.node
     tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
     text = said(error)
-    known, code, fix = "", "node-failed", extra.advice
+    declared, known, fix = NODE_FAILED, "", extra.advice
     if isinstance(error, GraphrtError):  # its Known and Fix become those of the NodeError: one block, not two (0055)
         known, fix = error.known, fix or error.fix
     elif isinstance(error, TimeoutError) and text.startswith("no result within"):
-        code = "node-timeout"
-        fix = "Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself."
+        declared, fix = NODE_TIMEOUT, NODE_TIMEOUT.fix
     else:
         fix = fix or advice(engine, task, error)
     too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
     if too_long is not None:
         fix = "Retry the thread after that time, or raise wait_max_s of the retry= policy"
-    fix = fix or "Correct the node. What it raised is this error's __cause__, which a traceback shows above it."
+    fix = fix or NODE_FAILED.fix
     if engine.thread is not None:
         end = "" if fix.endswith(("?", "!", ".")) else "."  # a fix may be a question: "Did you mean 'deps'?"
         fix = f"{fix}{end} Then retry({engine.thread!r}): finished tasks do not run again."
     if instead:
         fix = f"{fix} {instead}"
-    what = told(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
-    raised = NodeError(
-        f"Node {node.name!r} failed{tried}: {what}",
-        code=code,
-        where=engine.where(task),
-        known=known,
-        fix=fix,
-    )
+    cause = told(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
+    raised = declared(node=node.name, tried=tried, cause=cause, where=engine.where(task), known=known, fix=fix)
     raised.__cause__ = error
     return raised
 

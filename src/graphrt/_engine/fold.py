@@ -14,7 +14,8 @@ from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, APPEND, LAST, Field, describe
 from graphrt._plan.state import Values, short
 from graphrt.commands import DELETE, Replacement
-from graphrt.errors import ConcurrentUpdateError, Place, UpdateError, told
+from graphrt.errors import Place, UpdateError, told
+from graphrt.errors._codes.nodes import CONCURRENT_UPDATE, REDUCER_RAISED, REDUCER_RETURNED_NONE
 
 
 @final
@@ -177,14 +178,8 @@ def _reduced(
         if field.untracked:  # the text of the exception may quote a value, which must not leave the run (R16)
             said = type(error).__name__
             known = f"raised at {_place(error)}, incoming from node {task.node.name!r}; the field is untracked"
-        raised = UpdateError(
-            f"Reducer {field.reducer_name!r} of field {field.name!r} raised {said}",
-            code="reducer-failed",
-            where=where(),
-            known=known,
-            fix="Correct the reducer, or what the node returns, then retry.",
-            node=task.node.name,
-            field=field.name,
+        raised = REDUCER_RAISED(
+            reducer=field.reducer_name, field=field.name, cause=said, node=task.node.name, where=where(), known=known
         )
         raised.__cause__ = None if field.untracked else error  # the chained exception would show the value, too
         raise FoldError(raised, wrote) from raised.__cause__
@@ -193,14 +188,12 @@ def _reduced(
 def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
     """Return the error for a reducer that returned None for a field that cannot be None (R7)."""
     wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
-    error = UpdateError(
-        f"Reducer {field.reducer_name!r} of field {field.name!r} returned None, which the field cannot be.",
-        code="reducer-failed",
-        where=where(),
-        known=f"{field.name}: {describe(field.annotation)}",
-        fix="Return the new value: a method that changes its object, such as list.append, returns None. Then retry.",
-        node=task.node.name,
+    error = REDUCER_RETURNED_NONE(
+        reducer=field.reducer_name,
         field=field.name,
+        annotation=describe(field.annotation),
+        node=task.node.name,
+        where=where(),
     )
     return FoldError(error, wrote)
 
@@ -225,17 +218,17 @@ def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: 
     )
     both = f"{one.node.name!r} and {two.node.name!r}" if one.node is not two.node else f"{one.node.name!r} twice"
     return FoldError(
-        ConcurrentUpdateError(
-            f"Two tasks of one superstep wrote field {field.name!r}, {why}: {both}.",
+        CONCURRENT_UPDATE(
+            field=field.name,
+            why=why,
+            writers=both,
+            nodes=nodes,
+            node=two.node.name,
+            values=() if field.untracked else tuple(value for _, value in writes),
             where=where(),
             known=f"{', '.join(id_ for id_, _ in writes)} wrote it; the field is untracked"
             if field.untracked
             else ", ".join(f"{id_} wrote {short(value)}" for id_, value in writes),
-            fix="Give the field a reducer (Annotated[T, append], ...), or let one node write it.",
-            field=field.name,
-            nodes=nodes,
-            node=two.node.name,
-            values=() if field.untracked else tuple(value for _, value in writes),
         ),
         wrote,
     )

@@ -13,6 +13,7 @@ from graphrt._engine.join_state import JoinState
 from graphrt._engine.route import Routed
 from graphrt._plan.tables import BranchPlan
 from graphrt.errors import StarvedJoinError, names
+from graphrt.errors._codes.limits import STARVED_JOIN
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -27,14 +28,14 @@ def starved_error(engine: RunState, joins: Sequence[JoinState]) -> StarvedJoinEr
         f"the join before {join.plan.dst.name!r} waits for {names(nodes[at].name for at in join.missing())}"
         for join in joins
     )
-    return StarvedJoinError(
-        f"Nothing is due any more, and {text}.",
-        where=engine.where(),
-        known=f"arrived: {names(nodes[at].name for at in sorted(first.arrived))}; needed: {first.plan.need}",
-        fix="Route to every source of the join, or give it starved='run', starved='ignore' or when='any'.",
+    return STARVED_JOIN(
+        waiting=text,
+        arrived=(nodes[at].name for at in sorted(first.arrived)),
+        need=first.plan.need,
         join=first.plan.dst.name,
         node=first.plan.dst.name,
         nodes=tuple(missing),
+        where=engine.where(),
     )
 
 

@@ -7,7 +7,7 @@ where the run stopped. Fatigue goes first: a tired node with a route to END need
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphrt._engine import emit_events
 from graphrt._engine.route import Routed
@@ -15,7 +15,8 @@ from graphrt._engine.storability import told_state
 from graphrt._engine.task import Due
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import EndType
-from graphrt.errors import LimitError, NodeFatigueError, StepLimitError, count, names
+from graphrt.errors import NodeFatigueError, names
+from graphrt.errors._codes.limits import NODE_FATIGUE, STEP_LIMIT, TASK_LIMIT
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -32,22 +33,21 @@ def check_limits(engine: RunState, due: Sequence[Due]) -> None:
         return
     nodes = names(dict.fromkeys(item.node.name for item in due))
     if engine.steps >= engine.max_steps:
-        raise StepLimitError(
-            f"The run made {count(engine.steps, 'superstep')}, and more work remains: {nodes}.",
-            where=engine.where(),
-            known=f"max_steps={engine.max_steps}",
-            fix="If the loop is meant to run longer, raise Limits(max_steps=...); else correct its way out.",
+        raise STEP_LIMIT(
+            steps=engine.steps,
+            due=nodes,
             limit=engine.max_steps,
-            **_data(engine),
+            nodes=_due_nodes(engine),
+            state=told_state(engine),
+            where=engine.where(),
         )
-    raise LimitError(
-        f"{count(len(due), 'task')} {'is' if len(due) == 1 else 'are'} due in one superstep: {nodes}.",
-        code="task-limit",
-        where=engine.where(),
-        known=f"max_tasks={engine.limits.max_tasks}",
-        fix="Send fewer tasks at once, or raise Limits(max_tasks=...).",
+    raise TASK_LIMIT(
+        number=len(due),
+        due=nodes,
         limit=engine.limits.max_tasks,
-        **_data(engine),
+        nodes=_due_nodes(engine),
+        state=told_state(engine),
+        where=engine.where(),
     )
 
 
@@ -95,19 +95,16 @@ def rest(engine: RunState) -> None:
 
 def _fatigue(engine: RunState, node: NodePlan) -> NodeFatigueError:
     limit = engine.visit_limits[node.index]
-    return NodeFatigueError(
-        f"Node {node.name!r} is due again after {count(engine.visits[node.index], 'visit')} in this run.",
-        where=engine.where(),
-        known=f"max_visits={limit}",
-        fix="Correct the loop, raise max_visits, or give the node an on_fatigue= route.",
+    return NODE_FATIGUE(
+        node=node.name,
+        visits=engine.visits[node.index],
         limit=limit,
-        **{**_data(engine), "node": node.name},
+        nodes=_due_nodes(engine),
+        state=told_state(engine),
+        where=engine.where(),
     )
 
 
-def _data(engine: RunState) -> dict[str, Any]:
-    """Return the attributes that all limit errors have: the state and the nodes that were due."""
-    return {
-        "state": told_state(engine),
-        "nodes": tuple(dict.fromkeys(item.node.name for item in engine.due)),
-    }
+def _due_nodes(engine: RunState) -> tuple[str, ...]:
+    """Return the names of the nodes that are due, each once."""
+    return tuple(dict.fromkeys(item.node.name for item in engine.due))

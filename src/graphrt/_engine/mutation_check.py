@@ -17,7 +17,8 @@ from graphrt._plan.copying import SCALARS
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import HIDDEN, short
 from graphrt._plan.views import HAS_MAPPING, Values
-from graphrt.errors import RouteError, UpdateError, count, names
+from graphrt.errors import UpdateError, count, names
+from graphrt.errors._codes.nodes import NODE_MUTATED_STATE, ROUTER_MUTATED_STATE
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -109,13 +110,12 @@ def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Va
     if _is_assigned(engine, view, values):
         wrong = engine.plan.state.assigned(view, values)
         asked = names(dict.fromkeys(task.node.name for task in tasks if task.node.branches)) or "START"
-        raise RouteError(
-            f"A router after {asked} assigned to the state it was given: {names(wrong)}.",
-            code="mutated-state",
+        raise ROUTER_MUTATED_STATE(
+            nodes_text=asked,
+            fields=wrong,
+            field=wrong[0],
             where=engine.where(),
             known="; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in wrong),
-            fix="Let routers read the state only; a node returns what changes.",
-            field=wrong[0],
         )
 
 
@@ -177,17 +177,16 @@ def _error(engine: RunState, who: Sequence[Task], wrong: list[str], did: str, re
     """Return the error for the fields *wrong*; an exception that the node raised besides is chained to it."""
     nodes = tuple(dict.fromkeys(task.node.name for task in who))
     failed = reply.error if reply.__class__ is Failed else None
-    error = UpdateError(
-        f"{f'Node {nodes[0]!r}' if len(nodes) == 1 else f'One of the nodes {names(nodes)}'} {did}: {names(wrong)}."
-        + (f" It then raised {type(failed).__name__}, which is chained." if failed is not None else ""),
-        code="mutated-state",
-        where=engine.where(who[0] if len(who) == 1 else None),
-        known=known,
-        fix="Leave the state as it is, and return the new value in the update. If the node does that already, "
-        "look in the router before it: routers get the same state.",
+    error = NODE_MUTATED_STATE(
+        who=f"Node {nodes[0]!r}" if len(nodes) == 1 else f"One of the nodes {names(nodes)}",
+        did=did,
+        fields=wrong,
+        and_raised=f" It then raised {type(failed).__name__}, which is chained." if failed is not None else "",
         field=wrong[0],
         nodes=nodes,
         node=nodes[0],
+        where=engine.where(who[0] if len(who) == 1 else None),
+        known=known,
     )
     error.__cause__ = failed
     return error

@@ -37,7 +37,8 @@ from graphrt._engine.task import (
 from graphrt._plan.fields import own
 from graphrt._plan.quoting import quoted
 from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
-from graphrt.errors import GraphrtError, InputError, UpdateError, a_type
+from graphrt.errors import GraphrtError, a_type
+from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, NOT_AN_UPDATE
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -160,15 +161,7 @@ def answer_type(engine: RunState, task: Task, annotation: Any) -> Any:
     try:
         return engine.plan.codec.describe(annotation)
     except NotStorable as error:
-        raise InputError(
-            f"Node {task.node.name!r} asks for an answer of a type that cannot be kept: it {error.why}",
-            code="bad-answer-type",
-            where=engine.where(task),
-            fix="Use plain types, Literal, unions and containers of them, or a class that the state declares or that "
-            "was registered with graphrt.stores.register_type().",
-            node=task.node.name,
-            boundary=True,
-        ) from error
+        raise BAD_ANSWER_TYPE(node=task.node.name, why=error.why, where=engine.where(task)) from error
 
 
 def check_reply(engine: RunState, task: Task, reply: Any) -> None:
@@ -201,14 +194,13 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
     node = task.node.name
     entries = update.entries(returned)
     if entries is None:
-        raise UpdateError(
-            f"Node {node!r} returned {_what(returned)}, {quoted(returned, engine.plan.state.untracked)}; "
-            "expected an update (a mapping of fields).",
-            code="bad-update",
-            where=engine.where(task),
-            known=f"fields {', '.join(map(repr, engine.fields))}",
-            fix=_how(engine, returned),
+        raise NOT_AN_UPDATE(
             node=node,
+            form=_what(returned),
+            quoted=quoted(returned, engine.plan.state.untracked),
+            fields=", ".join(map(repr, engine.fields)),
+            where=engine.where(task),
+            fix=_how(engine, returned),
         )
     return update.checked(entries, node=node, where=engine.where(task))
 

@@ -13,6 +13,7 @@ from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.questions import take_answer
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Task
 from graphrt.errors import InputError
+from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -153,13 +154,7 @@ def _asked_before_the_fold(task: Task) -> bool:
 
 def no_thread(engine: RunState, task: Task) -> InputError:
     """Return the error for a pause in a run without a thread."""
-    return InputError(
-        f"Node {task.node.name!r} asked for an interrupt, but this run has no thread that could wait.",
-        code="interrupt-needs-thread",
-        where=engine.where(task),
-        fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
-        node=task.node.name,
-    )
+    return INTERRUPT_NEEDS_THREAD(node=task.node.name, where=engine.where(task))
 
 
 def unpause(task: Task) -> None:

@@ -15,7 +15,17 @@ from graphrt._plan.copying import SCALARS, own
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import END, EndType, Send, StartType, node_name
-from graphrt.errors import Place, RouteError, TaskFailure, closest, names, told
+from graphrt.errors import Place, RouteError, TaskFailure, closest
+from graphrt.errors._codes.nodes import (
+    BAD_ROUTE,
+    ROUTER_FAILED,
+    SEND_WITHOUT_CONTEXT,
+    TARGET_IS_A_FUNCTION,
+    TARGET_IS_AN_END,
+    UNDECLARED_GOTO,
+    UNKNOWN_ROUTE,
+    UNKNOWN_TARGET,
+)
 
 _make: Any = getattr(tuple, "__new__")  # noqa: B009 - as Any: its typed form is partly unknown to checkers
 """Makes a Due in a third of the time that `Due(...)` takes, because fan-outs make many."""
@@ -156,13 +166,13 @@ class Router:
 
     def router_error(self, node: NodePlan, branch: BranchPlan, error: BaseException) -> RouteError:
         """Return the error for a router that raised *error*."""
-        return RouteError(
-            f"Router {branch.router_name}() after {self._name(node)} raised {told(error)}",
-            code="router-failed",
-            where=self.where(),
-            fix="Correct the router; retry asks only the router again, the nodes before it do not run again.",
+        return ROUTER_FAILED(
+            router=branch.router_name,
+            source=self._name(node),
+            error=error,
             declared_at=branch.where or None,
             node=self._node(node),
+            where=self.where(),
         )
 
     def read(self, node: NodePlan, branch: BranchPlan, said: Any) -> Routed:
@@ -203,31 +213,32 @@ class Router:
             result.sends.append(self.send(label, branch, node))
             return
         if not isinstance(label, (str, int, Enum)):
-            hint = "Return [] to end the branch." if label is None else "Return a label, a list of labels or of Sends."
-            raise RouteError(
-                f"Router {branch.router_name}() after {self._name(node)} returned {self._quoted(said)}; expected a label, a list of labels or a list of Sends.",
-                code="bad-route",
-                where=self.where(),
-                known=f"routes {names(_labels(branch))}",
-                fix=hint,
+            raise BAD_ROUTE(
+                router=branch.router_name,
+                source=self._name(node),
+                quoted=self._quoted(said),
+                labels=_labels(branch),
                 declared_at=branch.where or None,
                 node=self._node(node),
                 value=self._told(said),
+                where=self.where(),
+                fix="Return [] to end the branch." if label is None else None,
             )
         target: Any = branch.table.get(label, NO_DEFAULT)  # None is a target: it means END
         if target is NO_DEFAULT:
             target = branch.default
         if target is NO_DEFAULT:
             guess = closest(label, [known for known in branch.table if isinstance(known, str)])
-            raise RouteError(
-                f"Router {branch.router_name}() after {self._name(node)} returned {self._quoted(label)}, which has no route.",
-                code="unknown-route",
-                where=self.where(),
-                known=f"routes {names(_labels(branch))}",
-                fix=f"Did you mean {guess!r}?" if guess else "Add a route for it, or a default=.",
+            raise UNKNOWN_ROUTE(
+                router=branch.router_name,
+                source=self._name(node),
+                label=self._quoted(label),
+                labels=_labels(branch),
                 declared_at=branch.where or None,
                 node=self._node(node),
                 value=self._told(label),
+                where=self.where(),
+                guess=guess,
             )
         if target is not None:
             result.plain[target.index] = target
@@ -276,14 +287,13 @@ class Router:
             RouteError: It is not.
         """
         if node.goto is not None and target not in node.goto:
-            raise RouteError(
-                f"{what} is {short(item)}, which its goto= does not declare.",
-                code="undeclared-goto",
-                where=self.where(),
-                known=f"declared {names(sorted(node.goto, key=str))}",
-                fix="Declare the target in goto=[...] of the node.",
+            raise UNDECLARED_GOTO(
+                who=what,
+                target_text=short(item),
+                declared=sorted(node.goto, key=str),
                 node=self._node(node),
                 target=target if isinstance(target, str) else "END",
+                where=self.where(),
             )
 
     def send(self, send: Send, branch: BranchPlan | None, node: NodePlan) -> Due:
@@ -300,14 +310,8 @@ class Router:
         except (KeyError, TypeError):
             raise self._unknown(send.node, f"A Send of {self._emitter(branch, node)}", node) from None
         if not plan.wants_context and plan.child is None:  # a nested graph gets the argument as input (decision 0015)
-            raise RouteError(
-                f"A Send of {self._emitter(branch, node)} goes to node {plan.name!r}, which takes no context and so "
-                "cannot see its argument.",
-                code="send-without-context",
-                where=self.where(),
-                fix=f"Define it as {plan.name}(state, ctx) and read ctx.arg, or route to it plainly.",
-                node=self._node(node),
-                target=plan.name,
+            raise SEND_WITHOUT_CONTEXT(
+                emitter=self._emitter(branch, node), target=plan.name, node=self._node(node), where=self.where()
             )
         due: Due = _make(Due, (plan, own(send.arg), None, True))
         return due
@@ -319,26 +323,27 @@ class Router:
 
     def _unknown(self, item: Any, what: str, node: NodePlan) -> RouteError:
         """Return the error for a target that is not a node of the graph, with what may have been meant."""
+        nodes, source, where = self.plan.by_name, self._node(node), self.where()
+        target = item if isinstance(item, str) else short(item)
         if isinstance(item, (StartType, EndType)):
             end = isinstance(item, EndType)
-            text = f"{what} goes to {item.name}, where no task can run."
             fix = "Put END itself into goto or the routes." if end else "Name the node that START leads to."
-        elif callable(item):
+            return TARGET_IS_AN_END(
+                who=what, end=item.name, known_nodes=nodes, node=source, target=target, where=where, fix=fix
+            )
+        if callable(item):
             name = getattr(item, "__name__", type(item).__name__)
-            text = f"{what} names the function {name}(), which does not stand for a node."
-            fix = f"Use the node's name, {name!r}, or what @g.node returned."
-        else:
-            guess = closest(item, self.plan.by_name)
-            text = f"{what} names a node that does not exist: {short(item)}."
-            fix = f"Did you mean {guess!r}?" if guess else "Name a node of the graph."
-        return RouteError(
-            text,
-            code="unknown-target",
-            where=self.where(),
-            known=f"nodes {names(self.plan.by_name)}",
-            fix=fix,
-            node=self._node(node),
-            target=item if isinstance(item, str) else short(item),
+            return TARGET_IS_A_FUNCTION(
+                who=what, function=name, known_nodes=nodes, node=source, target=target, where=where
+            )
+        return UNKNOWN_TARGET(
+            who=what,
+            target_text=short(item),
+            known_nodes=nodes,
+            node=source,
+            target=target,
+            where=where,
+            guess=closest(item, nodes),
         )
 
     def _name(self, node: NodePlan) -> str:

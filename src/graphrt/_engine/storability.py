@@ -15,6 +15,7 @@ from graphrt._engine.task import Due, Task
 from graphrt._plan.fields import ABSENT, own
 from graphrt._plan.state import Values
 from graphrt.errors import UpdateError
+from graphrt.errors._codes.nodes import NOT_STORABLE
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -252,13 +253,13 @@ def not_storable(engine: RunState, task: Task | None, error: NotStorable, what: 
     node = task.node.name if task is not None else None
     who = f"Node {node!r}" if node is not None else "The graph"
     place = f" at {error.path}" if error.path else ""
-    return UpdateError(
-        f"{who} {what} that cannot be stored{place}: it {error.why}",
-        code="not-storable",
-        where=engine.where(task),
-        known="the thread is as it was at the last commit; nothing of this task was stored",
-        fix=f"{error.fix}. Then retry: finished tasks do not run again.",
+    return NOT_STORABLE(
+        who=who,
+        did=what,
+        place=place,
+        why=error.why,
+        advice=error.fix,
         node=node,
         path=error.path,
-        boundary=True,
+        where=engine.where(task),
     )

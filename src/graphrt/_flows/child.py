@@ -19,7 +19,10 @@ from graphrt._flows.run import CANCELLED, INTERRUPTED, Watch, run
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
-from graphrt.errors import DeadlineError, GraphrtError, InputError, LimitError, StoreError, count, told
+from graphrt.errors import DeadlineError, GraphrtError, StoreError
+from graphrt.errors._codes.inputs import NESTED_INPUT_NOT_A_MAPPING, SEND_NOT_A_MAPPING
+from graphrt.errors._codes.limits import DEPTH_LIMIT
+from graphrt.errors._codes.nodes import BAD_MAPPING, NESTED_OUTPUT_NOT_AN_UPDATE
 from graphrt.limits import Limits
 
 
@@ -113,14 +116,12 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits) -> Engine:
         InputError: The input cannot be made, or does not fit the nested graph's state.
     """
     if parent.depth + 1 > parent.limits.max_depth:
-        raise LimitError(
-            f"Node {task.node.name!r} nests graph {plan.name!r} {count(parent.depth + 1, 'level')} deep.",
-            code="depth-limit",
-            where=parent.where(task),
-            known=f"max_depth={parent.limits.max_depth}",
-            fix="Raise Limits(max_depth=...) if the nesting is meant.",
-            limit=parent.limits.max_depth,
+        raise DEPTH_LIMIT(
             node=task.node.name,
+            nested=plan.name,
+            depth=parent.depth + 1,
+            limit=parent.limits.max_depth,
+            where=parent.where(task),
         )
     given = _input(task, parent, plan)
     values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
@@ -157,26 +158,15 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
     else:
         made = _call(wanted, task.state, "input", task, parent)
         if not is_mapping(made):
-            raise InputError(
-                f"input= of nested graph {task.node.name!r} returned {quoted(made, parent.plan.state.untracked)}, "
-                "which is not a mapping.",
-                code="bad-input",
-                where=parent.where(task),
-                fix="Return a mapping of the nested graph's fields.",
-                node=task.node.name,
+            raise NESTED_INPUT_NOT_A_MAPPING(
+                node=task.node.name, quoted=quoted(made, parent.plan.state.untracked), where=parent.where(task)
             )
         given = dict(made)
     if task.arg is None:
         return given
     if is_mapping(task.arg):
         return {**given, **task.arg}
-    raise InputError(
-        f"A Send to nested graph {task.node.name!r} has the argument {short(task.arg)}, which is not a mapping.",
-        code="bad-input",
-        where=parent.where(task),
-        fix="Send a mapping of the nested graph's fields.",
-        node=task.node.name,
-    )
+    raise SEND_NOT_A_MAPPING(node=task.node.name, argument=short(task.arg), where=parent.where(task))
 
 
 def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any], ...]:
@@ -197,14 +187,7 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
             return ()
         entries = update.entries(made)
         if entries is None:
-            raise InputError(
-                f"output= of nested graph {node!r} returned {quoted(made, engine.plan.state.untracked)}, which is not an "
-                "update.",
-                code="bad-update",
-                where=where,
-                fix="Return a mapping of the parent's fields.",
-                node=node,
-            )
+            raise NESTED_OUTPUT_NOT_AN_UPDATE(node=node, quoted=quoted(made, engine.plan.state.untracked), where=where)
         return (update.checked(entries, node=node, where=where),)
     pairs = _output_names(wanted, parent, engine.plan)
     found: list[dict[str, Any]] = []
@@ -232,10 +215,4 @@ def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent:
     try:
         return fn(state)
     except Exception as error:
-        raise InputError(
-            f"{option}= of nested graph {task.node.name!r} raised {told(error)}",
-            code="bad-mapping",
-            where=parent.where(task),
-            fix="Correct the mapping function.",
-            node=task.node.name,
-        ) from error
+        raise BAD_MAPPING(option=option, node=task.node.name, error=error, where=parent.where(task)) from error

@@ -6,7 +6,8 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.storability import told_state
 from graphrt._engine.task import DUE, Task, TimedOut
 from graphrt._flows.effects import NOW, Flow
-from graphrt.errors import DeadlineError, count
+from graphrt.errors import DeadlineError
+from graphrt.errors._codes.limits import DEADLINE
 
 
 def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
@@ -47,13 +48,12 @@ def _own(engine: Engine, task: Task) -> float | None:
 
 def too_late(engine: Engine) -> DeadlineError:
     """Return the error for a run whose deadline is over."""
-    return DeadlineError(
-        f"The run took longer than {engine.limits.deadline_s:g} s; open: {', '.join(map(repr, engine.pending()))}.",
-        where=engine.where(),
-        known=f"deadline_s={engine.limits.deadline_s:g}, {count(engine.steps, 'superstep')} made",
-        fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s."
-        + ("" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again."),
+    return DEADLINE(
         limit=engine.limits.deadline_s,
+        open_nodes=", ".join(map(repr, engine.pending())),
+        steps=engine.steps,
+        then_retry="" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again.",
         nodes=engine.pending(),
         state=told_state(engine),
+        where=engine.where(),
     )

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from graphrt._engine.emit_events import Logged
 from graphrt.errors import InputError
+from graphrt.errors._codes.journal import TIME_CANNOT_BE_STORED
 from graphrt.events import (
     Entry,
     RunCancelled,
@@ -94,11 +95,7 @@ It runs once per superstep, so it skips the `__new__` that NamedTuple generates 
 
 def no_time(at: object) -> InputError:
     """Return the error for a clock reading *at* that is infinite or not a number."""
-    return InputError(
-        f"The clock returned {at!r}, which cannot be stored as a time.",
-        known="nothing was stored",
-        fix="Give Runtime a clock that tells seconds since the epoch, as time.time does.",
-    )
+    return TIME_CANNOT_BE_STORED(at=at)
 
 
 def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:

@@ -30,7 +30,8 @@ from graphrt._journal.batch import Batch, no_time
 from graphrt._journal.body import VERSION, Body, Vouch
 from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, NODE_IN_TASK_ID
 from graphrt._journal.field_codecs import Form, node_of
-from graphrt.errors import GraphrtError, StoreError
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.journal import UNREADABLE_RECORD
 
 _CHECKSUM: Final = 8
 """Length of a CRC-32 in hexadecimal digits."""
@@ -174,12 +175,10 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
         raise
     # Errors of indexing and converting arbitrary JSON: a body whose checksum is right may still hold anything.
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
-        raise StoreError(
-            "A part of the journal cannot be read: it is not what graphrt wrote.",
-            code="store-damaged",
-            known=f"{type(error).__name__}: {str(error)[:80]}",
-            fix="Restore the database from a backup"
-            + ("." if first else ", or fork the thread from an earlier entry."),
+        raise UNREADABLE_RECORD(
+            error=error,
+            cause_text=str(error)[:80],
+            or_fork="." if first else ", or fork the thread from an earlier entry.",
         ) from error
 
 

@@ -29,7 +29,8 @@ from struct import Struct, error
 from typing import Final, final
 
 from graphrt._journal.batch import LATEST_S
-from graphrt.errors import InputError, StoreError
+from graphrt.errors import StoreError
+from graphrt.errors._codes.journal import BROKEN_SEAL, TIME_CANNOT_BE_SEALED
 
 HEADER: Final = Struct(">BQIq32s32s32s")
 """Layout of a header: 117 bytes."""
@@ -95,12 +96,7 @@ class Chain:
             # Before anything is hashed: a time that does not fit must leave the chain unchanged.
             head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
         except (error, TypeError, ValueError, OverflowError) as cause:
-            raise InputError(
-                f"The clock returned {at!r}, which cannot be sealed as a time.",
-                known=f"times are seconds since the epoch, at most {LATEST_S:.0f} before or after it",
-                fix="Give Runtime a clock that tells seconds, as time.time does.",
-                seq=seq,
-            ) from cause
+            raise TIME_CANNOT_BE_SEALED(at=at, latest_s=LATEST_S, seq=seq) from cause
         size = SALT_BYTES * len(lines)
         salts = urandom(size) if seed is None else _salts(seed, seq, size)
         header = self._header(head, lines, written, salts)
@@ -195,13 +191,10 @@ def _head(seq: int, count: int, at: float) -> bytes:
 
 
 def _misfit(seq: int, count: int) -> StoreError:
-    return StoreError(
-        f"Entry {seq} of the journal is not what was written: its seal does not fit.",
-        code="store-damaged",
-        known=f"entries before {seq - count + 1} are as they were written" if seq > count else "it is the first",
-        fix="Restore the database from a backup"
-        + (", or fork the thread from an entry before it." if seq > count else "."),
+    return BROKEN_SEAL(
         seq=seq,
+        or_fork=", or fork the thread from an entry before it." if seq > count else ".",
+        known=f"entries before {seq - count + 1} are as they were written" if seq > count else "it is the first",
     )
 
 

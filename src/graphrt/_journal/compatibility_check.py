@@ -15,6 +15,7 @@ from graphrt._journal.reader import Reader
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import InputError, StoreError, names
+from graphrt.errors._codes.journal import GRAPH_CHANGED, OTHER_GRAPH, UNREADABLE_META
 from graphrt.migrations import Migration
 from graphrt.stores.protocol import Loaded
 
@@ -43,14 +44,7 @@ def judge(
     try:
         return _judged(graph, meta, reader, loaded, migrations)
     except (LookupError, ValueError, TypeError, AttributeError) as error:  # the topology is not what graphrt writes
-        raise StoreError(
-            f"The meta of thread {loaded.head.thread!r} cannot be read.",
-            code="store-damaged",
-            where=f"thread {loaded.head.thread!r}",
-            known=f"its topology is not what graphrt writes: {type(error).__name__}: {str(error)[:80]}",
-            fix="Restore the database from a backup.",
-            thread=loaded.head.thread,
-        ) from error
+        raise UNREADABLE_META(thread=loaded.head.thread, error=error, cause_text=str(error)[:80]) from error
 
 
 def _judged(
@@ -193,16 +187,9 @@ def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
 def refusal(verdict: Verdict) -> InputError:
     """Return the error for a thread that may not go on."""
     other = verdict.reasons[0].startswith("the thread belongs to")
-    return InputError(
-        f"Thread {verdict.thread!r} cannot go on with this graph: {verdict.reasons[0]}.",
-        code="other-graph" if other else "graph-changed",
-        where=f"thread {verdict.thread!r}, status {verdict.status}",
-        known="; ".join(verdict.reasons[1:])
-        or f"its fingerprint is {verdict.source[:12]}, this is {verdict.target[:12]}",
-        fix="Use the runtime of the graph that started the thread."
-        if other
-        else f"Finish it with the graph it has, or declare Migration(source={verdict.source[:12]!r}, ...) in "
-        "Runtime(migrations=[...]).",
-        thread=verdict.thread,
-        nodes=verdict.pending,
-    )
+    thread, status, reason, nodes = verdict.thread, verdict.status, verdict.reasons[0], verdict.pending
+    source = verdict.source[:12]
+    known = "; ".join(verdict.reasons[1:]) or f"its fingerprint is {source}, this is {verdict.target[:12]}"
+    if other:
+        return OTHER_GRAPH(thread=thread, reason=reason, status=status, nodes=nodes, known=known)
+    return GRAPH_CHANGED(thread=thread, reason=reason, source=source, status=status, nodes=nodes, known=known)

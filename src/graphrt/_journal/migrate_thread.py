@@ -15,7 +15,12 @@ from graphrt._journal.compatibility import Verdict
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
 from graphrt._plan.quoting import quoted
-from graphrt.errors import GraphrtError, InputError, told
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.journal import (
+    MIGRATION_RAISED,
+    MIGRATION_RETURNED_NO_MAPPING,
+    MIGRATION_RETURNED_WRONG_VALUES,
+)
 from graphrt.migrations import Migration
 
 
@@ -85,28 +90,12 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
     try:
         made = migration.values(own(values))
     except Exception as error:
-        raise InputError(
-            f"The migration from {migration.source[:12]} raised {told(error)}",
-            code="migration-failed",
-            where=where,
-            known="the thread is as it was",
-            fix="Correct the function: it gets all values of the state, and returns them all.",
-        ) from error
+        raise MIGRATION_RAISED(source=migration.source[:12], error=error, where=where) from error
     if not is_mapping(made):
-        raise InputError(
-            f"The migration from {migration.source[:12]} returned {quoted(made, engine.plan.state.untracked)}, which is not a mapping.",
-            code="migration-failed",
-            where=where,
-            known="the thread is as it was",
-            fix="Return all values of the state by field.",
+        raise MIGRATION_RETURNED_NO_MAPPING(
+            source=migration.source[:12], made=quoted(made, engine.plan.state.untracked), where=where
         )
     try:
         return engine.plan.state.initial(dict(made), where=where)
     except GraphrtError as error:
-        raise InputError(
-            f"The migration from {migration.source[:12]} returned values that are not a valid state: {error.what}",
-            code="migration-failed",
-            where=where,
-            known="the thread is as it was",
-            fix="Return all values of the state, of the types that it declares.",
-        ) from error
+        raise MIGRATION_RETURNED_WRONG_VALUES(source=migration.source[:12], problem=error.what, where=where) from error

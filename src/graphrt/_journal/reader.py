@@ -21,6 +21,18 @@ from graphrt._journal.name_table import Names
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.thread_meta import read_meta
 from graphrt.errors import InputError, StoreError
+from graphrt.errors._codes.journal import (
+    EXTRA_ENTRIES,
+    MISCOUNTED,
+    MISSING_ENTRIES,
+    MISSING_ENTRY,
+    NOT_AS_WRITTEN,
+    NOT_BYTES,
+    SEAL_OF_UNCHAINED,
+    SNAPSHOT_OF_WRONG_CLASS,
+    STAGED_OUTCOMES_CHANGED,
+    THREADS_EXCHANGED,
+)
 from graphrt.events import Entry
 from graphrt.stores.protocol import Record, Store
 
@@ -194,37 +206,16 @@ class Reader:
         changed = sorted(key for key, end in self.beside.items() if end and there.get(key, end) != end)
         if gone or changed:
             what = "gone" if gone else "not what was written"
-            raise StoreError(
-                f"Outcomes of tasks of thread {self.thread!r} that were staged beside its journal are {what}.",
-                code="store-damaged",
-                where=f"thread {self.thread!r}",
-                known=", ".join(map(repr, (gone or changed)[:8])),
-                fix="Restore the database from a backup, or run those tasks again: fork(at=) this entry, and retry it.",
-                thread=self.thread,
-                seq=seq,
+            raise STAGED_OUTCOMES_CHANGED(
+                thread=self.thread, problem=what, seq=seq, known=", ".join(map(repr, (gone or changed)[:8]))
             )
 
     def _forged(self, what: str, record: Record, known: str) -> StoreError:
-        return StoreError(
-            f"{what} of thread {self.thread!r} is not what entry {record.seq} says that was written.",
-            code="store-damaged",
-            where=f"thread {self.thread!r}",
-            known=known,
-            fix="Restore the database from a backup.",
-            thread=self.thread,
-            seq=record.seq,
-        )
+        return NOT_AS_WRITTEN(part=what, thread=self.thread, seq=record.seq, known=known)
 
     def miscounted(self, record: Record, found: int) -> StoreError:
         """Return the error for a record that holds another number of entries than it says."""
-        return StoreError(
-            f"The record of entry {record.seq} of thread {self.thread!r} holds {found} entries, not {record.count}.",
-            code="store-damaged",
-            where=f"thread {self.thread!r}",
-            fix="Restore the database from a backup.",
-            seq=record.seq,
-            thread=self.thread,
-        )
+        return MISCOUNTED(seq=record.seq, thread=self.thread, found=found, count=record.count)
 
     def staged(self, key: str, payload: Any) -> Sequence[Logged]:
         """Return the events that are staged under *key*. A staged body brings its own names."""
@@ -242,13 +233,7 @@ class Reader:
             StoreError: The store is durable, so it must hold bytes.
         """
         if self.store.durable:
-            raise StoreError(
-                f"Thread {self.thread!r} holds {type(payload).__name__} where bytes were written.",
-                code="store-damaged",
-                where=f"thread {self.thread!r}",
-                fix="Restore the database from a backup.",
-                thread=self.thread,
-            )
+            raise NOT_BYTES(thread=self.thread, payload=payload)
         return payload
 
     def saved(self, payload: Any, seq: int) -> events.StateSaved:
@@ -263,7 +248,7 @@ class Reader:
         logged = self.body(payload, Names(), place="its snapshot")[0].logged
         event: Any = logged[0][1] if logged else None
         if not isinstance(event, events.StateSaved):
-            error = StoreError("A snapshot holds something else.", code="store-damaged", fix="Restore from a backup.")
+            error = SNAPSHOT_OF_WRONG_CLASS()
             raise self.placed(error, "its snapshot")
         self._saved[seq] = payload
         return event
@@ -271,14 +256,7 @@ class Reader:
 
 def lacking(thread: str, seq: int) -> StoreError:
     """Return the error for a missing entry."""
-    return StoreError(
-        f"Thread {thread!r} lacks entry {seq} of its journal.",
-        code="store-damaged",
-        where=f"thread {thread!r}",
-        fix="Restore the database from a backup.",
-        seq=seq,
-        thread=thread,
-    )
+    return MISSING_ENTRY(thread=thread, seq=seq)
 
 
 def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
@@ -294,17 +272,9 @@ def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
     """
     if seq == last or (more and seq > last):
         return
-    raise StoreError(
-        f"Thread {thread!r} lacks entry {seq + 1} of its journal."
-        if seq < last
-        else f"Thread {thread!r} has entries after {last}, which was its last one.",
-        code="store-damaged",
-        where=f"thread {thread!r}",
-        known=f"{last} entries were written, the last one found is {seq}",
-        fix="Restore the database from a backup.",
-        thread=thread,
-        seq=seq + 1,
-    )
+    if seq < last:
+        raise MISSING_ENTRIES(thread=thread, seq=seq + 1, last=last, found=seq)
+    raise EXTRA_ENTRIES(thread=thread, seq=seq + 1, last=last, found=seq)
 
 
 def check_unsealed(seq: int, seal: bytes) -> None:
@@ -316,12 +286,7 @@ def check_unsealed(seq: int, seal: bytes) -> None:
         StoreError: The record has a seal.
     """
     if seal:
-        raise StoreError(
-            f"Entry {seq} of the journal has a seal, and the thread's meta says that it is not chained.",
-            code="store-damaged",
-            fix="Restore the database from a backup.",
-            seq=seq,
-        )
+        raise SEAL_OF_UNCHAINED(seq=seq)
 
 
 def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
@@ -342,11 +307,4 @@ def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
             raise
         return
     if other.get("chained") == thread:
-        raise StoreError(
-            f"Threads {thread!r} and {began!r} have exchanged their names.",
-            code="store-damaged",
-            where=f"thread {thread!r}",
-            known=f"the journal of each began as the other's: {thread!r} has what was written to {began!r}",
-            fix="Restore the database from a backup.",
-            thread=thread,
-        )
+        raise THREADS_EXCHANGED(thread=thread, began=began)

@@ -21,7 +21,8 @@ from graphrt._journal.in_memory_entries import FastStep
 from graphrt._journal.reader import Reader, check_unsealed, lacking
 from graphrt._plan.fields import own
 from graphrt._plan.tables import Plan
-from graphrt.errors import GraphrtError, ReplayDivergedError, StoreError
+from graphrt.errors import GraphrtError, StoreError
+from graphrt.errors._codes.journal import FOLD_FAILED, JOURNAL_MISFIT, NAMES_OF_OTHER_SNAPSHOT
 from graphrt.limits import Limits
 from graphrt.stores.protocol import Record, Status
 
@@ -112,14 +113,7 @@ class Fold:
         names = self.reader.names
         if saved.names:
             if list(saved.names) != names.known[: len(saved.names)]:
-                raise StoreError(
-                    f"The names in the meta of thread {self.reader.thread!r} are not those of its snapshot.",
-                    code="store-damaged",
-                    where=f"thread {self.reader.thread!r}, its snapshot of entry {seq}",
-                    fix="Restore the database from a backup.",
-                    thread=self.reader.thread,
-                    seq=seq,
-                )
+                raise NAMES_OF_OTHER_SNAPSHOT(thread=self.reader.thread, seq=seq)
             # From here on, new names must continue this list.
             names.told = len(saved.names)
         evolve_all(self.engine, [("", saved)], take)  # type: ignore[list-item]  # not an Event, but folded like one
@@ -198,23 +192,16 @@ class Fold:
             evolve_all(self.engine, logged, take)
         # What folding raises for entries that name nodes or fields which the graph lacks, or values that do not fit.
         except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise StoreError(
-                f"The entries from {first} of thread {self.reader.thread!r} do not fit graph {self.engine.plan.name!r}.",
-                code="journal-misfit",
-                known=f"{type(error).__name__}: {str(error)[:80]}",
-                fix="Use the graph that wrote them, or declare a migration.",
+            raise JOURNAL_MISFIT(
                 seq=first,
                 thread=self.reader.thread,
+                fits=self.engine.plan.name,
+                error=error,
+                cause_text=str(error)[:80],
             ) from error
         except GraphrtError as error:
-            raise ReplayDivergedError(
-                f"Folding the entries from {first} of thread {self.reader.thread!r} failed, which it did not when they "
-                f"were written: {error.what}",
-                code="fold-failed",
-                where=self.engine.where(),
-                fix="Reducers must give the same for the same arguments: put back the one that the thread was made with.",
-                seq=first,
-                thread=self.reader.thread,
+            raise FOLD_FAILED(
+                seq=first, thread=self.reader.thread, problem=error.what, where=self.engine.where()
             ) from error
         self.run = run or self.run
         seq = first

@@ -15,6 +15,7 @@ from graphrt._journal.name_table import Names
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import StoreError
+from graphrt.errors._codes.journal import UNREADABLE_META_BYTES
 
 PRELOADED_NAMES: Final = 512
 """Most names that are numbered before their first use, so that few commits introduce new ones."""
@@ -95,11 +96,4 @@ def _wrong(data: Any) -> str | None:
 
 
 def _damaged(thread: str, why: str) -> StoreError:
-    return StoreError(
-        f"The meta of thread {thread!r} cannot be read.",
-        code="store-damaged",
-        where=f"thread {thread!r}",
-        known=why,
-        fix="Restore the database from a backup.",
-        thread=thread,
-    )
+    return UNREADABLE_META_BYTES(thread=thread, known=why)

@@ -18,7 +18,7 @@ from graphrt import events
 from graphrt._journal.body import VERSION, Body
 from graphrt._journal.event_schema import CODES
 from graphrt._journal.field_codecs import USAGE
-from graphrt.errors import StoreError
+from graphrt.errors._codes.stores import JOURNAL_NEWER
 from graphrt.events import Usage
 
 if TYPE_CHECKING:
@@ -101,12 +101,7 @@ def upcast(structure: Any, body: Body, upcasters: Mapping[int, Callable[[Any, Bo
     while version != VERSION:
         step = upcasters.get(version) if isinstance(version, int) else None
         if step is None:
-            raise StoreError(
-                f"A part of the journal has the form {str(version)[:20]}, which this version of graphrt does not read.",
-                code="store-newer",
-                known=f"forms 1 to {VERSION}",
-                fix="Upgrade graphrt where the journal is read.",
-            )
+            raise JOURNAL_NEWER(version=str(version)[:20], newest=VERSION)
         structure = step(structure, body)
         version = structure[0]
     return structure

@@ -310,7 +310,7 @@ class StateSchema:
             state_class=self.cls.__name__,
             problems="; ".join(errors),
             where=where,
-            known=", ".join((f"{name}: {describe(field.annotation)}" for name, field in self.fields.items())),
+            known=", ".join(f"{name}: {describe(field.annotation)}" for name, field in self.fields.items()),
         )
 
     def own_all(self, values: Mapping[str, Any]) -> Values:

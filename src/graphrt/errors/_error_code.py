@@ -5,8 +5,8 @@ The values themselves are in `_codes`. A raise names one and gives the fields of
     raise UNKNOWN_THREAD(thread=thread)
 
 A template is a `str.format` text whose fields are plain names. Besides the usual conversions and format specifications
-it knows `{items:names}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:told}`, and `{items:is|are}`, which
-chooses by the number, or by the length of a collection. An error must not be lost while its text is made: a field
+it knows `{items:names}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:told}`, `{number:count entry}` for a number
+with its noun, and `{items:is|are}`, which chooses by the number, or by the length of a collection. An error must not be lost while its text is made: a field
 that is missing, or a `__repr__` that raises, leaves a mark in the text. A test over the syntax tree finds missing fields.
 """
 
@@ -160,6 +160,7 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "type": lambda value: type(value).__name__,
 }
 """Format specifications of templates, beside those of the values themselves."""
+_COUNT: Final = "count "
 
 
 def fill(template: str, fields: Mapping[str, Any]) -> str:
@@ -184,6 +185,8 @@ def _shown(value: Any, spec: str, conversion: str | None) -> str:
         if "|" in spec:
             one, _, many = spec.partition("|")
             return one if (value if isinstance(value, int) else len(value)) == 1 else many
+        if spec.startswith(_COUNT):
+            return _words.count(value, spec.removeprefix(_COUNT))
         if spec in _WORDS:
             return _WORDS[spec](value)
         return format(value, spec)

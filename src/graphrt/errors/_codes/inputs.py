@@ -19,6 +19,14 @@ INPUT_OF_WRONG_KIND = INPUT_REFUSED.variant(
 INPUT_DOES_NOT_FIT = INPUT_REFUSED.variant(
     "The input does not fit {state_class}: {problems}.", fix="Pass values of the declared types."
 )
+NESTED_INPUT_NOT_A_MAPPING = INPUT_REFUSED.variant(
+    "input= of nested graph {node!r} returned {quoted}, which is not a mapping.",
+    fix="Return a mapping of the nested graph's fields.",
+)
+SEND_NOT_A_MAPPING = INPUT_REFUSED.variant(
+    "A Send to nested graph {node!r} has the argument {argument}, which is not a mapping.",
+    fix="Send a mapping of the nested graph's fields.",
+)
 
 UNKNOWN_INPUT_KEY = ErrorCode(
     "unknown-key",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from graphrt.errors import InputError, StoreError
+from graphrt.errors import InputError, ReplayDivergedError, StoreError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.errors._error_code import ErrorCode
 
 UNKNOWN_TYPE = ErrorCode(
@@ -51,4 +53,146 @@ DUPLICATE_TAG = ErrorCode(
     InputError,
     "{module}.{cls} would be stored under the tag {value!r}, which is that of {holder}.",
     fix="Use graphrt.stores.register_type({cls}, tag='...') with a tag that no other class has.",
+)
+
+OTHER_GRAPH = ErrorCode(
+    "other-graph",
+    InputError,
+    "Thread {thread!r} cannot go on with this graph: {reason}.",
+    fix="Use the runtime of the graph that started the thread.",
+    where="thread {thread!r}, status {status}",
+    carries=("nodes",),
+)
+
+GRAPH_CHANGED = ErrorCode(
+    "graph-changed",
+    InputError,
+    "Thread {thread!r} cannot go on with this graph: {reason}.",
+    fix="Finish it with the graph it has, or declare Migration(source={source!r}, ...) in Runtime(migrations=[...]).",
+    where="thread {thread!r}, status {status}",
+    carries=("nodes",),
+)
+
+MISSING_ENTRIES = STORE_DAMAGED.variant(
+    "Thread {thread!r} lacks entry {seq} of its journal.",
+    known="{last} entries were written, the last one found is {found}",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+)
+EXTRA_ENTRIES = STORE_DAMAGED.variant(
+    "Thread {thread!r} has entries after {last}, which was its last one.",
+    known="{last} entries were written, the last one found is {found}",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+    carries=("seq",),
+)
+UNREADABLE_RECORD = STORE_DAMAGED.variant(
+    "A part of the journal cannot be read: graphrt did not write it in this form.",
+    known="{error:type}: {cause_text}",
+    fix="Restore the database from a backup{or_fork}",
+)
+BROKEN_SEAL = STORE_DAMAGED.variant(
+    "Entry {seq} of the journal is not what was written: its seal does not match.",
+    fix="Restore the database from a backup{or_fork}",
+)
+UNREADABLE_META = STORE_DAMAGED.variant(
+    "The meta of thread {thread!r} cannot be read.",
+    known="its topology is not what graphrt writes: {error:type}: {cause_text}",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+)
+STAGED_OUTCOMES_CHANGED = STORE_DAMAGED.variant(
+    "Outcomes of tasks of thread {thread!r} that were staged beside its journal are {problem}.",
+    fix="Restore the database from a backup, or run those tasks again: fork(at=) this entry, and retry it.",
+    where="thread {thread!r}",
+    carries=("seq",),
+)
+NOT_AS_WRITTEN = STORE_DAMAGED.variant(
+    "{part} of thread {thread!r} is not what was written, as entry {seq} tells.",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+)
+MISCOUNTED = STORE_DAMAGED.variant(
+    "The record of entry {seq} of thread {thread!r} holds {found} entries, not {count}.",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+)
+NOT_BYTES = STORE_DAMAGED.variant(
+    "Thread {thread!r} holds {payload:type} where bytes were written.",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+)
+SNAPSHOT_OF_WRONG_CLASS = STORE_DAMAGED.variant(
+    "The body of a snapshot is not a snapshot.", fix="Restore the database from a backup."
+)
+MISSING_ENTRY = STORE_DAMAGED.variant(
+    "Thread {thread!r} lacks entry {seq} of its journal.",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+)
+SEAL_OF_UNCHAINED = STORE_DAMAGED.variant(
+    "Entry {seq} of the journal has a seal, and the thread's meta says that it is not chained.",
+    fix="Restore the database from a backup.",
+)
+THREADS_EXCHANGED = STORE_DAMAGED.variant(
+    "Threads {thread!r} and {began!r} have exchanged their names.",
+    known="the journal of each began as the other's: {thread!r} has what was written to {began!r}",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+)
+NAMES_OF_OTHER_SNAPSHOT = STORE_DAMAGED.variant(
+    "The names in the meta of thread {thread!r} are not those of its snapshot.",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}, its snapshot of entry {seq}",
+)
+UNREADABLE_META_BYTES = STORE_DAMAGED.variant(
+    "The meta of thread {thread!r} cannot be read.",
+    fix="Restore the database from a backup.",
+    where="thread {thread!r}",
+)
+
+TIME_CANNOT_BE_STORED = INVALID_ARGUMENT.variant(
+    "The clock returned {at!r}, which cannot be stored as a time.",
+    known="nothing was stored",
+    fix="Give Runtime a clock that returns seconds since the epoch, as time.time does.",
+)
+TIME_CANNOT_BE_SEALED = INVALID_ARGUMENT.variant(
+    "The clock returned {at!r}, which cannot be sealed as a time.",
+    known="times are seconds since the epoch, at most {latest_s:.0f} before or after it",
+    fix="Give Runtime a clock that returns seconds since the epoch, as time.time does.",
+    carries=("seq",),
+)
+
+MIGRATION_RAISED = ErrorCode(
+    "migration-failed",
+    InputError,
+    "The migration from {source} raised {error:told}",
+    known="the thread is as it was",
+    fix="Correct the function: it gets all values of the state, and returns all of them.",
+)
+MIGRATION_RETURNED_NO_MAPPING = MIGRATION_RAISED.variant(
+    "The migration from {source} returned {made}, which is not a mapping.",
+    known="the thread is as it was",
+    fix="Return all values of the state, by the names of their fields.",
+)
+MIGRATION_RETURNED_WRONG_VALUES = MIGRATION_RAISED.variant(
+    "The migration from {source} returned values that are not a valid state: {problem}",
+    known="the thread is as it was",
+    fix="Return all values of the state, of the types that it declares.",
+)
+
+JOURNAL_MISFIT = ErrorCode(
+    "journal-misfit",
+    StoreError,
+    "The entries from {seq} of thread {thread!r} do not fit graph {fits!r}.",
+    known="{error:type}: {cause_text}",
+    fix="Use the graph that wrote them, or declare a migration.",
+)
+
+FOLD_FAILED = ErrorCode(
+    "fold-failed",
+    ReplayDivergedError,
+    "Folding the entries from {seq} of thread {thread!r} failed, although it succeeded when they were "
+    "written: {problem}",
+    fix="A reducer must return the same for the same arguments: restore the one that the thread was made with.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphrt.errors import UpdateError
+from graphrt.errors import ConcurrentUpdateError, InputError, NodeError, RouteError, UpdateError
 from graphrt.errors._codes.inputs import MISSING_INPUT, UNKNOWN_INPUT_KEY
 from graphrt.errors._error_code import ErrorCode
 
@@ -39,4 +39,172 @@ UNKNOWN_KEY = UNKNOWN_INPUT_KEY.variant(
     known="fields {fields:names}",
     fix="Remove the key, or declare the field.",
     carries=("field",),
+)
+
+NODE_FAILED = ErrorCode(
+    "node-failed",
+    NodeError,
+    "Node {node!r} failed{tried}: {cause}",
+    fix="Correct the node. What it raised is this error's __cause__, which a traceback shows above it.",
+)
+
+NODE_TIMEOUT = ErrorCode(
+    "node-timeout",
+    NodeError,
+    "Node {node!r} failed{tried}: {cause}",
+    fix="Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself.",
+)
+
+TARGET_IS_AN_END = ErrorCode(
+    "unknown-target",
+    RouteError,
+    "{who} goes to {end}, where no task can run.",
+    known="nodes {known_nodes:names}",
+    carries=("node", "target"),
+)
+TARGET_IS_A_FUNCTION = TARGET_IS_AN_END.variant(
+    "{who} names the function {function}(), which does not stand for a node.",
+    known="nodes {known_nodes:names}",
+    fix="Use the node's name, {function!r}, or what @g.node returned.",
+    carries=("node", "target"),
+)
+UNKNOWN_TARGET = TARGET_IS_AN_END.variant(
+    "{who} names a node that does not exist: {target_text}.",
+    known="nodes {known_nodes:names}",
+    fix="Name a node of the graph.",
+    carries=("node", "target"),
+)
+
+REDUCER_RAISED = ErrorCode(
+    "reducer-failed",
+    UpdateError,
+    "Reducer {reducer!r} of field {field!r} raised {cause}",
+    fix="Correct the reducer, or what the node returns, then retry.",
+    carries=("node",),
+)
+REDUCER_RETURNED_NONE = REDUCER_RAISED.variant(
+    "Reducer {reducer!r} of field {field!r} returned None, which the field cannot be.",
+    known="{field}: {annotation}",
+    fix="Return the new value: a method that changes its object, such as list.append, returns None. Then retry.",
+    carries=("node",),
+)
+
+CONCURRENT_UPDATE = ErrorCode(
+    "concurrent-update",
+    ConcurrentUpdateError,
+    "Two tasks of one superstep wrote field {field!r}, {why}: {writers}.",
+    fix="Give the field a reducer (Annotated[T, append], ...), or let one node write it.",
+    carries=("nodes", "node", "values"),
+)
+
+ROUTER_MUTATED_STATE = ErrorCode(
+    "mutated-state",
+    RouteError,
+    "A router after {nodes_text} assigned to the state it was given: {fields:names}.",
+    fix="Let routers read the state only; a node returns what changes.",
+    carries=("field",),
+)
+NODE_MUTATED_STATE = ROUTER_MUTATED_STATE.variant(
+    "{who} {did}: {fields:names}.{and_raised}",
+    error=UpdateError,
+    fix="Leave the state as it is, and return the new value in the update. If the node does that already, "
+    "look in the router before it: routers get the same state.",
+    carries=("field", "nodes", "node"),
+)
+
+BAD_ANSWER_TYPE = ErrorCode(
+    "bad-answer-type",
+    InputError,
+    "Node {node!r} asks for an answer of a type that cannot be stored: it {why}",
+    fix="Use plain types, Literal, unions and containers of them, or a class that the state declares or that "
+    "was registered with graphrt.stores.register_type().",
+    boundary=True,
+)
+
+NOT_AN_UPDATE = ErrorCode(
+    "bad-update",
+    UpdateError,
+    "Node {node!r} returned {form}, {quoted}; expected an update (a mapping of fields).",
+    known="fields {fields}",
+)
+NESTED_OUTPUT_NOT_AN_UPDATE = NOT_AN_UPDATE.variant(
+    "output= of nested graph {node!r} returned {quoted}, which is not an update.",
+    error=InputError,
+    fix="Return a mapping of the parent's fields.",
+)
+
+ROUTER_FAILED = ErrorCode(
+    "router-failed",
+    RouteError,
+    "Router {router}() after {source} raised {error:told}",
+    fix="Correct the router. A retry calls only the router again; the nodes before it do not run again.",
+    carries=("declared_at", "node"),
+)
+
+BAD_ROUTE = ErrorCode(
+    "bad-route",
+    RouteError,
+    "Router {router}() after {source} returned {quoted}; expected a label, a list of labels or a list of Sends.",
+    known="routes {labels:names}",
+    fix="Return a label, a list of labels or of Sends.",
+    carries=("declared_at", "node", "value"),
+)
+
+UNKNOWN_ROUTE = ErrorCode(
+    "unknown-route",
+    RouteError,
+    "Router {router}() after {source} returned {label}, which has no route.",
+    known="routes {labels:names}",
+    fix="Add a route for it, or a default=.",
+    carries=("declared_at", "node", "value"),
+)
+
+UNDECLARED_GOTO = ErrorCode(
+    "undeclared-goto",
+    RouteError,
+    "{who} is {target_text}, which its goto= does not declare.",
+    known="declared {declared:names}",
+    fix="Declare the target in goto=[...] of the node.",
+    carries=("node", "target"),
+)
+
+SEND_WITHOUT_CONTEXT = ErrorCode(
+    "send-without-context",
+    RouteError,
+    "A Send of {emitter} goes to node {target!r}, which takes no context and so cannot see its argument.",
+    fix="Define it as {target}(state, ctx) and read ctx.arg, or route to it by its name.",
+    carries=("node",),
+)
+
+NOT_STORABLE = ErrorCode(
+    "not-storable",
+    UpdateError,
+    "{who} {did} that cannot be stored{place}: it {why}",
+    known="the thread is as it was at the last commit; nothing of this task was stored",
+    fix="{advice}. Then retry: finished tasks do not run again.",
+    carries=("node", "path"),
+    boundary=True,
+)
+
+BAD_MAPPING = ErrorCode(
+    "bad-mapping",
+    InputError,
+    "{option}= of nested graph {node!r} raised {error:told}",
+    fix="Correct the mapping function.",
+)
+
+BAD_EXPIRY = ErrorCode(
+    "bad-expiry",
+    InputError,
+    "expires_s= of a question must be a number of seconds above 0, not {expires_s!r}.",
+    fix="Pass seconds, or None to wait for ever.",
+    boundary=True,
+)
+
+BAD_INTERRUPT_KEY = ErrorCode(
+    "bad-interrupt-key",
+    InputError,
+    "key= of a question must be a text, not {key!r}.",
+    fix="Name the question: key='publish'; None numbers the questions of a node in their order.",
+    boundary=True,
 )
