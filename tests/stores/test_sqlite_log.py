@@ -221,7 +221,7 @@ def test_log_of_a_reader_without_end_is_bounded_and_cut_back(few, tmp_path, path
     with SqliteStore(path, log_limit_bytes=16 * 2**20) as store:
         claim = claimed(store)
         endless = reader(path)
-        with pytest.raises(StoreError, match="reading the database for very long") as caught:
+        with pytest.raises(StoreError, match="reading the database for a very long time") as caught:
             write(store, claim, 1, 1_000, size=100_000)
         assert caught.value.code == "store-busy"
         assert "log_limit_bytes=16777216" in caught.value.known

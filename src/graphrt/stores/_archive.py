@@ -36,6 +36,16 @@ from typing import IO, Any, Final, Literal, NamedTuple, get_args
 
 from graphrt._arguments import is_number
 from graphrt.errors import InputError
+from graphrt.errors._codes.stores import (
+    BAD_ARCHIVE,
+    CANNOT_OPEN_FILE,
+    FILE_NOT_OPEN,
+    NO_FILE,
+    NO_FOLDER,
+    NOT_A_PATH,
+    PATH_EXISTS,
+    PATH_OF_A_STORE,
+)
 from graphrt.stores.protocol import Head, Record, Status
 
 MAGIC: Final = b"grt-thr\x01"
@@ -101,7 +111,7 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
     """
     magic = file.read(len(MAGIC))
     if magic[:-1] != MAGIC[:-1]:
-        raise bad("It is no exported thread.", "Give what export_thread() wrote.")
+        raise bad("It is not an exported thread.", "Give what export_thread() wrote.")
     if magic != MAGIC:
         raise bad(f"It is of version {magic[-1:].hex() or '?'}, which a newer graphrt wrote.")
     digest = sha256(magic)
@@ -111,11 +121,11 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
             raise bad("It is cut off.")
         kind, first, second, named, size = _FRAME.unpack(header)
         if kind > END or named > _LARGEST or size > _LARGEST:
-            raise bad("It was changed: a piece of it cannot be.")
+            raise bad("It was changed: one of its parts is not valid.")
         name, body = _read(file, named), _read(file, size)
         if kind == END:
             if (first, second, named) != (0, 0, 0) or body != digest.digest() or file.read(1):
-                raise bad("It was changed: its digest is another one.")
+                raise bad("It was changed: its digest does not match.")
             return
         for piece in (header, name, body):
             digest.update(piece)
@@ -162,9 +172,9 @@ def read_head(frame: Frame) -> Head:
     return Head(thread, seq, 0, status, graph, float(times[0]), float(times[1]), owned=False, first=first)
 
 
-def bad(why: str, fix: str = "Export the thread again.") -> InputError:
+def bad(why: str, fix: str | None = None) -> InputError:
     """Return the error for a file that cannot be imported; *why* is a sentence."""
-    return InputError(f"The file cannot be imported. {why} Nothing was written.", code="bad-archive", fix=fix)
+    return BAD_ARCHIVE(why=why, fix=fix)
 
 
 # ---------------------------------------------------------------------------------------------------------- the files
@@ -216,17 +226,9 @@ def checked_path(path: Any) -> str:
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
     if not isinstance(text, str) or not text or "\0" in text:
         what = f"{len(text):,} bytes" if isinstance(text, bytes) else repr(text)[:100]
-        raise InputError(
-            f"The path of a file was expected, not {what}.",
-            code="bad-path",
-            fix="Give the path as a str or a Path; what is in memory can be read as io.BytesIO(data).",
-        )
+        raise NOT_A_PATH(given=what)
     if text == ":memory:" or "://" in text:
-        raise InputError(
-            f"The path of a file was expected; {text!r} names a store.",
-            code="bad-path",
-            fix="Give the path alone, such as 'copy.db'.",
-        )
+        raise PATH_OF_A_STORE(text=text)
     return text
 
 
@@ -238,28 +240,20 @@ def check_open(file: Any, purpose: Literal["reading", "writing"]) -> None:
     """
     able: Any = getattr(file, "readable" if purpose == "reading" else "writable", lambda: True)
     if isinstance(file, io.TextIOBase) or not able():
-        raise InputError(
-            f"The file {str(getattr(file, 'name', ''))!r} is not open for {purpose} bytes.",
-            code="bad-path",
-            fix=f"Open it with mode {'rb' if purpose == 'reading' else 'wb'!r}.",
+        raise FILE_NOT_OPEN(
+            file=str(getattr(file, "name", "")), purpose=purpose, mode="rb" if purpose == "reading" else "wb"
         )
 
 
 def _folder(target: Path) -> str:
     if not target.parent.is_dir():
-        raise InputError(
-            f"There is no folder {str(target.parent)!r} for the file.", code="bad-path", fix="Make the folder first."
-        )
+        raise NO_FOLDER(folder=str(target.parent))
     return str(target.parent)
 
 
 def _refuse_present(target: Path) -> None:
     if os.path.lexists(target):
-        raise InputError(
-            f"There is a {'folder' if target.is_dir() else 'file'} {str(target)!r} already; it was not touched.",
-            code="path-exists",
-            fix="Give the path of a file that does not exist yet.",
-        )
+        raise PATH_EXISTS(kind="folder" if target.is_dir() else "file", file=str(target))
 
 
 def _sync_folder(folder: Path) -> None:
@@ -284,15 +278,9 @@ def opened(source: Any) -> Generator[IO[bytes]]:
         try:
             found = path.open("rb")
         except FileNotFoundError:
-            raise InputError(
-                f"There is no file {str(path)!r}.", code="bad-path", fix="Give what export_thread() wrote."
-            ) from None
+            raise NO_FILE(file=str(path)) from None
         except OSError as error:
-            raise InputError(
-                f"The file {str(path)!r} cannot be opened: {error.strerror}.",
-                code="bad-path",
-                fix="Give what export_thread() wrote, and see that this user may read it.",
-            ) from error
+            raise CANNOT_OPEN_FILE(file=str(path), reason=error.strerror) from error
         with found as file:
             yield file
         return

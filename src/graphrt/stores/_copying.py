@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from graphrt.errors import ConflictError, InputError, StoreError
+from graphrt.errors._codes.threads import PRUNED_WHILE_READ
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Store
@@ -156,12 +157,7 @@ def records_of(store: Store, found: Loaded) -> Iterator[Record]:
         seq = record.seq
         yield record
     if seq != end:
-        raise ConflictError(
-            f"Thread {thread!r} was pruned or deleted while it was read: its entries end at {seq}, not at {end}.",
-            where=f"thread {thread!r}",
-            fix="Try again.",
-            thread=thread,
-        )
+        raise PRUNED_WHILE_READ(thread=thread, last=seq, end=end)
 
 
 def snapshots_of(store: Store, found: Loaded) -> dict[int, bytes]:

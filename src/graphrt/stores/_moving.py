@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
 
-from graphrt.errors import InputError, StoreError
+from graphrt.errors._codes.stores import EXPORT_DECRYPTED, LARGE_VALUE_MISSING, NOT_EXPORTABLE
 from graphrt.stores import _archive as archive
 from graphrt.stores._archive import Frame
 from graphrt.stores._copying import Whole, records_of, snapshots_of, write_thread
@@ -28,13 +28,7 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
     """Write the thread to the path or binary file *to*. See `StoreVerbs.export_thread`."""
     check_id(thread)
     if getattr(store, "encrypted", False) and decrypted is not True:
-        raise InputError(
-            f"Thread {thread!r} is encrypted, and a file of it would hold it in plain.",
-            code="export-decrypted",
-            where=f"thread {thread!r}",
-            fix="Pass decrypted=True, and keep the file where the keys are kept; or back up the store inside as it is.",
-            thread=thread,
-        )
+        raise EXPORT_DECRYPTED(thread=thread)
     loaded = store.load(thread)
     if hasattr(to, "write"):
         archive.check_open(to, "writing")
@@ -59,13 +53,7 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
 
     def plain(body: Any) -> bytes:
         if body.__class__ is not bytes:
-            raise InputError(
-                f"Thread {thread!r} is kept as objects of this process, of which no file can be made.",
-                code="not-exportable",
-                where=f"thread {thread!r}",
-                fix="Keep it in a durable store, or chain it: Runtime(graph, store=..., chain=True).",
-                thread=thread,
-            )
+            raise NOT_EXPORTABLE(thread=thread)
         refuse_sealed(body, thread)  # the names of blobs are encrypted with it: the file would lack the blobs
         named.update(blob_names(body))
         kept: bytes = body
@@ -84,13 +72,7 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
     for name in sorted(named):
         body = store.blobs(thread, [name]).get(name)
         if body is None:
-            raise StoreError(
-                f"A large value of thread {thread!r} is missing: {name}.",
-                code="store-damaged",
-                where=f"thread {thread!r}",
-                fix="verify() tells what else is damaged; restore the database from a backup.",
-                thread=thread,
-            )
+            raise LARGE_VALUE_MISSING(thread=thread, name=name)
         writer.frame(Frame(archive.BLOB, name=name.encode(), body=body))
     writer.end()
 
@@ -137,9 +119,9 @@ def _checked(file: IO[bytes]) -> Head:
                 raise archive.bad("Its entries do not follow one another.")
             seq = frame.first
         elif frame.kind == archive.HEAD or (frame.kind == archive.SNAPSHOT and not 1 <= frame.first <= head.seq):
-            raise archive.bad("A piece of it cannot be.")
+            raise archive.bad("One of its parts is not valid.")
         elif not _is_text(frame.name):
-            raise archive.bad("A name in it is not text.")
+            raise archive.bad("A name in it is not a str.")
     if head is None or seq != head.seq or head.seq < 1:
         raise archive.bad("It does not hold all entries of the thread.")
     return head

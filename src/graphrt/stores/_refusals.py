@@ -11,6 +11,15 @@ from typing import Any
 
 from graphrt._arguments import is_number
 from graphrt.errors import ConflictError, InputError, StoreError, names
+from graphrt.errors._codes.stores import BAD_COMMIT, BAD_THREAD_LIMIT, STORE_CLOSED
+from graphrt.errors._codes.threads import (
+    HELD_BY_ANOTHER_RUN,
+    LOST_LEASE,
+    NO_SNAPSHOT,
+    THREAD_EXISTS,
+    THREAD_HAS_MOVED,
+    UNKNOWN_THREAD,
+)
 from graphrt.stores.protocol import Commit, Record
 
 
@@ -19,77 +28,37 @@ def unknown_thread(thread: str) -> InputError:
 
     It lists no other ids: the text may be shown to a user who must not see other users' threads.
     """
-    return InputError(
-        f"There is no thread {thread!r}.",
-        code="unknown-thread",
-        fix="Give the id of a thread that was started, or start this one.",
-        thread=thread,
-    )
+    return UNKNOWN_THREAD(thread=thread)
 
 
 def thread_exists(thread: str) -> InputError:
     """Return the error for an id that is taken."""
-    return InputError(
-        f"There is a thread {thread!r} already.",
-        code="thread-exists",
-        where=f"thread {thread!r}",
-        fix="Give another id, or delete that thread first.",
-        thread=thread,
-    )
+    return THREAD_EXISTS(thread=thread)
 
 
 def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
     """Return the error for a prune up to an entry without a snapshot; *there* are the entries that have one."""
-    return InputError(
-        f"Thread {thread!r} has no snapshot of entry {upto}: what comes after it could not be folded.",
-        code="no-snapshot",
-        where=f"thread {thread!r}",
-        known=f"snapshots of the entries {names(there) or '(none)'}",
-        fix="Prune up to an entry that has a snapshot, or commit one first.",
-        thread=thread,
-        seq=upto,
-    )
+    return NO_SNAPSHOT(thread=thread, seq=upto, entries=names(there) or "(none)")
 
 
 def held(thread: str, holder: str) -> ConflictError:
     """Return the error for a thread that a living owner holds; *holder* says who, since when and for how long."""
-    return ConflictError(
-        f"Thread {thread!r} is held by another run.",
-        where=f"thread {thread!r}",
-        known=holder,
-        fix="Wait for that run, cancel it, or use another thread.",
-        thread=thread,
-    )
+    return HELD_BY_ANOTHER_RUN(thread=thread, known=holder)
 
 
 def lost(thread: str, epoch: int, now: str) -> ConflictError:
     """Return the error for a commit under a void claim; *now* says who or what holds the thread instead."""
-    return ConflictError(
-        f"The claim number {epoch} on thread {thread!r} is void: nothing of this commit was stored.",
-        code="lost-lease",
-        where=f"thread {thread!r}",
-        known=now,
-        fix="Claim the thread again and go on from what is stored; a longer lease_s outlasts longer pauses.",
-        thread=thread,
-    )
+    return LOST_LEASE(epoch=epoch, thread=thread, known=now)
 
 
 def moved(thread: str, expected: int, seq: int) -> ConflictError:
     """Return the error for a commit that expects entry *expected* of a thread whose last entry is *seq*."""
-    return ConflictError(
-        f"Thread {thread!r} is at entry {seq}, not at {expected}: nothing of this commit was stored.",
-        where=f"thread {thread!r}",
-        known=f"last entry {seq}",
-        fix="Load the thread and go on from its last entry.",
-        thread=thread,
-        expected=expected,
-        got=seq,
-    )
+    return THREAD_HAS_MOVED(thread=thread, got=seq, expected=expected)
 
 
 def closed(what: str) -> StoreError:
     """Return the error for a call on a store that was closed; *what* names the store."""
-    return StoreError(f"{what} is closed.", code="store-closed", fix="Open the store again.")
+    return STORE_CLOSED(store=what)
 
 
 def last_seq(commit: Commit, thread: str) -> int:
@@ -162,7 +131,7 @@ def page_size(limit: int | None) -> int:
         return -1
     given: Any = limit
     if not (is_number(given, whole=True) and given >= 0):
-        raise InputError(f"limit must be a whole number of threads, 0 or more, not {limit!r}.", code="bad-limit")
+        raise BAD_THREAD_LIMIT(given=limit)
     return min(given, 2**62)  # SQL integers have 64 bits, Python's have no limit
 
 
@@ -175,10 +144,4 @@ def _not_bytes(thread: str, what: str, got: Any) -> InputError:
 
 
 def _bad(thread: str, why: str) -> InputError:
-    return InputError(
-        f"The commit on thread {thread!r} is not whole: {why}. Nothing of it was stored.",
-        code="bad-commit",
-        where=f"thread {thread!r}",
-        fix="Number the records from the last entry on, without gaps; a durable store takes bytes only.",
-        thread=thread,
-    )
+    return BAD_COMMIT(thread=thread, why=why)

@@ -25,7 +25,19 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
-from graphrt.errors import InputError, MissingExtraError, StoreError, names
+from graphrt.errors import StoreError, names
+from graphrt.errors._codes.stores import (
+    BAD_KEY,
+    BAD_KEY_ID,
+    CRYPTOGRAPHY_MISSING,
+    ENCRYPTED_BODY_DAMAGED,
+    KEY_NOT_GIVEN,
+    NAMING_KEY_NOT_GIVEN,
+    NO_KEY,
+    NOT_ENCRYPTED,
+    OPENED_WITHOUT_KEYS,
+    UNKNOWN_CURRENT_KEY,
+)
 
 _MAGIC: Final = b"\xd7gE1"
 _NONCE: Final = 12
@@ -78,12 +90,7 @@ class Keyring:
     def _chosen(self, key: str) -> str:
         if key in self._keys:
             return key
-        raise InputError(
-            f"current names a key {key!r} that was not given.",
-            code="bad-key",
-            known=names(self.ids),
-            fix="Give it in keys, or name one that is there.",
-        )
+        raise UNKNOWN_CURRENT_KEY(key=key, ids=self.ids)
 
     def _thread_cipher(self, key: str, thread: str) -> Any:
         return self._cipher(_derive(self._keys[key], f"bodies of {thread}"))
@@ -105,20 +112,14 @@ class Keyring:
         where = f"thread {thread!r}, {kind}{'' if place == '' else f' {place!r}'}"
         # A plain body is refused: otherwise an attacker with write access could replace sealed bodies by plain ones.
         if not sealed.startswith(_MAGIC):
-            raise StoreError(
-                "A body that should be encrypted is not.",
-                code="downgrade-refused",
-                where=where,
-                fix="Find out who wrote it; a store of plain threads has to be copied into an encrypted one.",
-                thread=thread,
-            )
+            raise NOT_ENCRYPTED(thread=thread, where=where)
         at = len(_MAGIC) + 1
         end = at + sealed[at - 1] if len(sealed) >= at else at
         if len(sealed) < end + _MARK + _NONCE + _TAG:
             raise _damaged(where, thread)
         key = sealed[at:end].decode("ascii", "replace")
         if key not in self._keys:
-            raise _missing(f"The key {key[:64]!r} is needed and was not given.", self.ids, where, thread)
+            raise KEY_NOT_GIVEN(key=key[:64], ids=self.ids, thread=thread, where=where)
         header, body = sealed[: end + _MARK], sealed[end + _MARK :]
         invalid = import_module("cryptography.exceptions").InvalidTag
         try:
@@ -130,12 +131,7 @@ class Keyring:
         else:
             # Without that key, blobs could not be found by their names, and would look as if they were missing.
             if header[end:] not in self._marks:
-                raise _missing(
-                    "The key that names of large values were made with is needed and was not given.",
-                    self.ids,
-                    where,
-                    thread,
-                )
+                raise NAMING_KEY_NOT_GIVEN(ids=self.ids, thread=thread, where=where)
             return opened
         raise _damaged(where, thread)
 
@@ -156,26 +152,15 @@ def refuse_sealed(body: Any, thread: str) -> None:
         StoreError: It is encrypted (`missing-key`).
     """
     if body.__class__ is bytes and body.startswith(_MAGIC):
-        raise StoreError(
-            f"Thread {thread!r} is encrypted, and it was opened without keys.",
-            code="missing-key",
-            where=f"thread {thread!r}",
-            fix="Open the store as EncryptedStore(store, keys).",
-            thread=thread,
-        )
+        raise OPENED_WITHOUT_KEYS(thread=thread)
 
 
 def _check(keys: Mapping[str, bytes]) -> None:
     if not keys:
-        raise InputError("An encrypted store needs a key.", code="bad-key", fix="Give 32 random bytes, by an id.")
+        raise NO_KEY()
     for key, secret in keys.items():
         if not _is_id(key):
-            raise InputError(
-                f"A key cannot have the id {str(key)[:80]!r}.",
-                code="bad-key",
-                known="1 to 64 of A-Z a-z 0-9 _ . : -",
-                fix="Give it another id; it is stored beside each body.",
-            )
+            raise BAD_KEY_ID(key=str(key)[:80])
         if type(secret) is not bytes:
             why = f"is {type(secret).__name__}, not bytes"
         elif len(secret) != 32:
@@ -184,11 +169,7 @@ def _check(keys: Mapping[str, bytes]) -> None:
             why = f"has only {len(set(secret))} different bytes, so it is not random"
         else:
             continue
-        raise InputError(
-            f"The key {key!r} {why}.",
-            code="bad-key",
-            fix="Make one with secrets.token_bytes(32), and keep it where secrets are kept.",
-        )
+        raise BAD_KEY(key=key, why=why)
 
 
 def _is_id(value: Any) -> bool:
@@ -223,29 +204,8 @@ def _aes() -> Any:
     try:
         return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
     except ImportError as error:
-        raise MissingExtraError(
-            f"EncryptedStore needs a package that is not installed: {error.name or 'cryptography'}.",
-            fix='pip install "graphrt[crypto]"',
-            value=error.name,
-        ) from error
-
-
-def _missing(what: str, ids: tuple[str, ...], where: str, thread: str) -> StoreError:
-    return StoreError(
-        what,
-        code="missing-key",
-        where=where,
-        known=names(ids),
-        fix="Give all the keys that were current since the thread was made or copied.",
-        thread=thread,
-    )
+        raise CRYPTOGRAPHY_MISSING(package=error.name or "cryptography", value=error.name) from error
 
 
 def _damaged(where: str, thread: str) -> StoreError:
-    return StoreError(
-        "An encrypted body was changed, cut or moved, or its key's bytes are another's.",
-        code="store-damaged",
-        where=where,
-        fix="Restore it from a backup; if all bodies are refused, see that the key is the right one.",
-        thread=thread,
-    )
+    return ENCRYPTED_BODY_DAMAGED(thread=thread, where=where)

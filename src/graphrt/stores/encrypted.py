@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Final, NoReturn, final
 
 from graphrt._forks import Emptied, FreshLock
-from graphrt.errors import InputError
+from graphrt.errors._codes.stores import NOT_DURABLE
 from graphrt.stores import _refusals
 from graphrt.stores._copying import copy_thread
 from graphrt.stores._sealing import Keyring
@@ -59,10 +59,7 @@ class EncryptedStore(StoreVerbs):
 
     def __init__(self, store: Store, keys: Mapping[str, bytes], *, current: str | None = None) -> None:
         if not store.durable:
-            raise InputError(
-                f"{store!r} is not durable: it keeps objects, and nothing at rest that could be encrypted.",
-                fix="Wrap a durable store.",
-            )
+            raise NOT_DURABLE(store=store)
         self.blocking: bool = store.blocking
         self._store: Final = store
         self._keys: Final = Keyring(keys, current=current)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.stores import BAD_THREAD_ID
 
 __all__ = ["check_id"]
 
@@ -31,21 +31,16 @@ def check_id(value: Any) -> str:
     # Not isinstance: a subclass of str could return another value after the check.
     if type(value) is str and _FIT(value):
         return value
-    raise InputError(
-        _what(value),
-        code="bad-thread",
-        known=f"an id is a str of {_RULE}",
-        fix=_fix(value),
-    )
+    raise BAD_THREAD_ID(problem=_what(value), rule=_RULE, fix=_fix(value))
 
 
-def _fix(value: Any) -> str:
+def _fix(value: Any) -> str | None:
     if type(value) is str and _OF_INTERRUPT(value):
         return f"That is the id of an interrupt: its thread is {value.split('/')[0]!r}, and the id is a key of the answers."
     thread: object = getattr(value, "thread", None)
     if type(thread) is str:
         return f"Pass its thread: {thread!r}."
-    return "Give another id; a hash of what you have will do if it cannot be written so."
+    return None
 
 
 def _what(value: Any) -> str:

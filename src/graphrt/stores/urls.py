@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from graphrt.errors import InputError, closest, names
+from graphrt.errors import closest, names
+from graphrt.errors._codes.stores import (
+    MEMORY_STORE_WITH_OPTIONS,
+    NOT_A_STORE,
+    SQLITE_OPTION_NOT_A_NUMBER,
+    SQLITE_URL_WITHOUT_FILE,
+    UNKNOWN_SCHEME,
+    UNKNOWN_SQLITE_OPTION,
+    UNKNOWN_STORE,
+    URL_NOT_TEXT,
+)
 from graphrt.stores.protocol import METHODS, Store
 
 __all__ = ["open_store"]
@@ -18,7 +28,7 @@ __all__ = ["open_store"]
 GROUP: Final = "graphrt.stores"
 """Entry point group for the schemes of other packages."""
 
-_KNOWN: Final = '"memory:", "sqlite:///runs.db", "sqlite:////srv/runs.db", "postgresql://user@host/name"'
+_EXAMPLES: Final = '"memory:", "sqlite:///runs.db", "sqlite:////srv/runs.db", "postgresql://user@host/name"'
 _SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float, "log_limit_bytes": int}
 """Options that a sqlite URL may have, and the function that parses each."""
 
@@ -36,15 +46,15 @@ def open_store(url: str) -> Store:
         StoreError: The store cannot be opened.
     """
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
-        raise _unknown(f"A store's URL must be a str, not {type(url).__name__}.")
+        raise URL_NOT_TEXT(given=url, examples=_EXAMPLES)
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
         meant = "memory:" if url.strip(":").lower() == "memory" else f"sqlite:///{url[:80]}"
-        raise _unknown(f"{url[:80]!r} is not a store URL: it has no scheme.", fix=f"Did you mean {meant!r}?")
+        raise UNKNOWN_STORE(url=url[:80], meant=meant, examples=_EXAMPLES)
     match scheme.lower():
         case "memory":
             if rest.strip("/"):
-                raise _unknown("A memory store has no name and no options.", fix="Write 'memory:'.")
+                raise MEMORY_STORE_WITH_OPTIONS(examples=_EXAMPLES)
             from graphrt.stores.memory import MemoryStore
 
             return MemoryStore()
@@ -65,19 +75,16 @@ def _sqlite(rest: str) -> Store:
 
     path, _, query = rest.partition("?")
     if not path.startswith("///"):
-        raise _unknown(
-            f"'sqlite:{path[:80]}' names no file: three slashes come before a relative path, four begin an absolute one.",
-            fix=f"Did you mean 'sqlite:///{path.lstrip('/')[:80]}'?",
-        )
+        raise SQLITE_URL_WITHOUT_FILE(text=path[:80], file=path.lstrip("/")[:80], examples=_EXAMPLES)
     options: dict[str, Any] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         read = _SQLITE.get(name)
         if read is None:
-            raise _unknown(f"A sqlite store has no option {name[:80]!r}.", known=f"options {names(_SQLITE)}")
+            raise UNKNOWN_SQLITE_OPTION(option=name[:80], options=_SQLITE)
         try:
             options[name] = read(text)
         except ValueError:
-            raise _unknown(f"The option {name}={text[:80]!r} is not a number.") from None
+            raise SQLITE_OPTION_NOT_A_NUMBER(option=name, given=text[:80], examples=_EXAMPLES) from None
     return SqliteStore(unquote(path[3:]), **options)
 
 
@@ -87,20 +94,14 @@ def _third_party(scheme: str, url: str) -> Store:
     found = entry_points(group=GROUP)
     if scheme not in found.names:
         schemes = ["memory", "sqlite", "postgresql", *sorted(found.names)]
-        near = closest(scheme, schemes)
-        raise _unknown(
-            f"No store is known by the scheme {scheme[:80]!r}.",
-            known=f"{_KNOWN}; installed: {names(sorted(found.names)) or 'no others'}",
-            fix=f"Did you mean {near!r}?" if near else "",
+        raise UNKNOWN_SCHEME(
+            scheme=scheme[:80],
+            examples=_EXAMPLES,
+            installed=names(sorted(found.names)) or "no others",
+            guess=closest(scheme, schemes),
         )
     store = found[scheme].load()(url)
     missing = [name for name in METHODS if not callable(getattr(store, name, None))]
     if missing:
-        raise _unknown(
-            f"What is installed for the scheme {scheme[:80]!r} is not a store: {type(store).__name__} lacks {names(missing)}."
-        )
+        raise NOT_A_STORE(scheme=scheme[:80], store=store, missing=missing, examples=_EXAMPLES)
     return store  # type: ignore[no-any-return]  # a third party's, just checked to have a store's methods
-
-
-def _unknown(what: str, *, known: str = _KNOWN, fix: str = "") -> InputError:
-    return InputError(what, code="unknown-store", known=known, fix=fix or "Write it as one of those.")

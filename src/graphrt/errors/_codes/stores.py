@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from graphrt.errors import StoreError
+from graphrt.errors import InputError, MissingExtraError, StoreError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 STORE_DAMAGED = ErrorCode("store-damaged", StoreError, "{problem}", fix="Restore the database from a backup.")
+LARGE_VALUE_MISSING = STORE_DAMAGED.variant(
+    "A large value of thread {thread!r} is missing: {name}.",
+    fix="Call verify() to see what else is damaged; restore the database from a backup.",
+    where="thread {thread!r}",
+)
+ENCRYPTED_BODY_DAMAGED = STORE_DAMAGED.variant(
+    "An encrypted body was changed, cut or moved, or the bytes of its key are those of another key.",
+    fix="Restore it from a backup. If all bodies are refused, check that the key is the right one.",
+    carries=("thread",),
+)
 
 JOURNAL_NEWER = ErrorCode(
     "store-newer",
@@ -13,4 +24,167 @@ JOURNAL_NEWER = ErrorCode(
     "A part of the journal has the form {version}, which this version of graphrt does not read.",
     known="forms 1 to {newest}",
     fix="Upgrade graphrt where the journal is read.",
+)
+
+KEY_NOT_GIVEN = ErrorCode(
+    "missing-key",
+    StoreError,
+    "The key {key!r} is needed and was not given.",
+    known="{ids:names}",
+    fix="Give all the keys that were current since the thread was made or copied.",
+    carries=("thread",),
+)
+NAMING_KEY_NOT_GIVEN = KEY_NOT_GIVEN.variant(
+    "The key that names of large values were made with is needed and was not given.",
+    known="{ids:names}",
+    fix="Give all the keys that were current since the thread was made or copied.",
+    carries=("thread",),
+)
+OPENED_WITHOUT_KEYS = KEY_NOT_GIVEN.variant(
+    "Thread {thread!r} is encrypted, and it was opened without keys.",
+    fix="Open the store as EncryptedStore(store, keys).",
+    where="thread {thread!r}",
+)
+
+UNKNOWN_STORE = ErrorCode(
+    "unknown-store",
+    InputError,
+    "{url!r} is not a store URL: it has no scheme.",
+    known="{examples}",
+    fix="Did you mean {meant!r}?",
+)
+URL_NOT_TEXT = UNKNOWN_STORE.variant(
+    "A store's URL must be a str, not {given:type}.", known="{examples}", fix="Write it as one of those."
+)
+MEMORY_STORE_WITH_OPTIONS = UNKNOWN_STORE.variant(
+    "A memory store has no name and no options.", known="{examples}", fix="Write 'memory:'."
+)
+SQLITE_URL_WITHOUT_FILE = UNKNOWN_STORE.variant(
+    "'sqlite:{text}' names no file: three slashes come before a relative path, four begin an absolute one.",
+    known="{examples}",
+    fix="Did you mean 'sqlite:///{file}'?",
+)
+UNKNOWN_SQLITE_OPTION = UNKNOWN_STORE.variant(
+    "A sqlite store has no option {option!r}.", known="options {options:names}", fix="Use one of those."
+)
+SQLITE_OPTION_NOT_A_NUMBER = UNKNOWN_STORE.variant(
+    "The option {option}={given!r} is not a number.", known="{examples}", fix="Write it as one of those."
+)
+UNKNOWN_SCHEME = UNKNOWN_STORE.variant(
+    "No store is known by the scheme {scheme!r}.",
+    known="{examples}; installed: {installed}",
+    fix="Write it as one of those.",
+)
+NOT_A_STORE = UNKNOWN_STORE.variant(
+    "What is installed for the scheme {scheme!r} is not a store: {store:type} lacks {missing:names}.",
+    known="{examples}",
+    fix="Correct or remove the package that provides the scheme.",
+)
+
+BAD_ARCHIVE = ErrorCode(
+    "bad-archive", InputError, "The file cannot be imported. {why} Nothing was written.", fix="Export the thread again."
+)
+
+NOT_A_PATH = ErrorCode(
+    "bad-path",
+    InputError,
+    "The path of a file was expected, not {given}.",
+    fix="Give the path as a str or a Path; what is in memory can be read as io.BytesIO(data).",
+)
+PATH_OF_A_STORE = NOT_A_PATH.variant(
+    "The path of a file was expected; {text!r} names a store.", fix="Give the path alone, such as 'copy.db'."
+)
+FILE_NOT_OPEN = NOT_A_PATH.variant(
+    "The file {file!r} is not open for {purpose} bytes.", fix="Open it with mode {mode!r}."
+)
+NO_FOLDER = NOT_A_PATH.variant("There is no folder {folder!r} for the file.", fix="Make the folder first.")
+NO_FILE = NOT_A_PATH.variant("There is no file {file!r}.", fix="Give what export_thread() wrote.")
+CANNOT_OPEN_FILE = NOT_A_PATH.variant(
+    "The file {file!r} cannot be opened: {reason}.",
+    fix="Give what export_thread() wrote, and make sure that this user may read it.",
+)
+
+PATH_EXISTS = ErrorCode(
+    "path-exists",
+    InputError,
+    "There is a {kind} {file!r} already; it was not touched.",
+    fix="Give the path of a file that does not exist yet.",
+)
+
+EXPORT_DECRYPTED = ErrorCode(
+    "export-decrypted",
+    InputError,
+    "Thread {thread!r} is encrypted, and an export would hold it in plain text.",
+    fix="Pass decrypted=True, and keep the file where the keys are kept; or back up the store inside as it is.",
+    where="thread {thread!r}",
+)
+
+NOT_EXPORTABLE = ErrorCode(
+    "not-exportable",
+    InputError,
+    "Thread {thread!r} is kept as objects of this process, which cannot be exported.",
+    fix="Keep it in a durable store, or chain it: Runtime(graph, store=..., chain=True).",
+    where="thread {thread!r}",
+)
+
+STORE_CLOSED = ErrorCode("store-closed", StoreError, "{store} is closed.", fix="Open the store again.")
+
+BAD_THREAD_LIMIT = ErrorCode(
+    "bad-limit",
+    InputError,
+    "limit must be a whole number of threads, 0 or more, not {given!r}.",
+    fix="Pass how many at most, or None for all.",
+)
+
+BAD_COMMIT = ErrorCode(
+    "bad-commit",
+    InputError,
+    "The commit on thread {thread!r} is not complete: {why}. Nothing of it was stored.",
+    fix="Number the records from the last entry on, without gaps; a durable store takes bytes only.",
+    where="thread {thread!r}",
+)
+
+UNKNOWN_CURRENT_KEY = ErrorCode(
+    "bad-key",
+    InputError,
+    "current= names a key {key!r} that was not given.",
+    known="{ids:names}",
+    fix="Give it in keys=, or name one that is there.",
+)
+NO_KEY = UNKNOWN_CURRENT_KEY.variant("An encrypted store needs a key.", fix="Give 32 random bytes, under an id.")
+BAD_KEY_ID = UNKNOWN_CURRENT_KEY.variant(
+    "A key cannot have the id {key!r}.",
+    known="1 to 64 of A-Z a-z 0-9 _ . : -",
+    fix="Give it another id; it is stored with each body.",
+)
+BAD_KEY = UNKNOWN_CURRENT_KEY.variant(
+    "The key {key!r} {why}.", fix="Make one with secrets.token_bytes(32), and keep it where secrets are kept."
+)
+
+NOT_ENCRYPTED = ErrorCode(
+    "downgrade-refused",
+    StoreError,
+    "A body that should be encrypted is not.",
+    fix="Find out what wrote it. A store of plain threads has to be copied into an encrypted one.",
+    carries=("thread",),
+)
+
+CRYPTOGRAPHY_MISSING = ErrorCode(
+    "missing-extra",
+    MissingExtraError,
+    "EncryptedStore needs a package that is not installed: {package}.",
+    fix='pip install "graphrt[crypto]"',
+    carries=("value",),
+)
+
+NOT_DURABLE = INVALID_ARGUMENT.variant(
+    "{store!r} is not durable: it keeps objects, so there are no stored bytes to encrypt.", fix="Wrap a durable store."
+)
+
+BAD_THREAD_ID = ErrorCode(
+    "bad-thread",
+    InputError,
+    "{problem}",
+    known="an id is a str of {rule}",
+    fix="Give another id; if yours cannot be written in these characters, use a hash of it.",
 )

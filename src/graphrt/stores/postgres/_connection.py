@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import POSTGRES_POOL_IN_USE, POSTGRES_TOO_OLD, POSTGRES_UNSAFE
 from graphrt.stores import _refusals
 from graphrt.stores.postgres import _errors, _schema
 from graphrt.stores.postgres._driver import Connection, driver
@@ -93,12 +94,7 @@ class Link:
             raise _refusals.closed("This PostgreSQL store")
         free = self._free  # the same semaphore to the end: a fork replaces the attribute
         if not free.acquire(timeout=self._busy_timeout_s):
-            raise StoreError(
-                f"All {self._size} connections were in use for {self._busy_timeout_s:g} seconds.",
-                code="store-busy",
-                where=self.address.place,
-                fix="Give the store a larger pool_size.",
-            )
+            raise POSTGRES_POOL_IN_USE(size=self._size, busy_timeout_s=self._busy_timeout_s, where=self.address.place)
         try:
             connection = self._take() or self.open()
             try:
@@ -163,19 +159,9 @@ class Link:
             f"{name} is {value}" for name, value, safe in zip(names, settings, _SAFE, strict=True) if value not in safe
         ]
         if weak and not self.address.unsafe:
-            raise StoreError(
-                f"This server may lose what it confirmed: {', '.join(weak)}.",
-                code="store-unsafe",
-                where=self.address.place,
-                fix="Set it to on, on the server or for the role; for tests only, ?unsafe=true lets it pass.",
-            )
+            raise POSTGRES_UNSAFE(settings=", ".join(weak), where=self.address.place)
         if connection.info.server_version < _OLDEST:
-            raise StoreError(
-                f"The server's version is {connection.info.server_version // 10000}, and 13 is the oldest that will do.",
-                code="store-unavailable",
-                where=self.address.place,
-                fix="Upgrade the server.",
-            )
+            raise POSTGRES_TOO_OLD(version=connection.info.server_version // 10000, where=self.address.place)
 
     def _prepare(self, connection: Connection) -> None:
         try:

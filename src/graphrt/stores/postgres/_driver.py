@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
-from graphrt.errors import MissingExtraError
+from graphrt.errors._codes.databases import PSYCOPG_MISSING
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -57,8 +57,4 @@ def driver() -> Any:
     try:
         return import_module("psycopg")
     except ImportError as error:
-        raise MissingExtraError(
-            f"PostgresStore needs a package that is not installed: {error.name or 'psycopg with libpq'}.",
-            fix='pip install "graphrt[postgres]"',
-            value=error.name,
-        ) from error
+        raise PSYCOPG_MISSING(package=error.name or "psycopg with libpq", value=error.name) from error

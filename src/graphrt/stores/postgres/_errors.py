@@ -8,6 +8,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import (
+    POSTGRES_BUSY,
+    POSTGRES_DAMAGED,
+    POSTGRES_FULL,
+    POSTGRES_READ_ONLY,
+    POSTGRES_UNAVAILABLE,
+)
 
 _CODES: Final = {
     "25006": "store-read-only",  # the transaction, the role or a standby only reads
@@ -30,12 +37,9 @@ _CODES: Final = {
     "XX002": "store-damaged",  # index_corrupted
 }
 """Our codes by SQLSTATE. Every other SQLSTATE, and none, is `store-unavailable`."""
-_FIXES: Final = {
-    "store-read-only": "Connect to the primary server as a role that may write to the schema.",
-    "store-full": "Free space on the database's disk, then call again.",
-    "store-busy": "Call again, or look in pg_stat_activity for who holds the lock.",
-    "store-damaged": "Restore the schema from a backup, or name another one with ?schema=.",
-    "store-unavailable": "See that the server runs and that the URL is right, then call again.",
+_DECLARED: Final = {
+    declared.code: declared
+    for declared in (POSTGRES_READ_ONLY, POSTGRES_FULL, POSTGRES_BUSY, POSTGRES_DAMAGED, POSTGRES_UNAVAILABLE)
 }
 LOST: Final = frozenset({"57P01", "57P02", "57P05", "25P03"})
 """SQLSTATEs with which the server ends a session. The outcome of the statement under way is then unknown."""
@@ -63,16 +67,16 @@ def store_error(error: Any, *, doing: str, kept: str, secret: str = "", where: s
         where: The database, for the error.
     """
     state: str | None = error.sqlstate
-    code = _CODES.get(state or "", "store-unavailable")
+    code = _CODES.get(state or "", POSTGRES_UNAVAILABLE.code)
     said = (error.diag.message_primary if state else None) or str(error) or type(error).__name__
     said = "; ".join(line.strip() for line in said.splitlines() if line.strip())
-    return StoreError(
-        f"Could not {doing}: {hide(said, secret)}{f' (SQLSTATE {state})' if state else ''}.",
-        code=code,
+    return _DECLARED[code](
+        doing=doing,
+        reason=hide(said, secret),
+        sqlstate=f" (SQLSTATE {state})" if state else "",
+        value=state,
         where=where,
         known=kept,
-        fix=_FIXES[code],
-        value=state,
     )
 
 

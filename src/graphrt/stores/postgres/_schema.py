@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import FOREIGN_TABLE, SCHEMA_NEWER
 from graphrt.stores.postgres._driver import Connection
 
 Migration: TypeAlias = Callable[[Connection, Callable[[str], bytes]], None]
@@ -147,12 +148,7 @@ def _version(connection: Connection, schema: str, named: Callable[[str], bytes],
         raise _foreign(schema, "schema_version")
     version: int = rows[0][0]
     if version > newest:
-        raise StoreError(
-            f"The tables in schema {schema!r} are of version {version}, and this graphrt knows version {newest}.",
-            code="store-newer",
-            fix="Upgrade graphrt, or name another schema with ?schema=.",
-            value=version,
-        )
+        raise SCHEMA_NEWER(schema=schema, value=version, newest=newest)
     return version
 
 
@@ -172,8 +168,4 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
 
 
 def _foreign(schema: str, table: str) -> StoreError:
-    return StoreError(
-        f"Schema {schema!r} has a table {table!r} that is not graphrt's; nothing was changed.",
-        code="store-damaged",
-        fix="Name a schema that nothing else uses, with ?schema=.",
-    )
+    return FOREIGN_TABLE(schema=schema, table=table)

@@ -10,7 +10,15 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from graphrt.errors import InputError, closest, names
+from graphrt.errors import closest
+from graphrt.errors._codes.databases import (
+    BAD_SCHEMA,
+    NOT_A_POSTGRES_URL,
+    OPTION_NOT_A_NUMBER,
+    OPTION_OUT_OF_RANGE,
+    UNKNOWN_POSTGRES_OPTION,
+    UNSAFE_NOT_A_SWITCH,
+)
 from graphrt.stores.postgres._driver import driver
 
 _OWN: Final = ("schema", "unsafe", "pool_size", "connect_timeout_s", "busy_timeout_s")
@@ -56,25 +64,14 @@ def read(url: str) -> Address:
     # A special character that is not percent-encoded would shift the borders, and a part of the password would be shown
     # as a host or database.
     if scheme not in {"postgresql", "postgres"} or not slashes or "@" in login + database or not _HOSTS(hosts):
-        raise InputError(
-            "This is not the URL of a PostgreSQL store.",
-            code="unknown-store",
-            known=_EXAMPLE,
-            fix="Write it like that; percent-encode whatever is special in a name or a password.",
-        )
+        raise NOT_A_POSTGRES_URL(example=_EXAMPLE)
     pairs = [pair.partition("=")[::2] for pair in query.split("&") if pair]
     own = {name: unquote(value) for name, value in pairs if name in _OWN}
     libpq = {name: value for name, value in pairs if name not in _OWN}
     _refuse_unknown(libpq)
     schema = own.get("schema", "graphrt")
     if not _FITS(schema) or schema.startswith("pg_") or schema == "information_schema":
-        raise InputError(
-            f"A schema cannot be named {schema[:80]!r}.",
-            code="bad-schema",
-            known="1 to 63 of a-z, 0-9 and _, not beginning with a digit or pg_",
-            fix="Give another name with ?schema=.",
-            value=schema[:80],
-        )
+        raise BAD_SCHEMA(value=schema[:80])
     host = unquote(libpq.get("host", hosts)) or "the default server"
     name = unquote(database or libpq.get("dbname", "") or user) or "the default one"
     options = "&".join(f"{name}={value}" for name, value in libpq.items())
@@ -100,17 +97,12 @@ def _refuse_unknown(given: Iterable[str]) -> None:
     for name in given:
         if name not in known:
             near = closest(name, [*_OWN, *known])
-            raise InputError(
-                f"A PostgreSQL store has no option {name[:80]!r}.",
-                code="unknown-store",
-                known=f"options {names(_OWN)} and those of libpq",
-                fix=f"Did you mean {near!r}?" if near else "Leave it out.",
-            )
+            raise UNKNOWN_POSTGRES_OPTION(name=name[:80], options=_OWN, guess=near)
 
 
 def _switch(text: str) -> bool:
     if text.lower() not in _SWITCH:
-        raise InputError(f"unsafe must be true or false, not {text[:80]!r}.", code="unknown-store")
+        raise UNSAFE_NOT_A_SWITCH(given=text[:80])
     return _SWITCH[text.lower()]
 
 
@@ -118,7 +110,7 @@ def _number(name: str, text: str) -> float:
     try:
         return positive(name, float(text))
     except ValueError:
-        raise InputError(f"{name} must be a number, not {text[:80]!r}.", code="unknown-store") from None
+        raise OPTION_NOT_A_NUMBER(option=name, given=text[:80]) from None
 
 
 def positive(name: str, value: Any) -> float:
@@ -128,5 +120,5 @@ def positive(name: str, value: Any) -> float:
         InputError: It is not.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-        raise InputError(f"{name} must be more than 0 and less than a million, not {value!r}.", value=value)
+        raise OPTION_OUT_OF_RANGE(option=name, value=value)
     return value

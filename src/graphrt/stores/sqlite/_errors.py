@@ -9,33 +9,42 @@ import os
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from graphrt.errors import GraphrtError, InputError, StoreError
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.databases import (
+    SQLITE_CANNOT_OPEN,
+    SQLITE_CORRUPT,
+    SQLITE_DISK_FULL,
+    SQLITE_FILE_TOO_LARGE,
+    SQLITE_FORBIDDEN,
+    SQLITE_IO_ERROR,
+    SQLITE_LOCKED_BY_CONNECTION,
+    SQLITE_LOCKED_BY_PROCESS,
+    SQLITE_NOT_A_DATABASE,
+    SQLITE_OTHER_SCHEMA,
+    SQLITE_OUT_OF_MEMORY,
+    SQLITE_READ_ONLY,
+    TOO_LARGE,
+)
 
 BUSY: Final = 5
 """SQLITE_BUSY: another connection holds the lock that is needed."""
 FULL: Final = 13
 """SQLITE_FULL: the disk or a quota is full."""
 
-_FREE = "Close what holds the database open, or wait; a larger busy_timeout_s waits longer."
-_ROOM = "Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened."
-_REACH = "See that the file's folder is there, mounted and healthy, and that this user may read and write it."
-_RIGHTS = "Give this user the right to write the file and its folder."
-_RESTORE = "Restore the file from a backup, or give the path of another one."
-
-# By primary result code (https://sqlite.org/rescode.html): our code, what happened, and what to do.
-_MEANING: Final[dict[int, tuple[str, str, str]]] = {
-    3: ("store-read-only", "may not be written by this user", _RIGHTS),
-    5: ("store-busy", "was locked by another process for too long", _FREE),
-    6: ("store-busy", "was locked by another connection for too long", _FREE),
-    7: ("store-unavailable", "could not be used: there is no memory left", "Free some memory."),
-    8: ("store-read-only", "cannot be written", _RIGHTS),
-    10: ("store-unavailable", "could not be read or written: the disk or file system failed", _REACH),
-    11: ("store-damaged", "is damaged", _RESTORE),
-    13: ("store-full", "cannot grow: the disk or a quota is full", _ROOM),
-    14: ("store-unavailable", "cannot be opened", _REACH),
-    15: ("store-busy", "was locked by another process for too long", _FREE),
-    22: ("store-full", "is larger than the file system, or a limit of this process, allows", _ROOM),
-    26: ("store-damaged", "is not a SQLite database", "Give the path of another file; this one was not changed."),
+# By primary result code (https://sqlite.org/rescode.html).
+_MEANING: Final = {
+    3: SQLITE_FORBIDDEN,
+    5: SQLITE_LOCKED_BY_PROCESS,
+    6: SQLITE_LOCKED_BY_CONNECTION,
+    7: SQLITE_OUT_OF_MEMORY,
+    8: SQLITE_READ_ONLY,
+    10: SQLITE_IO_ERROR,
+    11: SQLITE_CORRUPT,
+    13: SQLITE_DISK_FULL,
+    14: SQLITE_CANNOT_OPEN,
+    15: SQLITE_LOCKED_BY_PROCESS,
+    22: SQLITE_FILE_TOO_LARGE,
+    26: SQLITE_NOT_A_DATABASE,
 }
 _BROKEN: Final = frozenset({7, 10, 11, 14, 26})
 """Primary codes after which a connection is closed and opened anew: NOMEM, IOERR, CORRUPT, CANTOPEN, NOTADB."""
@@ -89,25 +98,13 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     code = primary(error)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if code == _TOO_BIG or isinstance(error, OverflowError):
-        return InputError(
-            f"A value is too large for a SQLite database: {kept}.",
-            code="too-large",
-            where=f"database {path!r}",
-            fix="Store values of less than 1,000,000,000 bytes.",
-            **data,
-        )
+        return TOO_LARGE(kept=kept, database=path, **data)
     # Other codes (a missing table, a datatype mismatch) mean that the schema is not the one that we created.
-    slug, what, fix = _MEANING.get(code, ("store-damaged", "is not as this version of graphrt made it", _RESTORE))
+    declared = _MEANING.get(code, SQLITE_OTHER_SCHEMA)
     # EFBIG, from a limit on the size of files, arrives as a plain I/O error.
     if getattr(error, "sqlite_errorcode", 0) == _WRITE and _limited():
-        slug, what, fix = _MEANING[22]
+        declared = SQLITE_FILE_TOO_LARGE
     # CANTOPEN for a file that exists: its journal cannot be created, because the folder is read-only.
     if code == 14 and Path(path).exists() and not os.access(Path(path).parent, os.W_OK):
-        slug, what, fix = _MEANING[8]
-    return StoreError(
-        f"The database {path!r} {what} ({name}: {error}): {kept}.",
-        code=slug,
-        where=f"database {path!r}",
-        fix=fix,
-        **data,
-    )
+        declared = SQLITE_READ_ONLY
+    return declared(database=path, name=name, reason=error, kept=kept, **data)

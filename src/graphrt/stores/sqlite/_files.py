@@ -16,7 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from graphrt._forks import FreshLock
-from graphrt.errors import InputError, StoreError
+from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import (
+    SQLITE_CANNOT_MAKE,
+    SQLITE_FILE_CANNOT_OPEN,
+    SQLITE_FILE_READ_ONLY,
+    SQLITE_FOLDER_MISSING,
+    SQLITE_IN_MEMORY,
+    SQLITE_IS_A_DIRECTORY,
+    SQLITE_MAY_NOT_BE_READ,
+    SQLITE_NEEDS_PATH,
+    SQLITE_NOT_A_FILE,
+    SQLITE_REPLACED,
+    SQLITE_TOO_OLD,
+    SQLITE_TOO_SMALL,
+)
 from graphrt.stores.sqlite import _file_system as place
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite import _schema as schema
@@ -42,17 +56,9 @@ def resolve(path: Any) -> str:
     """
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
     if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(
-            f"A SQLite store needs the path of a file, not {text!r}.",
-            code="bad-path",
-            fix="Give a path such as 'runs.db'.",
-        )
+        raise SQLITE_NEEDS_PATH(given=text)
     if text == ":memory:":
-        raise InputError(
-            "A SQLite store keeps threads in a file; ':memory:' is not one.",
-            code="bad-path",
-            fix='Use the store "memory:" to keep threads in this process.',
-        )
+        raise SQLITE_IN_MEMORY()
     return os.path.realpath(text)
 
 
@@ -107,7 +113,7 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
     import sqlite3
 
     if sqlite3.sqlite_version_info < OLDEST:
-        raise _unavailable(path, f"needs SQLite 3.24 or newer, not {sqlite3.sqlite_version}", "Update SQLite.")
+        raise SQLITE_TOO_OLD(database=path, version=sqlite3.sqlite_version)
     _make(path)
     read_only = why_read_only(path)
     looked = look(path) if read_only is not None and _is_left(path) else None
@@ -199,7 +205,7 @@ _opening: Final = FreshLock()
 
 def gone(path: str) -> StoreError:
     """Return the error for a file that was removed or replaced while it was open."""
-    return _unavailable(path, "was removed or replaced while it was open", "Put it back, or open the store again.")
+    return SQLITE_REPLACED(database=path)
 
 
 def _make(path: str) -> None:
@@ -212,13 +218,13 @@ def _make(path: str) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise _unavailable(path, f"cannot be opened ({error.strerror})", "Give another path.") from error
+        raise SQLITE_FILE_CANNOT_OPEN(database=path, reason=error.strerror) from error
     else:
         _check(path, found)
         return
     folder = Path(path).parent
     if not folder.is_dir():
-        raise _unavailable(path, "cannot be made: its folder is missing", f"Make the folder {str(folder)!r} first.")
+        raise SQLITE_FOLDER_MISSING(database=path, folder=str(folder))
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:  # another process was faster
@@ -226,24 +232,19 @@ def _make(path: str) -> None:
     except PermissionError as error:
         raise read_only(path, "the folder") from error
     except OSError as error:
-        raise _unavailable(path, f"cannot be made ({error.strerror})", "Give another path.") from error
+        raise SQLITE_CANNOT_MAKE(database=path, reason=error.strerror) from error
 
 
 def _check(path: str, found: os.stat_result) -> None:
     """Check that what is at *path* can be a database, and that this user may read it."""
     if stat.S_ISDIR(found.st_mode):
-        raise _unavailable(path, "is a directory", "Give the path of a file in it.")
+        raise SQLITE_IS_A_DIRECTORY(database=path)
     if not stat.S_ISREG(found.st_mode):
-        raise _unavailable(path, "is not a regular file", "Give the path of a file.")
+        raise SQLITE_NOT_A_FILE(database=path)
     if 0 < found.st_size < _SMALLEST:  # SQLite would treat a file of one byte as empty, and overwrite it
-        raise StoreError(
-            f"The database {path!r} is not a SQLite database, but {found.st_size} bytes of something else.",
-            code="store-damaged",
-            where=f"database {path!r}",
-            fix="Give the path of another file; this one was not changed.",
-        )
+        raise SQLITE_TOO_SMALL(database=path, size=found.st_size)
     if not os.access(path, os.R_OK):
-        raise _unavailable(path, "may not be read by this user", "Give this user the right to read and write it.")
+        raise SQLITE_MAY_NOT_BE_READ(database=path)
 
 
 def _set_up_looking(db: Connection, path: str, what: str) -> None:
@@ -253,21 +254,6 @@ def _set_up_looking(db: Connection, path: str, what: str) -> None:
         raise read_only(path, what)
 
 
-def _unavailable(path: str, why: str, fix: str) -> StoreError:
-    return StoreError(
-        f"The database {path!r} {why}: nothing was changed.",
-        code="store-unavailable",
-        where=f"database {path!r}",
-        fix=fix,
-    )
-
-
 def read_only(path: str, what: str, kept: str = "", **data: Any) -> StoreError:
     """Return the error for a write to a file that this user may not write; *what* is from `why_read_only`."""
-    return StoreError(
-        f"The database {path!r} cannot be written: {what} is read-only for this user{kept and f'; {kept}'}.",
-        code="store-read-only",
-        where=f"database {path!r}",
-        fix="Give this user the right to write the file and its folder.",
-        **data,
-    )
+    return SQLITE_FILE_READ_ONLY(database=path, what_is=what, kept=kept and f"; {kept}", **data)

@@ -16,6 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import SQLITE_UNSAFE
 from graphrt.stores.sqlite import _file_system as place
 from graphrt.stores.sqlite import _schema as schema
 from graphrt.stores.sqlite._errors import BUSY, primary
@@ -216,10 +217,4 @@ def unsafe(path: str, why: str) -> StoreError:
     """Return the error for a file whose commits could be lost."""
     import sqlite3
 
-    return StoreError(
-        f"The database {path!r} cannot be written safely: {why}.",
-        code="store-unsafe",
-        where=f"database {path!r}",
-        known=f"SQLite {sqlite3.sqlite_version}",
-        fix="Close the other processes that use it, or put it on a disk of this machine.",
-    )
+    return SQLITE_UNSAFE(database=path, why=why, version=sqlite3.sqlite_version)

@@ -16,6 +16,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import LOG_MISFIT, LOG_REMOVED, LOG_TOO_LONG
 from graphrt.stores.sqlite import _file_system as place
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
@@ -101,14 +102,8 @@ class Log:
             StoreError: The log does not match the database, or has reached its limit.
         """
         if self._torn is not None:
-            raise StoreError(
-                f"The write-ahead log of {self._path!r} does not match the database, and the most recent commits may "
-                f"be lost: {kept()}.",
-                code="store-damaged",
-                where=f"database {self._path!r}",
-                known=f"{self._torn.frames} pages in the log, {self._torn.done} of them copied",
-                fix="Close all that have it open, open it again, and run store.verify().",
-                thread=thread,
+            raise LOG_MISFIT(
+                database=self._path, kept=kept(), frames=self._torn.frames, done=self._torn.done, thread=thread
             )
         if self._left > self._limit_bytes:
             self._relieve(kept, thread)
@@ -120,16 +115,7 @@ class Log:
             StoreError: One was removed or replaced.
         """
         if not self._look() or place.identity(f"{self._path}-shm") != self._memory:
-            raise StoreError(
-                f"The write-ahead log {self._name!r}, or its -shm file, was removed or replaced while the database was "
-                f"open: {kept()}.",
-                code="store-unavailable",
-                where=f"database {self._path!r}",
-                known="commits since the last checkpoint were in it",
-                fix="Never remove or copy the -wal and -shm files of a database alone. Close all that have it open, "
-                "and run store.verify().",
-                thread=thread,
-            )
+            raise LOG_REMOVED(log=self._name, kept=kept(), database=self._path, thread=thread)
 
     def _relieve(self, kept: Callable[[], str], thread: str) -> None:
         """Run a checkpoint, since the log has reached its limit.
@@ -144,15 +130,8 @@ class Log:
                 raise
             raise explain(error, self._path, kept(), thread=thread) from error
         if done is False:
-            raise StoreError(
-                f"The write-ahead log of {self._path!r} has {self._left:,} bytes, because another connection has been "
-                f"reading the database for very long: {kept()}.",
-                code="store-busy",
-                where=f"database {self._path!r}",
-                known=f"log_limit_bytes={self._limit_bytes}",
-                fix="End the transaction that reads it, such as an open sqlite3 shell or a backup, or raise "
-                "SqliteStore(log_limit_bytes=...).",
-                thread=thread,
+            raise LOG_TOO_LONG(
+                database=self._path, size=self._left, kept=kept(), limit_bytes=self._limit_bytes, thread=thread
             )
 
     def wrote(self, writes: int, size: int, hold: AbstractContextManager[Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import ROW_MISSING
 from graphrt.stores._refusals import encodes
 from graphrt.stores.protocol import Loaded, Record
 from graphrt.stores.sqlite._rows import Row, checked, head, part, place, records, saved, staged
@@ -76,7 +76,7 @@ def existing(row: Row | None) -> Row:
         StoreError: It is None.
     """
     if row is None:
-        raise StoreError("A row that was just written is not there.", code="store-damaged")
+        raise ROW_MISSING()
     return row
 
 

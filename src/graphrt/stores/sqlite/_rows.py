@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, cast, get_args
 
 from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import ROW_DAMAGED
 from graphrt.stores.protocol import Head, Record, Saved, Status
 from graphrt.stores.sqlite._schema import SPAN
 
@@ -157,14 +158,8 @@ _RESTORE: Final = "Restore the database from a backup."
 
 
 def _damaged(thread: Any, what: str, found: str, fix: str, **data: Any) -> StoreError:
-    return StoreError(
-        f"Thread {thread!r} is damaged: {what}.",
-        code="store-damaged",
-        where=f"thread {thread!r}",
-        known=f"found {found}",
-        fix=fix,
-        thread=thread if thread.__class__ is str else None,
-        **data,
+    return ROW_DAMAGED(
+        of=thread, problem=what, found=found, thread=thread if thread.__class__ is str else None, fix=fix, **data
     )
 
 

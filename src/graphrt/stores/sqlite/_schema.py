@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import DATABASE_NEWER, FOREIGN_DATABASE
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -97,21 +97,9 @@ def check(found: tuple[int, int, int], path: str) -> bool:
     if is_blank(found):
         return False
     if application != APPLICATION:
-        raise StoreError(
-            f"The database {path!r} belongs to another application.",
-            code="store-damaged",
-            where=f"database {path!r}",
-            known=f"application id {application:#x}, {tables} tables and indices; graphrt's is {APPLICATION:#x}",
-            fix="Give the path of another file; this one was not changed.",
-        )
+        raise FOREIGN_DATABASE(database=path, application=application, tables=tables, ours=APPLICATION)
     if version > len(MIGRATIONS):
-        raise StoreError(
-            f"The database {path!r} was written by a newer graphrt.",
-            code="store-newer",
-            where=f"database {path!r}",
-            known=f"schema version {version}; this graphrt reads up to {len(MIGRATIONS)}",
-            fix="Update graphrt; the file was not changed.",
-        )
+        raise DATABASE_NEWER(database=path, version=version, newest=len(MIGRATIONS))
     return version == len(MIGRATIONS)
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Final, final
 
-from graphrt.errors import InputError, StoreError
+from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import BAD_BUSY_TIMEOUT, BAD_LOG_LIMIT, SEQ_TOO_LARGE
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Holder, now_s
 from graphrt.stores.ids import check_id
@@ -73,11 +74,9 @@ class SqliteStore(WholeThreads):
         _pragmas: Pragmas | None = None,
     ) -> None:
         if not 0 <= busy_timeout_s <= 1_000_000:
-            raise InputError(f"busy_timeout_s must be a number of seconds, 0 or more, not {busy_timeout_s!r}.")
+            raise BAD_BUSY_TIMEOUT(given=busy_timeout_s)
         if not log_limit_bytes >= _LEAST_LOG_BYTES:
-            raise InputError(
-                f"log_limit_bytes must be a number of bytes, {_LEAST_LOG_BYTES:,} or more, not {log_limit_bytes!r}."
-            )
+            raise BAD_LOG_LIMIT(least=_LEAST_LOG_BYTES, given=log_limit_bytes)
         self._held: dict[int, SqliteClaim] = {}
         """Claims that callers got and have not released, by the number of their thread. Guarded by the file's lock."""
         self._file = Database(
@@ -175,7 +174,7 @@ class SqliteStore(WholeThreads):
         seq = _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
         if seq >= SPAN:
-            raise InputError(f"Entry {seq:,} of thread {thread!r} is beyond the last, {SPAN - 1:,}.", code="bad-commit")
+            raise SEQ_TOO_LARGE(entry=seq, of=thread, most=SPAN - 1)
 
         if not isinstance(claim, SqliteClaim) or claim.token != self._file.owner.token:
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import TOO_MANY_THREADS
 from graphrt.stores.protocol import Claim, Commit, Head
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED, THREADS
@@ -74,11 +74,7 @@ def make(db: Connection, *values: object) -> int:
     """
     no = db.execute(_MAKE, values).lastrowid
     if no is None or no > THREADS:
-        raise StoreError(
-            f"The database has had {THREADS:,} threads, it cannot have more.",
-            code="store-full",
-            fix="Go on in a new file.",
-        )
+        raise TOO_MANY_THREADS(most=THREADS)
     return no
 
 

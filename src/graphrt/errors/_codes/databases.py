@@ -1,0 +1,304 @@
+"""Errors of the SQLite and PostgreSQL stores."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError, StoreError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.stores import (
+    BAD_COMMIT,
+    CRYPTOGRAPHY_MISSING,
+    JOURNAL_NEWER,
+    NOT_A_PATH,
+    STORE_DAMAGED,
+    UNKNOWN_STORE,
+)
+from graphrt.errors._error_code import ErrorCode
+
+POSTGRES_UNAVAILABLE = ErrorCode(
+    "store-unavailable",
+    StoreError,
+    "Could not {doing}: {reason}{sqlstate}.",
+    fix="Check that the server runs and that the URL is right, then call again.",
+    carries=("value",),
+)
+SQLITE_OUT_OF_MEMORY = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} could not be used: there is no memory left ({name}: {reason}): {kept}.",
+    fix="Free some memory.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_IO_ERROR = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} could not be read or written: the disk or file system failed ({name}: "
+    "{reason}): {kept}.",
+    fix="Check that the file's folder is there, mounted and healthy, and that this user may read and write it.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_CANNOT_OPEN = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} cannot be opened ({name}: {reason}): {kept}.",
+    fix="Check that the file's folder is there, mounted and healthy, and that this user may read and write it.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} needs SQLite 3.24 or newer, not {version}: nothing was changed.",
+    fix="Update SQLite.",
+    where="database {database!r}",
+)
+SQLITE_REPLACED = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} was removed or replaced while it was open: nothing was changed.",
+    fix="Put it back, or open the store again.",
+    where="database {database!r}",
+)
+SQLITE_FILE_CANNOT_OPEN = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} cannot be opened ({reason}): nothing was changed.",
+    fix="Give another path.",
+    where="database {database!r}",
+)
+SQLITE_FOLDER_MISSING = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} cannot be made: its folder is missing: nothing was changed.",
+    fix="Make the folder {folder!r} first.",
+    where="database {database!r}",
+)
+SQLITE_CANNOT_MAKE = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} cannot be made ({reason}): nothing was changed.",
+    fix="Give another path.",
+    where="database {database!r}",
+)
+SQLITE_IS_A_DIRECTORY = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} is a directory: nothing was changed.",
+    fix="Give the path of a file in it.",
+    where="database {database!r}",
+)
+SQLITE_NOT_A_FILE = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} is not a regular file: nothing was changed.",
+    fix="Give the path of a file.",
+    where="database {database!r}",
+)
+SQLITE_MAY_NOT_BE_READ = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} may not be read by this user: nothing was changed.",
+    fix="Give this user the right to read and write it.",
+    where="database {database!r}",
+)
+POSTGRES_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
+    "The server's version is {version}, and the oldest supported one is 13.", fix="Upgrade the server."
+)
+LOG_REMOVED = POSTGRES_UNAVAILABLE.variant(
+    "The write-ahead log {log!r}, or its -shm file, was removed or replaced while the database was open: {kept}.",
+    known="commits since the last checkpoint were in it",
+    fix="Never remove or copy the -wal and -shm files of a database alone. Close all connections to it, and "
+    "run store.verify().",
+    where="database {database!r}",
+    carries=("thread",),
+)
+
+POSTGRES_READ_ONLY = ErrorCode(
+    "store-read-only",
+    StoreError,
+    "Could not {doing}: {reason}{sqlstate}.",
+    fix="Connect to the primary server as a role that may write to the schema.",
+    carries=("value",),
+)
+SQLITE_FORBIDDEN = POSTGRES_READ_ONLY.variant(
+    "The database {database!r} may not be written by this user ({name}: {reason}): {kept}.",
+    fix="Give this user the right to write the file and its folder.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_READ_ONLY = POSTGRES_READ_ONLY.variant(
+    "The database {database!r} cannot be written ({name}: {reason}): {kept}.",
+    fix="Give this user the right to write the file and its folder.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_FILE_READ_ONLY = POSTGRES_READ_ONLY.variant(
+    "The database {database!r} cannot be written: {what_is} is read-only for this user{kept}.",
+    fix="Give this user the right to write the file and its folder.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+
+POSTGRES_FULL = ErrorCode(
+    "store-full",
+    StoreError,
+    "Could not {doing}: {reason}{sqlstate}.",
+    fix="Free space on the database's disk, then call again.",
+    carries=("value",),
+)
+SQLITE_DISK_FULL = POSTGRES_FULL.variant(
+    "The database {database!r} cannot grow: the disk or a quota is full ({name}: {reason}): {kept}.",
+    fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_FILE_TOO_LARGE = POSTGRES_FULL.variant(
+    "The database {database!r} is larger than the file system, or a limit of this process, allows "
+    "({name}: {reason}): {kept}.",
+    fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+TOO_MANY_THREADS = POSTGRES_FULL.variant(
+    "The database has had {most:,} threads, and cannot have more.", fix="Continue in a new file."
+)
+
+POSTGRES_BUSY = ErrorCode(
+    "store-busy",
+    StoreError,
+    "Could not {doing}: {reason}{sqlstate}.",
+    fix="Call again, or look in pg_stat_activity for who holds the lock.",
+    carries=("value",),
+)
+SQLITE_LOCKED_BY_PROCESS = POSTGRES_BUSY.variant(
+    "The database {database!r} was locked by another process for too long ({name}: {reason}): {kept}.",
+    fix="Close what holds the database open, or wait; a larger busy_timeout_s waits longer.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_LOCKED_BY_CONNECTION = POSTGRES_BUSY.variant(
+    "The database {database!r} was locked by another connection for too long ({name}: {reason}): {kept}.",
+    fix="Close what holds the database open, or wait; a larger busy_timeout_s waits longer.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+POSTGRES_POOL_IN_USE = POSTGRES_BUSY.variant(
+    "All {size} connections were in use for {busy_timeout_s:g} seconds.", fix="Give the store a larger pool_size."
+)
+LOG_TOO_LONG = POSTGRES_BUSY.variant(
+    "The write-ahead log of {database!r} has {size:,} bytes, because another connection has been reading "
+    "the database for a very long time: {kept}.",
+    known="log_limit_bytes={limit_bytes}",
+    fix="End the transaction that reads it, such as an open sqlite3 shell or a backup, or raise "
+    "SqliteStore(log_limit_bytes=...).",
+    where="database {database!r}",
+    carries=("thread",),
+)
+
+POSTGRES_DAMAGED = STORE_DAMAGED.variant(
+    "Could not {doing}: {reason}{sqlstate}.",
+    fix="Restore the schema from a backup, or name another one with ?schema=.",
+    carries=("value",),
+)
+SQLITE_CORRUPT = STORE_DAMAGED.variant(
+    "The database {database!r} is damaged ({name}: {reason}): {kept}.",
+    fix="Restore the file from a backup, or give the path of another one.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_NOT_A_DATABASE = STORE_DAMAGED.variant(
+    "The database {database!r} is not a SQLite database ({name}: {reason}): {kept}.",
+    fix="Give the path of another file; this one was not changed.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+SQLITE_OTHER_SCHEMA = STORE_DAMAGED.variant(
+    "The database {database!r} is not as this version of graphrt made it ({name}: {reason}): {kept}.",
+    fix="Restore the file from a backup, or give the path of another one.",
+    where="database {database!r}",
+    carries=("thread",),
+)
+FOREIGN_TABLE = STORE_DAMAGED.variant(
+    "Schema {schema!r} has a table {table!r} that is not graphrt's; nothing was changed.",
+    fix="Name a schema that nothing else uses, with ?schema=.",
+)
+SQLITE_TOO_SMALL = STORE_DAMAGED.variant(
+    "The database {database!r} is not a SQLite database, but {size} bytes of something else.",
+    fix="Give the path of another file; this one was not changed.",
+    where="database {database!r}",
+)
+LOG_MISFIT = STORE_DAMAGED.variant(
+    "The write-ahead log of {database!r} does not match the database, and the most recent commits may be lost: {kept}.",
+    known="{frames} pages in the log, {done} of them copied",
+    fix="Close all connections to it, open it again, and run store.verify().",
+    where="database {database!r}",
+    carries=("thread",),
+)
+ROW_MISSING = STORE_DAMAGED.variant(
+    "A row that was just written is not there.", fix="Restore the database from a backup."
+)
+ROW_DAMAGED = STORE_DAMAGED.variant(
+    "Thread {of!r} is damaged: {problem}.", known="found {found}", where="thread {of!r}", carries=("thread", "seq")
+)
+FOREIGN_DATABASE = STORE_DAMAGED.variant(
+    "The database {database!r} belongs to another application.",
+    known="application id {application:#x}, {tables} tables and indices; graphrt's is {ours:#x}",
+    fix="Give the path of another file; this one was not changed.",
+    where="database {database!r}",
+)
+
+POSTGRES_UNSAFE = ErrorCode(
+    "store-unsafe",
+    StoreError,
+    "This server may lose what it confirmed: {settings}.",
+    fix="Set it to on, on the server or for the role; for tests only, ?unsafe=true allows it.",
+)
+SQLITE_UNSAFE = POSTGRES_UNSAFE.variant(
+    "The database {database!r} cannot be written safely: {why}.",
+    known="SQLite {version}",
+    fix="Close the other processes that use it, or put it on a disk of this machine.",
+    where="database {database!r}",
+)
+
+PSYCOPG_MISSING = CRYPTOGRAPHY_MISSING.variant(
+    "PostgresStore needs a package that is not installed: {package}.",
+    fix='pip install "graphrt[postgres]"',
+    carries=("value",),
+)
+
+SCHEMA_NEWER = JOURNAL_NEWER.variant(
+    "The tables in schema {schema!r} are of version {value}, and this graphrt knows version {newest}.",
+    fix="Upgrade graphrt, or name another schema with ?schema=.",
+)
+DATABASE_NEWER = JOURNAL_NEWER.variant(
+    "The database {database!r} was written by a newer graphrt.",
+    known="schema version {version}; this graphrt reads up to {newest}",
+    fix="Upgrade graphrt; the file was not changed.",
+    where="database {database!r}",
+)
+
+NOT_A_POSTGRES_URL = UNKNOWN_STORE.variant(
+    "This is not the URL of a PostgreSQL store.",
+    known="{example}",
+    fix="Write it like that; percent-encode special characters in a name or a password.",
+)
+UNKNOWN_POSTGRES_OPTION = UNKNOWN_STORE.variant(
+    "A PostgreSQL store has no option {name!r}.",
+    known="options {options:names} and those of libpq",
+    fix="Leave it out.",
+)
+UNSAFE_NOT_A_SWITCH = UNKNOWN_STORE.variant(
+    "unsafe must be true or false, not {given!r}.", fix="Write ?unsafe=true or leave it out."
+)
+OPTION_NOT_A_NUMBER = UNKNOWN_STORE.variant(
+    "{option} must be a number, not {given!r}.", fix="Write a number, such as {option}=5."
+)
+
+BAD_SCHEMA = ErrorCode(
+    "bad-schema",
+    InputError,
+    "A schema cannot be named {value!r}.",
+    known="1 to 63 of a-z, 0-9 and _, not beginning with a digit or pg_",
+    fix="Give another name with ?schema=.",
+)
+
+OPTION_OUT_OF_RANGE = INVALID_ARGUMENT.variant("{option} must be more than 0 and less than a million, not {value!r}.")
+BAD_BUSY_TIMEOUT = INVALID_ARGUMENT.variant("busy_timeout_s must be a number of seconds, 0 or more, not {given!r}.")
+BAD_LOG_LIMIT = INVALID_ARGUMENT.variant("log_limit_bytes must be a number of bytes, {least:,} or more, not {given!r}.")
+
+TOO_LARGE = ErrorCode(
+    "too-large",
+    InputError,
+    "A value is too large for a SQLite database: {kept}.",
+    fix="Store values of less than 1,000,000,000 bytes.",
+    where="database {database!r}",
+)
+
+SQLITE_NEEDS_PATH = NOT_A_PATH.variant(
+    "A SQLite store needs the path of a file, not {given!r}.", fix="Give a path such as 'runs.db'."
+)
+SQLITE_IN_MEMORY = NOT_A_PATH.variant(
+    "A SQLite store keeps threads in a file; ':memory:' is not one.",
+    fix='Use the store "memory:" to keep threads in this process.',
+)
+
+SEQ_TOO_LARGE = BAD_COMMIT.variant("Entry {entry:,} of thread {of!r} is beyond the last, {most:,}.")
