@@ -12,7 +12,15 @@ from typing import Any, Literal, TypeVar, overload
 
 import typing_extensions as te
 
-from graphrt.errors import InputError, a_type
+from graphrt.errors import a_type
+from graphrt.errors._codes.arguments import (
+    OPTION_NOT_A_FUNCTION,
+    OPTION_NOT_A_LIST,
+    OPTION_NOT_A_MAPPING,
+    OPTION_NOT_TEXT,
+    OPTION_OF_WRONG_TYPE,
+    OPTION_OUT_OF_BOUNDS,
+)
 
 T = TypeVar("T")
 
@@ -91,7 +99,7 @@ def check_text(name: str, value: Any) -> None:
         InputError: It is not.
     """
     if value is not None and (not isinstance(value, str) or not value):
-        raise InputError(f"{name} must be a text, not {value!r}.", value=value)
+        raise OPTION_NOT_TEXT(option=name, value=value)
 
 
 def check_mapping(name: str, value: Any) -> None:
@@ -101,11 +109,7 @@ def check_mapping(name: str, value: Any) -> None:
         InputError: It is not.
     """
     if value is not None and not isinstance(value, Mapping):
-        raise InputError(
-            f"{name} must be a mapping from names to values, not {a_type(value)}.",
-            fix=f'Give for instance {name}={{"user": "u-1"}}.',
-            value=value,
-        )
+        raise OPTION_NOT_A_MAPPING(option=name, value=value)
 
 
 def each(name: str, value: Any) -> tuple[Any, ...]:
@@ -115,11 +119,7 @@ def each(name: str, value: Any) -> tuple[Any, ...]:
         InputError: It is not iterable, or it is a string, which would be read letter by letter.
     """
     if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise InputError(
-            f"{name} must be a list, not {value!r}.",
-            fix=f"Put it into a list: {name}=[...].",
-            value=value,
-        )
+        raise OPTION_NOT_A_LIST(option=name, value=value)
     return tuple(value)
 
 
@@ -130,7 +130,7 @@ def checked_type(name: str, value: Any, kind: type[T], fix: str) -> T | None:
         InputError: It is something else.
     """
     if value is not None and not isinstance(value, kind):
-        raise InputError(f"{name} must be of type {kind.__name__}, not {value!r}.", fix=fix, value=value)
+        raise OPTION_OF_WRONG_TYPE(option=name, kind=kind.__name__, value=value, fix=fix)
     return value
 
 
@@ -141,10 +141,10 @@ def checked_function(name: str, value: Any, fix: str) -> Any:
         InputError: It is something else.
     """
     if value is not None and not callable(value):
-        raise InputError(f"{name} must be a function, not {value!r}.", fix=fix, value=value)
+        raise OPTION_NOT_A_FUNCTION(option=name, value=value, fix=fix)
     return value
 
 
 def _refuse(problem: str | None, value: Any) -> None:
     if problem is not None:
-        raise InputError(f"{problem}.", fix="Give such a number, or None where it is not to be said.", value=value)
+        raise OPTION_OUT_OF_BOUNDS(problem=problem, value=value)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import pickle
 import pkgutil
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from string import Formatter
 import pytest
 
 import graphrt.errors._codes as codes
+from graphrt import errors
 from graphrt.errors import GraphrtError, InputError, Problem
 from graphrt.errors._error_code import ErrorCode, Finding, fill
 
@@ -21,13 +24,24 @@ ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
 OVERRIDES = {"where", "known", "fix"}
 
+CLASSES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, GraphrtError)}
+JUDGED = {"UNREACHABLE_NODE", "NO_WAY_OUT", "STARVING_JOIN", "WRITE_CONFLICT", "ENDLESS_LOOP"}
+"""Names that are also listed as judgements, and are called where they are found."""
+
+CHOSEN = re.compile(r"declared|(self\.)?finding|_DECLARED\[.+\]")
+"""Names of variables that hold one of several declarations."""
+
 Declaration = ErrorCode[GraphrtError] | Finding
+
+
+OF_OTHER_CLASSES = ["graphrt.errors._foreign", "graphrt.harness.agent.middleware", "graphrt.harness.tools.results"]
+"""Modules beside `_codes` that declare errors: those of a private class that is defined there."""
 
 
 def declarations() -> dict[str, Declaration]:
     found: dict[str, Declaration] = {}
-    for info in pkgutil.iter_modules(codes.__path__):
-        module = importlib.import_module(f"{codes.__name__}.{info.name}")
+    modules = [f"{codes.__name__}.{info.name}" for info in pkgutil.iter_modules(codes.__path__)]
+    for module in map(importlib.import_module, [*modules, *OF_OTHER_CLASSES]):
         for name, value in vars(module).items():
             if isinstance(value, ErrorCode | Finding):
                 assert found.setdefault(name, value) is value, f"two declarations are named {name}"
@@ -46,10 +60,40 @@ def templates(declared: Declaration) -> dict[str, str]:
     return parts if isinstance(declared, Finding) else parts | {"known": declared.known, "where": declared.where}
 
 
+@functools.cache
+def sources() -> dict[str, ast.Module]:
+    """The modules of the package, without the declarations themselves, by path."""
+    return {
+        str(path.relative_to(SRC)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(SRC.rglob("*.py"))
+        if "_codes" not in path.parts
+    }
+
+
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DECLARED:
             yield node.func.id, node
+
+
+def chosen(tree: ast.AST) -> tuple[list[str], list[ast.Call]]:
+    """The declarations that code passes on without calling them, and the calls of what was passed on."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    read = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names = [
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and node.id in DECLARED
+        and id(node) not in called | read
+    ]
+    passed = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and not node.args and CHOSEN.fullmatch(ast.unparse(node.func))
+    ]
+    return names, passed
 
 
 def wrong(name: str, call: ast.Call) -> str:
@@ -71,10 +115,31 @@ def wrong(name: str, call: ast.Call) -> str:
 
 def test_calls_give_exactly_the_fields_of_their_declaration() -> None:
     found = [
-        f"{path.relative_to(SRC)}: {text}"
-        for path in sorted(SRC.rglob("*.py"))
-        for name, call in calls(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}: {text}"
+        for path, tree in sources().items()
+        for name, call in calls(tree)
         if (text := wrong(name, call))
+    ]
+
+    assert found == []
+
+
+def test_declarations_that_are_chosen_first_and_called_later_fit_a_call_of_that_kind() -> None:
+    found = [chosen(tree) for tree in sources().values()]
+    names = {name for names, _ in found for name in names}
+    passed = [call for _, calls in found for call in calls]
+
+    assert [ast.unparse(call) for call in passed if all(wrong(name, call) for name in names)] == []
+    assert [name for name in sorted(names) if name not in JUDGED and all(wrong(name, call) for call in passed)] == []
+
+
+def test_errors_are_raised_from_declarations() -> None:
+    found = [
+        f"{path}:{node.lineno}"
+        for path, tree in sources().items()
+        if not path.startswith("graphrt/errors/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES
     ]
 
     assert found == []
@@ -101,9 +166,8 @@ def test_the_check_of_calls_finds_mistakes(source: str, text: str) -> None:
 def test_every_declaration_is_raised_somewhere() -> None:
     used = {
         node.id
-        for path in SRC.rglob("*.py")
-        if "_codes" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for tree in sources().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
     bases = {
@@ -118,10 +182,15 @@ def test_every_declaration_is_raised_somewhere() -> None:
 
 def test_a_code_is_declared_once_and_its_other_texts_are_variants() -> None:
     declared: Counter[tuple[str, str]] = Counter()
-    for path in (SRC / "graphrt" / "errors" / "_codes").glob("*.py"):
+    for path in SRC.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-                declared[node.func.id, ast.literal_eval(node.args[0])] += 1
+            match node:
+                case ast.Call(
+                    func=ast.Name(id=("ErrorCode" | "Finding") as kind), args=[ast.Constant(value=str() as code), *_]
+                ):
+                    declared[kind, code] += 1
+                case _:
+                    pass
 
     assert [key for key, times in declared.items() if times > 1] == []
 

@@ -143,7 +143,7 @@ def test_request_takes_the_harness_defaults_for_what_the_call_leaves_out() -> No
 
 
 def test_request_refuses_an_unknown_option_and_guesses_which_was_meant() -> None:
-    with pytest.raises(InputError, match="did you mean 'temperature'"):
+    with pytest.raises(InputError, match="Did you mean 'temperature'"):
         AgentRequest.build("hi", {"temprature": 0.1})  # type: ignore[typeddict-unknown-key]
 
 

@@ -215,7 +215,7 @@ def test_check_refuses_unknown_names_with_a_guess(state_type: Any) -> None:
     assert error.code == "template-unknown"
     assert "'topik', 'other'" in error.what
     assert state_type.__name__ in error.what
-    assert "did you mean 'topic' for 'topik'?" in error.fix
+    assert "Did you mean 'topic' for 'topik'?" in error.fix
 
 
 def test_check_knows_computed_fields_and_names_given_later() -> None:
@@ -265,7 +265,7 @@ def test_value_that_no_field_asks_for_is_refused() -> None:
     error = refused(Template("{topic}").render, State(), topik="x")
 
     assert error.code == "template-unknown"
-    assert "did you mean 'topic'" in error.fix
+    assert "Did you mean 'topic'" in error.fix
 
 
 @pytest.mark.parametrize("state", [5, "topic", State, object()])

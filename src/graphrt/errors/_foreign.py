@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 from graphrt.errors import InputError
+from graphrt.errors._codes.arguments import CALL_DOES_NOT_FIT, NO_SUCH_PARAMETER, TOO_MANY_ARGUMENTS
+from graphrt.errors._error_code import ErrorCode
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -121,6 +123,10 @@ class UnknownNameError(InputError, AttributeError):
     default_code = "unknown-name"
 
 
+_UNKNOWN_NAME: Final = ErrorCode("unknown-name", UnknownNameError, "A {kind} has no {name}().", fix="{advice}")
+"""Declared here and not in `_codes`, beside its class, which only this module needs."""
+
+
 def no_such(owner: object, name: str, words: Mapping[str, str]) -> NoReturn:
     """Raise the error for the attribute *name*, which *owner* does not have.
 
@@ -132,7 +138,7 @@ def no_such(owner: object, name: str, words: Mapping[str, str]) -> NoReturn:
         error = AttributeError(f"{kind!r} object has no attribute {name!r}")
         error.name, error.obj = name, owner  # Python's "Did you mean" needs both
         raise error
-    raise UnknownNameError(f"A {kind} has no {name}().", fix=words[name])
+    raise _UNKNOWN_NAME(kind=kind, name=name, advice=words[name])
 
 
 def keyword(function: str, word: str) -> str:
@@ -155,13 +161,9 @@ def refuse(owner: object, function: str, more: Sequence[Any], words: Mapping[str
     for word in words:
         fix = keyword(function, word)
         if fix:
-            raise InputError(f"{shown}() has no parameter {word!r}.", code="unknown-option", fix=fix)
+            raise NO_SUCH_PARAMETER(function=shown, word=word, advice=fix)
         raise TypeError(f"{shown}() got an unexpected keyword argument {word!r}")
-    raise InputError(
-        f"{shown}() takes one argument without a name, the input, but {1 + len(more)} were given.",
-        code="unknown-option",
-        fix=_POSITIONAL[function],
-    )
+    raise TOO_MANY_ARGUMENTS(function=shown, number=1 + len(more), advice=_POSITIONAL[function])
 
 
 def told(fn: _F) -> _F:
@@ -196,7 +198,7 @@ def _tell(fn: Any, error: TypeError, args: tuple[Any, ...], given: Mapping[str, 
     for word in given:
         fix = keyword(name, word)
         if fix:
-            raise InputError(f"{shown}() has no parameter {word!r}.", code="unknown-option", fix=fix) from None
+            raise NO_SUCH_PARAMETER(function=shown, word=word, advice=fix) from None
     if name in _POSITIONAL and "positional argument" in str(error):
         what = str(error).rpartition(f"{name}() ")[2]
-        raise InputError(f"{shown}() {what}.", code="unknown-option", fix=_POSITIONAL[name]) from None
+        raise CALL_DOES_NOT_FIT(function=shown, problem=what, advice=_POSITIONAL[name]) from None

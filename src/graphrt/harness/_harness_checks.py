@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any, Final
 
 from graphrt._arguments import a_kind
-from graphrt.errors import InputError
+from graphrt.errors._codes.requests import BAD_HARNESS
 from graphrt.events import Usage
 
 _COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls")
@@ -43,12 +43,12 @@ def check_harness(harness: Any, *, taker: str, of_model: str, otherwise: str, **
         InputError: It has no `run`, or is a class (`bad-harness`).
     """
     if not usable(harness, "run"):
-        raise InputError(
-            f"{taker}, not {kind(harness)}.",
+        raise BAD_HARNESS(
+            taker=taker,
+            given=kind(harness),
+            value=harness,
             known=lack(harness, "run"),
             fix=of_model if usable(harness, "invoke") else otherwise,
-            code="bad-harness",
-            value=harness,
             **data,
         )
 

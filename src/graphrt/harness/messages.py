@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from graphrt.errors import BadResponseError, InputError
+from graphrt.errors._codes.requests import (
+    ARGUMENTS_NOT_JSON,
+    BAD_TOOL_ARGUMENTS,
+    BAD_TOOL_PARAMETERS,
+    TOOL_WITHOUT_NAME,
+)
 from graphrt.harness._surrogates import whole, whole_values
 
 __all__ = [
@@ -52,15 +57,9 @@ class ToolSpec:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise InputError(
-                "A tool has an empty name.", known=f"description {self.description!r}", fix="name the tool"
-            )
+            raise TOOL_WITHOUT_NAME(description=self.description)
         if not _is_mapping(self.parameters):
-            raise InputError(
-                f"The parameters of tool {self.name!r} are of type {type(self.parameters).__name__}.",
-                fix="give the JSON schema of the arguments as a mapping",
-                value=self.parameters,
-            )
+            raise BAD_TOOL_PARAMETERS(name=self.name, value=self.parameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +107,7 @@ class ToolCall:
             BadResponseError: `error` is set.
         """
         if self.error is not None:
-            raise BadResponseError(
-                f"The model called tool {self.name!r} with arguments that are not a JSON object: {self.error}.",
-                known=f"call {self.id!r}, text {self.arguments_text!r}",
-                fix="answer the call with a ToolMessage that shows the model this error",
-                code="bad-tool-arguments",
-                value=self.arguments_text,
-            )
+            raise BAD_TOOL_ARGUMENTS(name=self.name, error=self.error, call=self.id, value=self.arguments_text)
         return self.arguments
 
 
@@ -122,12 +115,7 @@ def _arguments_text(call: ToolCall) -> str:
     try:
         return json.dumps(call.arguments, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"The arguments of the call of tool {call.name!r} are not JSON: {error}.",
-            known=repr(call.arguments),
-            fix="give strings, numbers, booleans, None, lists and mappings",
-            value=call.arguments,
-        ) from error
+        raise ARGUMENTS_NOT_JSON(name=call.name, error=error, arguments=call.arguments, value=call.arguments) from error
 
 
 def _parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:

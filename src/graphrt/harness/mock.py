@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Unpack, final, overload
 
-from graphrt.errors import ScriptError, names
+from graphrt.errors import names
+from graphrt.errors._codes.doubles import SCRIPT_UNKNOWN_TOOL
 from graphrt.events import Usage
 from graphrt.harness._doubles.playback import ScriptPlayer
 from graphrt.harness._doubles.reply_pieces import pieces
@@ -93,13 +94,8 @@ class MockHarness(ScriptPlayer):
         offered = [tool.name for tool in request.tools]
         unbound = [call.name for call in reply.tool_calls if call.name not in offered]
         if unbound:
-            failure = ScriptError(
-                f"The MockHarness replies with a call of tool {unbound[0]!r}, which call {number} does not offer.",
-                known=f"offered: {names(offered) or 'no tools'}",
-                fix="pass the ToolSpec in tools=[...], or correct the script",
-                code="script-unknown-tool",
-                expected=unbound,
-                got=offered,
+            failure = SCRIPT_UNKNOWN_TOOL(
+                tool_name=unbound[0], number=number, offered=names(offered) or "no tools", expected=unbound, got=offered
             )
             with self._lock:  # kept for assert_done(), in case the code under test swallows it
                 self._book.failures.append(failure)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urlsplit
 
 from graphrt._ambient import NODE, live
-from graphrt.errors import InputError, ModelRequestForbiddenError, names
+from graphrt.errors._codes.models import BAD_SWITCH, BAD_SWITCH_VARIABLE, MODEL_REQUEST_FORBIDDEN
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,12 +71,7 @@ def allow_model_requests(allowed: bool | None, /) -> _Allowing:  # noqa: FBT001 
     """
     given: Any = allowed
     if given is not None and given is not True and given is not False:
-        raise InputError(
-            f"allow_model_requests() takes True, False or None, not {given!r}.",
-            code="bad-model-requests",
-            fix="Call allow_model_requests(False) to forbid real requests.",
-            value=given,
-        )
+        raise BAD_SWITCH(value=given)
     before, _switch.said = _switch.said, allowed
     return _Allowing(before)
 
@@ -102,22 +97,17 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
 
     here, node = HERE.get(), live(NODE.get())
     agents = here.names if isinstance(here, Place) else ()
-    known: dict[str, Any] = {}
-    if node is not None:
-        known = {**node._task.engine.where(node._task).known, "boundary": True}
-    who = f" of agent {agents[-1]!r}" if agents else ""
-    inside = f" in node {known['node']!r}" if known else ""
-    name = repr(agents[-1] if agents else "writer")
-    raise ModelRequestForbiddenError(
-        f"A real request{who}{inside} to model {model!r} is forbidden.",
+    place = {} if node is None else {**node._task.engine.where(node._task).known, "boundary": True}
+    raise MODEL_REQUEST_FORBIDDEN(
+        sender=f" of agent {agents[-1]!r}" if agents else "",
+        inside=f" in node {place['node']!r}" if place else "",
+        model=model,
+        name=repr(agents[-1] if agents else "writer"),
         where=" > ".join(f"agent {name!r}" for name in agents),
         known="allow_model_requests(False) was called"
         if _switch.said is False
         else f"the environment variable {_VARIABLE} is {os.environ.get(_VARIABLE)!r}",
-        fix=f"Replace the model: Runtime(graph, models={{{name}: ScriptedModel([...])}}), or "
-        "`with agent.override(model=...)`; or replace the harness: harness=MockHarness([...]).",
-        model=model,
-        **known,
+        **place,
     )
 
 
@@ -127,13 +117,7 @@ def _allowed() -> bool:
     value = os.environ.get(_VARIABLE, "")  # read at each request: a test may set it
     word = value.strip().lower()
     if word not in _YES and word not in _NO:  # not guessed: the switch is there for safety (decision 0041)
-        raise InputError(
-            f"The environment variable {_VARIABLE} is {value!r}, which means neither yes nor no.",
-            known=names([*_YES[1:], *_NO]),
-            fix="Set it to 0 to forbid real model requests, or to 1.",
-            code="bad-model-requests",
-            value=value,
-        )
+        raise BAD_SWITCH_VARIABLE(variable=_VARIABLE, value=value, switches=[*_YES[1:], *_NO])
     return word in _YES
 
 

@@ -12,7 +12,19 @@ from math import inf
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from graphrt._arguments import check_amount, check_mapping, check_text, check_whole, each
-from graphrt.errors import InputError, a_type, closest, names
+from graphrt.errors import InputError, closest, names
+from graphrt.errors._codes.requests import (
+    NO_MESSAGES,
+    NOT_A_MESSAGE,
+    NOT_A_PROMPT,
+    NOT_A_TOOL_SPEC,
+    SYSTEM_NOT_TEXT,
+    TOOL_CHOICE_WITHOUT_TOOLS,
+    TWO_TOOLS_OF_ONE_NAME,
+    UNKNOWN_HARNESS_OPTION,
+    UNKNOWN_REASONING,
+    UNKNOWN_TOOL_CHOICE,
+)
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
@@ -148,11 +160,7 @@ class ModelRequest:
         merged: dict[str, Any] = {**base, **given}
         system: Any = merged.get("system")
         if system is not None and not isinstance(system, str):
-            raise InputError(
-                f"system must be a str, not {a_type(system)}.",
-                fix="Render a Template first: template.render(state).",
-                value=system,
-            )
+            raise SYSTEM_NOT_TEXT(value=system)
         _check(base)
         _check(given)
         extra: dict[str, Any] = {**(base.get("options") or {}), **(given.get("options") or {})}
@@ -189,13 +197,8 @@ def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
 
 def _unknown_option(name: str) -> InputError:
     guess = closest(name, RunOptions.__annotations__)
-    hint = f"did you mean {guess!r}? " if guess else ""
-    return InputError(
-        f"A harness has no option {name!r}.",
-        known=names(RunOptions.__annotations__),
-        fix=f"{hint}What only one provider understands goes into options={{...}}",
-        value=name,
-    )
+    hint = f"Did you mean {guess!r}? " if guess else ""
+    return UNKNOWN_HARNESS_OPTION(value=name, options=RunOptions.__annotations__, hint=hint)
 
 
 def _messages(prompt: Prompt) -> tuple[Message, ...]:
@@ -203,24 +206,15 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
         return (UserMessage(text=prompt),)
     given: Any = prompt
     if not hasattr(given, "__iter__"):
-        raise InputError(
-            f"A prompt is a str or a list of messages, not {a_type(given)}.",
-            fix="Render a Template first: template.render(state)."
-            if hasattr(given, "render")
-            else "give a text, or a list of messages",
-            value=given,
+        raise NOT_A_PROMPT(
+            value=given, fix="Render a Template first: template.render(state)." if hasattr(given, "render") else None
         )
     messages = tuple(prompt)
     for message in messages:
         if not _is_a(message, _KINDS):
-            raise InputError(
-                f"The prompt contains a value of type {type(message).__name__}, which is not a message: {message!r}.",
-                known=names(kind.__name__ for kind in _KINDS),
-                fix='give a text, or a list of messages such as UserMessage(text="...")',
-                value=message,
-            )
+            raise NOT_A_MESSAGE(value=message, kinds=(kind.__name__ for kind in _KINDS))
     if not messages:
-        raise InputError("The prompt has no messages.", fix="give a text, or at least one message")
+        raise NO_MESSAGES()
     return messages
 
 
@@ -248,12 +242,7 @@ def _check(options: Mapping[str, Any]) -> None:
             check(name, value)
     reasoning = options.get("reasoning")
     if reasoning is not None and reasoning not in get_args(ReasoningEffort):
-        raise InputError(
-            f"reasoning is {reasoning!r}.",
-            known=names(get_args(ReasoningEffort)),
-            fix="use one of these; what only one provider understands goes into options={...}",
-            value=reasoning,
-        )
+        raise UNKNOWN_REASONING(value=reasoning, efforts=get_args(ReasoningEffort))
 
 
 def _stop(given: Any) -> tuple[str, ...]:
@@ -275,9 +264,9 @@ def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     known: dict[str, ToolSpec] = {}
     for tool in each("tools", tools) if tools != () else ():
         if not _is_a(tool, ToolSpec):
-            raise InputError(f"A tool is of type {type(tool).__name__}.", fix="give ToolSpec values", value=tool)
+            raise NOT_A_TOOL_SPEC(value=tool)
         if tool.name in known:
-            raise InputError(f"Two tools are named {tool.name!r}.", known=names(known), fix="rename one of them")
+            raise TWO_TOOLS_OF_ONE_NAME(name=tool.name, tools=known)
         known[tool.name] = tool
     return tuple(known.values())
 
@@ -288,12 +277,7 @@ def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> str:
         return choice
     check_text("tool_choice", choice)
     if choice not in ("auto", "none", "required") and choice not in known:
-        raise InputError(
-            f"tool_choice is {choice!r}, which is not a tool of the call.",
-            known=names(known) or "no tools",
-            fix='use "auto", "none", "required" or the name of a tool',
-            value=choice,
-        )
+        raise UNKNOWN_TOOL_CHOICE(value=choice, known=names(known) or "no tools")
     if choice == "required" and not known:
-        raise InputError('tool_choice is "required", but there are no tools.', fix="give tools")
+        raise TOOL_CHOICE_WITHOUT_TOOLS()
     return choice

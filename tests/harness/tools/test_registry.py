@@ -47,7 +47,7 @@ def test_two_tools_of_one_name_are_refused_with_both_places() -> None:
 def test_unknown_name_is_told_with_what_was_meant(tools: ToolRegistry) -> None:
     with pytest.raises(InputError) as caught:
         tools.get("serch")
-    assert (caught.value.code, caught.value.fix) == ("unknown-tool", "did you mean 'search'?")
+    assert (caught.value.code, caught.value.fix) == ("unknown-tool", "Did you mean 'search'?")
     with pytest.raises(InputError, match="no tools"):
         ToolRegistry().get("add")
 

@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
-from graphrt.errors import InputError, ScriptError
+from graphrt.errors import ScriptError
+from graphrt.errors._codes.doubles import (
+    BAD_ANSWER,
+    BAD_SCRIPT_ITEM,
+    BAD_USAGE,
+    NOT_A_SCRIPT,
+    SCRIPT_IS_A_STRING,
+    SCRIPT_LEFT_OVER,
+    SCRIPT_OUTPUT,
+)
 from graphrt.events import Usage
 from graphrt.harness._doubles.reply_pieces import count_words
 from graphrt.harness._doubles.script_items import Book
@@ -42,12 +51,7 @@ class Recorder:
     def __init__(self, *, usage: Usage | Literal["words"] | None, model: str) -> None:
         given: Any = usage  # untyped: callers without a type checker pass anything
         if given is not None and given != "words" and not isinstance(given, Usage):
-            raise InputError(
-                f"usage is {given!r}.",
-                known='"words", a Usage, None',
-                fix='Give "words" to count words, Usage(...) to report that, or None to report nothing.',
-                value=given,
-            )
+            raise BAD_USAGE(value=given)
         self._usage: Final = usage
         self._model: Final = model
         self._lock: Final = threading.RLock()  # reentrant: patterns run under it, and may read `calls` of the double
@@ -103,11 +107,7 @@ class Recorder:
             case ToolCall():
                 return AgentReply(tool_calls=(answer,))
             case _ if answer is None or issubclass(type(answer), type):
-                raise InputError(
-                    f"The {self._name} was to reply with {kind_of(answer)}.",
-                    known=REPLIES,
-                    value=answer,
-                )
+                raise BAD_ANSWER(double=self._name, answer=kind_of(answer), value=answer, known=REPLIES)
             case _:
                 return AgentReply(text=self._written(answer, request, number))
 
@@ -118,7 +118,7 @@ class Recorder:
             ScriptError: The call has no `output=`, or *value* does not fit it (`script-output`).
         """
         if request.output is None:
-            problem, fix = "the call has no output=", "reply with a text, or ask with output=, by its schema"
+            problem, fix = "the call has no output=", "Reply with a text, or pass output= to the call."
         else:
             from graphrt.harness._output.form import written  # it imports pydantic, which only scripted values need
 
@@ -126,14 +126,16 @@ class Recorder:
                 return written(value, request.output)
             except ValueError as error:
                 problem = f"the call has output={request.output.name}: {error}"
-                fix = "correct the value in the script, or the output= of the call"
-        failure = ScriptError(
-            f"The {self._name} cannot reply to call {number} with {kind_of(value)}: {problem}.",
-            known=clip(repr(value), 200),
-            fix=fix,
-            code="script-output",
+                fix = "Correct the value in the script, or the output= of the call."
+        failure = SCRIPT_OUTPUT(
+            double=self._name,
+            number=number,
+            reply=kind_of(value),
+            problem=problem,
             expected=None if request.output is None else request.output.name,
             got=type(value).__name__,
+            known=clip(repr(value), 200),
+            fix=fix,
         )
         with self._lock:  # kept for assert_done(), in case the code under test swallows it
             self._book.failures.append(failure)
@@ -167,7 +169,7 @@ class ScriptPlayer(Recorder):
     ) -> None:
         super().__init__(usage=usage, model=model)
         if isinstance(script, str):
-            raise InputError(f"The script of a {self._name} is one string.", fix=f"put it into a list: [{script!r}]")
+            raise SCRIPT_IS_A_STRING(double=self._name, script=script)
         if isinstance(script, Mapping):
             rules, script = {**script, **(rules or {})}, ()
         script = self._items(script)
@@ -176,21 +178,12 @@ class ScriptPlayer(Recorder):
     def _items(self, script: Any) -> list[Any]:
         """Return the items of *script*, each checked here: later it would fail far from where it was written."""
         if not isinstance(script, Iterable):
-            raise InputError(
-                f"The script of a {self._name} is a value of type {type(script).__name__}: {script!r}.",
-                fix="give a list of replies, or a mapping from patterns to replies",
-                value=script,
-            )
+            raise NOT_A_SCRIPT(double=self._name, value=script)
         items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is looked at below
         for place, item in enumerate(items, 1):
             unfit = item is None or (issubclass(type(item), type) and not issubclass(item, BaseException))
             if unfit:
-                raise InputError(
-                    f"The {self._name} cannot reply with {kind_of(item)}.",
-                    where=f"item {place} of its script",
-                    known=REPLIES,
-                    value=item,
-                )
+                raise BAD_SCRIPT_ITEM(double=self._name, item=kind_of(item), place=place, value=item, known=REPLIES)
         return items
 
     @property
@@ -210,11 +203,12 @@ class ScriptPlayer(Recorder):
         if failures:
             raise failures[0].with_traceback(None)
         if left:
-            raise ScriptError(
-                f"The script of the {self._name} was not used up: {len(left)} left over after {calls} calls.",
-                known="; ".join(left[:12]) + (f"; and {len(left) - 12} more" if len(left) > 12 else ""),
-                fix="remove them from the script, or find out why the calls were not made",
-                code="script-left-over",
+            raise SCRIPT_LEFT_OVER(
+                double=self._name,
+                number=len(left),
+                calls=calls,
+                items="; ".join(left[:12]),
+                and_more=f"; and {len(left) - 12} more" if len(left) > 12 else "",
                 expected=left,
                 got=[request.text for request in self._book.calls],
             )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, final
 
 from graphrt.errors import ScriptError
+from graphrt.errors._codes.doubles import SCRIPT_UNEXPECTED_CALL
 from graphrt.harness.script import Expectation, clip, matches, show_item, show_pattern
 
 __all__ = ["Book"]
@@ -95,13 +96,14 @@ class Book:
 
     def _mismatch(self, request: Asked, expected: str) -> ScriptError:
         rules = f"; rules {', '.join(map(str, self._rules))}" if self._rules else ""
-        return ScriptError(
-            f"The {self._of} expected {expected}, but got a call with {clip(request.text, 200)!r}.",
-            where=f"call {len(self.calls)}, after {self.served} items of the script",
-            known=f"{len(self.script)} items of the script left{rules}",
-            fix="add the reply to the script, or find out why the call was made",
-            code="script-unexpected-call",
+        return SCRIPT_UNEXPECTED_CALL(
+            double=self._of,
             expected=expected,
+            said=clip(request.text, 200),
+            left=len(self.script),
+            rules=rules,
+            call=len(self.calls),
+            served=self.served,
             got=request.text,
         )
 

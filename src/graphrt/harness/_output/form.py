@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt.errors import BadResponseError, InputError
+from graphrt.errors import BadResponseError
+from graphrt.errors._codes.requests import BAD_OUTPUT, NO_SCHEMA, NOT_AN_OUTPUT_TYPE
 from graphrt.harness._output.strict_schema import strict_form
 from graphrt.harness.messages import Message, SystemMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, ChatModel
@@ -65,12 +66,7 @@ class OutputForm:
             self._adapter = adapter_of(wanted)
             schema = self._adapter.json_schema()
         except Exception as error:  # pydantic raises many kinds of errors for types without a schema
-            raise InputError(
-                f"No JSON schema can be made of output={wanted!r}: {str(error).splitlines()[0]}",
-                code="bad-output-type",
-                fix="Give a pydantic model, a dataclass, a TypedDict or a simple type.",
-                value=wanted,
-            ) from error
+            raise NO_SCHEMA(value=wanted, reason=str(error).splitlines()[0]) from error
         name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(wanted, "__name__", "output"))[:64] or "output"
         self._wrapped = schema.get("type") != "object"
         if self._wrapped:  # at the top level providers accept objects only
@@ -187,14 +183,14 @@ def misfit(
         said: The whole conversation.
         told: What was done about it, ending with "; "; may be empty.
     """
-    return BadResponseError(
-        f"The answer of {of} does not have the form that was asked for: {problem}.",
-        code="bad-output",
-        where=where,
-        known=f"{told}its answer began with {reply.text[:80]!r}",
-        fix="Ask for less at once, describe the fields, or use a model that supports structured output.",
+    return BAD_OUTPUT(
+        of=of,
+        problem=problem,
+        told=told,
+        beginning=reply.text[:80],
         model=reply.model,
         messages=tuple(said),
+        where=where,
     )
 
 
@@ -272,4 +268,4 @@ def _check_type(wanted: object) -> None:
         what, fix = f"the function {name!r}", "Give the type that the answer has to be, not what makes one."
     else:
         return
-    raise InputError(f"output= is {what}, which is not a type.", code="bad-output-type", fix=fix, value=wanted)
+    raise NOT_AN_OUTPUT_TYPE(given=what, value=wanted, fix=fix)

@@ -21,13 +21,32 @@ from typing import Any, Final
 from graphrt.errors import (
     AuthenticationError,
     BadRequestError,
-    BadResponseError,
-    ContextOverflowError,
     HarnessError,
     RateLimitError,
-    RefusalError,
     TransientModelError,
 )
+from graphrt.errors._codes.models import (
+    ANSWER_OUT_OF_BOUNDS,
+    API_KEY_NOT_SET,
+    BAD_MODEL_REQUEST,
+    CALL_CONFLICT,
+    CALL_UNAUTHORIZED,
+    CONNECTION_FAILED,
+    CONTENT_FILTERED,
+    CONTEXT_OVERFLOW,
+    LIBRARY_FAILED,
+    MODEL_TIMEOUT,
+    MODEL_WITHOUT_PROVIDER,
+    PROVIDER_FAILED,
+    PROVIDER_HAS_NO_KEY,
+    RATE_LIMITED,
+    REDIRECTED,
+    REQUEST_CANNOT_BE_SENT,
+    REQUEST_TOO_LARGE,
+    UNKNOWN_MODEL,
+    UNREADABLE_ANSWER,
+)
+from graphrt.errors._error_code import ErrorCode
 from graphrt.harness._secrets import redact
 from graphrt.harness.litellm._http_exchange import RedirectedError, UnreadableAnswerError
 
@@ -52,12 +71,6 @@ _UNREADABLE: Final = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, 
 """Errors of reading an answer. RecursionError comes from JSON that is nested too deeply."""
 _OUT_OF_BOUNDS: Final = (RecursionError, UnreadableAnswerError)
 """Errors of answers that a retry would get again; the code `unreadable-answer` keeps an agent from paying for one."""
-_UNREAD: Final[tuple[type[HarnessError], str, str | None]] = (
-    BadResponseError,
-    "check that the address is that of a chat completions endpoint",
-    None,
-)
-"""Class, fix and code of the error for an answer that cannot be read."""
 _WRONG_ADDRESS: Final = frozenset({"InvalidURL", "UnsupportedProtocol", "LocalProtocolError"})
 """Base classes (httpx, aiohttp) of errors of a request that cannot be sent anywhere."""
 _READERS: Final = frozenset(
@@ -121,23 +134,22 @@ def harness_error(
         return _redirect(redirected, error, model)
     if sent is not None and 200 <= sent < 300 and _is_misread(chain):
         status = None  # the answer was a success, and litellm failed to read it: ignore the status that it made up
-        kind, fix, code = _UNREAD
+        declared: ErrorCode[HarnessError] = UNREADABLE_ANSWER
     else:
         status = _status(error, chain)
-        kind, fix, code = _kind(error, chain, status)
-    retry_after_s = _retry_after_s(chain, now) if kind in (RateLimitError, TransientModelError) else None
+        declared = _kind(error, chain, status)
+    waits = declared.error in (RateLimitError, TransientModelError)
+    retry_after_s = _retry_after_s(chain, now) if waits else None
     plain = (cause for cause in chain if type(cause) is ValueError or isinstance(cause, UnreadableAnswerError))
     told = next(plain, error) if status is None else error  # libraries wrap these, and only say "Connection error"
     # Redact twice: a credential that was escaped within the text only shows once the text has been unescaped.
     what = redact(_said(redact(str(told), secrets)), secrets) or type(error).__name__
     if any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain):
-        code = "unreadable-answer"
-    return kind(
-        f"The model call failed{'' if status is None else f' with status {status}'}: {_clip(what)}",
-        where=f"model {model!r}",
+        declared = declared._replace(code=ANSWER_OUT_OF_BOUNDS.code)
+    return declared(
+        with_status="" if status is None else f" with status {status}",
+        reason=_clip(what),
         known="" if retry_after_s is None else f"the provider asks to wait {retry_after_s:g} s",
-        fix=fix,
-        code=code,
         status_code=status,
         retry_after_s=retry_after_s,
         model=model,
@@ -148,13 +160,9 @@ def harness_error(
 def _redirect(redirected: RedirectedError, error: Exception, model: str) -> BadRequestError:
     # Path and query of the target may be signed, so only its origin is named (decision 0037).
     target = f" to {redirected.origin}" if redirected.origin else ""
-    return BadRequestError(
-        f"The provider's address answered with status {redirected.status}, a redirect{target}. It was not followed.",
-        where=f"model {model!r}",
-        fix="set api_base to the final address, if you trust it: redirects are never followed, because the "
-        "prompt would be sent to an address that you did not choose",
-        code="redirected",
+    return REDIRECTED(
         status_code=redirected.status,
+        to_origin=target,
         model=model,
         provider=getattr(error, "llm_provider", None) or None,
         target=redirected.origin or None,
@@ -163,44 +171,36 @@ def _redirect(redirected: RedirectedError, error: Exception, model: str) -> BadR
 
 def timed_out(model: str, timeout_s: float, *, what: str) -> TransientModelError:
     """Return the error for *what* (such as "the reply") that took longer than *timeout_s* seconds."""
-    return TransientModelError(
-        f"The model call timed out: {what} took longer than {timeout_s:g} s.",
-        where=f"model {model!r}",
-        fix="retry, or give the harness a longer timeout_s",
-        code="model-timeout",
-        model=model,
-    )
+    return MODEL_TIMEOUT(what_for=what, timeout_s=timeout_s, model=model)
 
 
-_KINDS: Final[tuple[tuple[Container[int], type[HarnessError], str], ...]] = (
-    ((401, 403), AuthenticationError, "check the api_key of the model, or the provider's environment variable"),
-    ((413,), ContextOverflowError, "shorten the conversation: the request is larger than the provider takes"),
-    ((429,), RateLimitError, "wait and retry, or check the quota of the account"),
-    ((408, 409), TransientModelError, "retry"),
-    (range(500, 1000), TransientModelError, "retry; if it persists, look at the provider's status page"),
+_KINDS: Final[tuple[tuple[Container[int], ErrorCode[HarnessError]], ...]] = (
+    ((401, 403), CALL_UNAUTHORIZED),
+    ((413,), REQUEST_TOO_LARGE),
+    ((429,), RATE_LIMITED),
+    ((408, 409), CALL_CONFLICT),
+    (range(500, 1000), PROVIDER_FAILED),
 )
-"""Status codes with the class of their error and its fix."""
+"""Status codes with their errors."""
 
 
-def _kind(
-    error: Exception, chain: list[BaseException], status: int | None
-) -> tuple[type[HarnessError], str, str | None]:
-    """Return the class of the error, its fix, and its code if that is not the code of the class."""
+def _kind(error: Exception, chain: list[BaseException], status: int | None) -> ErrorCode[HarnessError]:
+    """Return the declaration of the error."""
     text = _said(str(error)[:_SEARCHED_CHARS])
     codes = {str(getattr(cause, "code", "")) for cause in chain}
     found = _by_words(type(error).__name__, text, codes, status, answered=_is_answered(chain))
     if found is None and status is None:
         found = _without_status(chain)
     if found is None and status in (400, 404) and ("model_not_found" in codes or _NO_MODEL.search(text)):
-        found = BadRequestError, "compare the model's name with those that the provider offers", "unknown-model"
+        found = UNKNOWN_MODEL
     if found is None:
-        found = next(((kind, fix, None) for statuses, kind, fix in _KINDS if status in statuses), None)
-    return found or (BadRequestError, "check the model's name and the options of the call", None)
+        found = next((declared for statuses, declared in _KINDS if status in statuses), None)
+    return found or BAD_MODEL_REQUEST
 
 
 def _by_words(
     name: str, text: str, codes: set[str], status: int | None, *, answered: bool
-) -> tuple[type[HarnessError], str, str | None] | None:
+) -> ErrorCode[HarnessError] | None:
     """Decide by error codes and phrases; None if they have no clear meaning.
 
     Args:
@@ -212,37 +212,30 @@ def _by_words(
     """
     too_long = status == 400 and _TOO_LONG.search(text)
     if name == "ContextWindowExceededError" or "context_length_exceeded" in codes or too_long:
-        return ContextOverflowError, "shorten the conversation, or choose a model with a longer context", None
+        return CONTEXT_OVERFLOW
     if name == "ContentPolicyViolationError" or "content_filter" in codes:
-        return RefusalError, "change the request; repeating it will not help", None
+        return CONTENT_FILTERED
     if _NO_PROVIDER.search(text):
-        return BadRequestError, 'write the model as "provider/model", such as "openai/gpt-4o-mini"', "unknown-model"
+        return MODEL_WITHOUT_PROVIDER
     if not answered and _NO_KEY.search(text):
-        return AuthenticationError, "give api_key=, or set the provider's environment variable", "no-api-key"
+        return PROVIDER_HAS_NO_KEY
     return None
 
 
-def _without_status(chain: list[BaseException]) -> tuple[type[HarnessError], str, str | None]:
+def _without_status(chain: list[BaseException]) -> ErrorCode[HarnessError]:
     """Decide for a failure to which the provider sent no status."""
     if _is_no_answer(chain):
-        return _UNREAD
+        return UNREADABLE_ANSWER
     if _is_transport(chain):
-        return TransientModelError, "retry; if it persists, check the address and the network", None
+        return CONNECTION_FAILED
     if _is_unsendable(chain):
-        return HarnessError, "check api_base, and the headers in options", None
-    return HarnessError, "look at the text above; it came from the provider's library, not from the provider", None
+        return REQUEST_CANNOT_BE_SENT
+    return LIBRARY_FAILED
 
 
 def missing_key(model: str, variables: Sequence[str], provider: str) -> AuthenticationError:
     """Return the error for a call without a credential: none of the environment variables *variables* is set."""
-    return AuthenticationError(
-        f"There is no API key for {provider!r}: {' or '.join(variables)} is not set.",
-        where=f"model {model!r}",
-        fix=f"set the environment variable {' or '.join(variables)}, or give api_key=",
-        code="no-api-key",
-        model=model,
-        provider=provider,
-    )
+    return API_KEY_NOT_SET(provider=provider, variables=" or ".join(variables), model=model)
 
 
 def _status(error: Exception, chain: list[BaseException]) -> int | None:

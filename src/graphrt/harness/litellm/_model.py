@@ -15,7 +15,15 @@ from math import inf
 from typing import Any, Final
 
 from graphrt._arguments import check_amount, check_text
-from graphrt.errors import HarnessError, InputError, MissingExtraError, a_type, names
+from graphrt.errors import HarnessError, MissingExtraError
+from graphrt.errors._codes.models import (
+    API_KEY_NOT_TEXT,
+    NO_MODEL_NAME,
+    NO_TIMEOUT,
+    NOT_A_PROFILE,
+    OPTIONS_CLASH,
+    UNGUARDED_PROVIDER,
+)
 from graphrt.events import Usage
 from graphrt.harness import _secrets, real_requests
 from graphrt.harness.budget._prices import cost_of
@@ -72,7 +80,7 @@ class LiteLLMModel:
         profile: ModelProfile | None = None,
     ) -> None:
         if not model:
-            raise InputError("The model is empty.", fix='name one, such as "openai/gpt-4o-mini"')
+            raise NO_MODEL_NAME()
         _check_arguments(model, api_base, api_key, profile)
         _check_seconds(timeout_s)
         self._name: Final = model
@@ -318,16 +326,14 @@ def _check_arguments(model: Any, api_base: Any, api_key: Any, profile: Any) -> N
     check_text("model", model)
     check_text("api_base", api_base)
     if api_key is not None and not isinstance(api_key, str):  # only its type is shown: it may be a credential
-        raise InputError(f"api_key must be a str, not {a_type(api_key)}.", fix="Give the key itself.")
+        raise API_KEY_NOT_TEXT(api_key=api_key)
     if profile is not None and not isinstance(profile, ModelProfile):
-        raise InputError(
-            f"profile must be a ModelProfile, not {profile!r}.", fix='Give ModelProfile(name="...").', value=profile
-        )
+        raise NOT_A_PROFILE(value=profile)
 
 
 def _check_seconds(timeout_s: Any) -> None:
     if timeout_s is None:
-        raise InputError("timeout_s must be more than 0, not None.", fix="Give seconds; a call always has an end.")
+        raise NO_TIMEOUT()
     check_amount("timeout_s", timeout_s, above=True)
 
 
@@ -339,21 +345,13 @@ def _check_key(missing: Sequence[str], model: str, provider: str) -> None:
 def _refuse_own(options: Mapping[str, Any]) -> None:
     clash = sorted(_OWN.intersection(options))
     if clash:
-        raise InputError(
-            f"options contains {names(clash)}, which the model sets itself.",
-            fix="use the argument of LiteLLMModel or the field of the request instead",
-            value=clash,
-        )
+        raise OPTIONS_CLASH(value=clash)
 
 
 def _refuse_unguarded(model: str, options: Mapping[str, Any]) -> None:
     """Raise for the one provider whose requests bypass httpx, where redirects and sizes are guarded."""
     if _UNGUARDED in (model.partition("/")[0], options.get("custom_llm_provider")):
-        raise InputError(
-            f"{_UNGUARDED!r} has an HTTP client of its own, which follows redirects and reads answers of any size.",
-            fix='Write the model as "openai/...": it speaks the same format.',
-            value=model,
-        )
+        raise UNGUARDED_PROVIDER(prefix=_UNGUARDED, value=model)
 
 
 def _known_cost(response: Any) -> float | None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from graphrt._arguments import is_number
-from graphrt.errors import BadResponseError, RefusalError, TransientModelError
+from graphrt.errors import RefusalError
+from graphrt.errors._codes.models import ANSWER_HELD_BACK, EMPTY_STREAM, MODEL_REFUSED, NO_CHOICES, STREAM_ENDED_EARLY
 from graphrt.events import Usage
 from graphrt.harness._surrogates import Whole, whole
 from graphrt.harness.litellm._thinking import BlockBuilder, read_blocks, wire_blocks
@@ -144,12 +145,7 @@ def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[
     model = _get(response, "model")
     message = _get(choice, "message")
     if message is None:
-        raise BadResponseError(
-            "The provider answered without any choice.",
-            where=f"model {clean(_text(model))!r}",
-            fix="check that the address is that of a chat completions endpoint",
-            model=clean(_text(model)),
-        )
+        raise NO_CHOICES(model=clean(_text(model)))
     text = _text(_get(message, "content"))
     calls = [_read_call(n, call) for n, call in enumerate(_get(message, "tool_calls") or ())]
     reason = _reason(_get(choice, "finish_reason"))
@@ -258,19 +254,9 @@ class ReplyBuilder:
         text = "".join(self.texts) + self.whole_text.rest()
         reason = (self.finish_reason or "unknown") if finished else "unknown"
         if not (text or self.calls or self.thoughts or self.refusals or usage or finished or ended):
-            raise BadResponseError(
-                "The provider's stream contained no answer.",
-                where=f"model {self.clean(self.model or '')!r}",
-                fix="check that the address is that of a chat completions endpoint that can stream",
-                model=self.clean(self.model or ""),
-            )
+            raise EMPTY_STREAM(model=self.clean(self.model or ""))
         if not (finished or ended):  # checked before the reply is built: half a call may look like a whole one
-            raise TransientModelError(
-                "The stream ended before the answer did.",
-                where=f"model {self.clean(self.model or '')!r}",
-                fix="retry; if it persists, look for what closes the connection between here and the provider",
-                model=self.clean(self.model or ""),
-            )
+            raise STREAM_ENDED_EARLY(model=self.clean(self.model or ""))
         if not text and not self.calls and (self.refusals or reason == "content_filter"):
             raise _refusal("".join(self.refusals), self.model, self.clean)
         calls = [
@@ -290,12 +276,7 @@ class ReplyBuilder:
 
 def _refusal(words: str, model: Any, clean: Callable[[str], str]) -> RefusalError:
     name = clean(_text(model))
-    return RefusalError(
-        f"The model refused to answer: {clean(words)}" if words else "The provider's filter held the answer back.",
-        where=f"model {name!r}",
-        fix="change the request; repeating it will not help",
-        model=name,
-    )
+    return MODEL_REFUSED(reason=clean(words), model=name) if words else ANSWER_HELD_BACK(model=name)
 
 
 def _told_apart(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:

@@ -14,6 +14,14 @@ from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
 from graphrt.errors import InputError, closest, names
+from graphrt.errors._codes.templates import (
+    EMPTY_FIELDS,
+    NO_TEXT_FORM,
+    NOT_A_FIELD,
+    NOT_A_STATE_OF_TEMPLATES,
+    NOT_A_TEMPLATE,
+    UNKNOWN_FIELDS,
+)
 from graphrt.harness.template._grammar import Mistake, parse
 from graphrt.harness.template._value_text import NoTextError, plain_text
 
@@ -46,7 +54,7 @@ class Template:
     def __post_init__(self) -> None:
         given: Any = self.text  # callers without a type checker may pass anything
         if not isinstance(given, str):
-            raise InputError(f"A template is of type {type(given).__name__}.", fix="give a text", value=given)
+            raise NOT_A_TEMPLATE(value=given)
         parts, mistakes = parse(given)
         if mistakes:
             raise _no_field(mistakes)
@@ -95,12 +103,10 @@ class Template:
         empty = [name for name, value in values.items() if value is None or value is _MISSING]
         if empty:
             told = [f"{name!r} is {'None' if values[name] is None else 'not there'}" for name in empty]
-            raise InputError(
-                f"The template cannot be filled: {', '.join(told)}.",
-                where=f"template {_clip(self.text)!r}",
-                known=f"the state is {'None' if state is None else f'of type {type(state).__name__}'}",
-                fix="set the fields before, or give a value: render(state, name=...)",
-                code="template-missing",
+            raise EMPTY_FIELDS(
+                problems=", ".join(told),
+                state_text="None" if state is None else f"of type {type(state).__name__}",
+                template=_clip(self.text),
                 field=empty[0],
             )
         shown = {name: _show(name, value) for name, value in values.items()}
@@ -110,26 +116,24 @@ class Template:
         if not unknown:
             return
         known = list(known)
-        guesses = [f"did you mean {guess!r} for {name!r}?" for name in unknown if (guess := closest(name, known))]
-        raise InputError(
-            what.format(names(unknown)),
-            where=f"template {_clip(self.text)!r}",
-            known=names(known) or "no fields",
-            fix=" ".join(guesses) or "correct the name",
-            code="template-unknown",
+        guesses = [f"Did you mean {guess!r} for {name!r}?" for name in unknown if (guess := closest(name, known))]
+        raise UNKNOWN_FIELDS(
+            problem=what.format(names(unknown)),
+            template=_clip(self.text),
             field=unknown[0],
+            known=names(known) or "no fields",
+            fix=" ".join(guesses) or None,
         )
 
 
 def _no_field(mistakes: tuple[Mistake, ...]) -> InputError:
     first, *rest = mistakes
-    return InputError(
-        f"The template has {first.group!r}, which is not a field: {first.why}.",
-        where=f"line {first.line}, column {first.column}",
-        known="; ".join(f"also {one.group!r} in line {one.line}: {one.why}" for one in rest[:11]),
-        fix="write {name} and give the value under that name; what is to stay as it is can be such a value too",
-        code="template-field",
+    return NOT_A_FIELD(
         value=first.group,
+        why=first.why,
+        line=first.line,
+        column=first.column,
+        known="; ".join(f"also {one.group!r} in line {one.line}: {one.why}" for one in rest[:11]),
     )
 
 
@@ -165,13 +169,7 @@ def _read(state: Any, name: str) -> Any:
 
 def _no_state(value: Any, what: str) -> InputError:
     shown = value.__name__ if isinstance(value, type) else f"a value of type {type(value).__name__}"
-    return InputError(
-        f"{what} {shown}, which is not a state.",
-        known="states are pydantic models, dataclasses and TypedDicts; render takes any mapping too",
-        fix="give the state, or its class to check()",
-        code="template-state",
-        value=value,
-    )
+    return NOT_A_STATE_OF_TEMPLATES(verb=what, shown=shown, value=value)
 
 
 def _show(name: str, value: Any) -> str:
@@ -179,13 +177,7 @@ def _show(name: str, value: Any) -> str:
         return plain_text(value)
     except NoTextError as error:
         path = f"{name}{'' if error.path[:1] in ('', '[') else '.'}{error.path}"
-        raise InputError(
-            f"Field {name!r} of the template has no plain text form: {path} is {error.what}.",
-            fix=f"give a text instead: render(state, {name}=...)",
-            code="template-value",
-            field=name,
-            path=path,
-        ) from None
+        raise NO_TEXT_FORM(field=name, path=path, problem=error.what) from None
 
 
 def _clip(text: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from graphrt.errors import ToolArgumentsError, closest
+from graphrt.errors._codes.tools import TOOL_ARGUMENTS
 
 _MOST: Final = 8
 """Most findings in one message; a model does not profit from more."""
@@ -27,7 +28,7 @@ def misfit(tool: str, findings: Sequence[str]) -> ToolArgumentsError:
     if len(findings) > _MOST:
         shown.append(f"- and {len(findings) - _MOST} more")
     text = "\n".join([f"The arguments do not fit {tool}:", *shown, "Correct them and call it again."])
-    return ToolArgumentsError(text, values=tuple(findings), tool=tool)
+    return TOOL_ARGUMENTS(text=text, values=tuple(findings), tool=tool)
 
 
 def from_pydantic(errors: Iterable[Mapping[str, Any]], arguments: Any, known: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
-from graphrt.errors import ToolError
+from graphrt.errors._codes.tools import VALIDATOR_FAILED
 from graphrt.harness._output.typed_dicts import accepted
 from graphrt.harness.tools._argument_errors import from_pydantic, misfit
 from graphrt.harness.tools._signature import EMPTY, Parameter
@@ -125,11 +125,7 @@ def validated(tool: str, adapter: TypeAdapter[T], arguments: Mapping[str, Any], 
         findings = from_pydantic(error.errors(include_url=False, include_context=False), arguments, known)
         raise misfit(tool, findings) from None
     except Exception as error:
-        raise ToolError(
-            f"A validator of tool {tool!r} failed: {type(error).__name__}.",
-            fix="let validators raise ValueError for what does not fit",
-            tool=tool,
-        ) from error
+        raise VALIDATOR_FAILED(tool=tool, error=error) from error
 
 
 def _model(parameters: tuple[Parameter, ...]) -> type[BaseModel]:

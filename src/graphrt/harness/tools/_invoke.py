@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from graphrt.errors import ToolError
+from graphrt.errors._codes.tools import INJECTION_MISSING
 from graphrt.harness.tools._signature import EMPTY, Injection
 from graphrt.harness.tools._worker_threads import in_a_worker_thread
 from graphrt.harness.tools.protocol import ToolContext
@@ -49,13 +50,7 @@ async def injected(tool: str, injections: Iterable[Injection], context: ToolCont
 
 
 def _missing(tool: str, injection: Injection, why: str) -> ToolError:
-    return ToolError(
-        f"Tool {tool!r} needs {injection.name!r}, which was not given: {why}.",
-        fix="pass it in deps where the agent is run",
-        code="tool-injection",
-        tool=tool,
-        field=injection.name,
-    )
+    return INJECTION_MISSING(tool=tool, field=injection.name, why=why)
 
 
 async def invoke(fn: Callable[..., Any], positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from graphrt._arguments import is_number
 from graphrt.errors import InputError, names
+from graphrt.errors._codes.tools import BAD_TOOL_NAME, BAD_TOOL_OPTION
 from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
 
 Approval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
@@ -45,8 +46,9 @@ def check_name(name: object, *, where: str) -> str:
     """
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
-    hint = "give the tool a name: @tool(name=...)" if name == "<lambda>" else "give name=, up to 64 of A-Z a-z 0-9 _ -"
-    raise InputError(f"{name!r} cannot be the name of a tool.", where=where, fix=hint, code="bad-tool", value=name)
+    raise BAD_TOOL_NAME(
+        value=name, where=where, fix="Give the tool a name: @tool(name=...)." if name == "<lambda>" else None
+    )
 
 
 def make_policy(*, where: str, **options: Unpack[PolicyOptions]) -> ToolPolicy:
@@ -93,6 +95,4 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...], where: str) -> N
 
 
 def _bad(name: str, value: object, expected: str, where: str) -> InputError:
-    return InputError(
-        f"{name} of a tool is {value!r}.", where=where, fix=f"give {expected}", code="bad-tool", value=value
-    )
+    return BAD_TOOL_OPTION(option=name, value=value, wanted=expected, where=where)

@@ -17,6 +17,7 @@ import typing_extensions as te
 
 from graphrt.commands import Command
 from graphrt.errors import InputError
+from graphrt.errors._codes.tools import FOREIGN_INJECTION, INJECTED_WITHOUT_SOURCE, SEVERAL_INJECTED, TOOL_SCHEMA
 from graphrt.harness.tools.injected import Injected
 from graphrt.harness.tools.protocol import ToolContext
 from graphrt.harness.tools.results import is_of_langgraph
@@ -118,14 +119,7 @@ def refuse(what: str, problems: Iterable[str], *, where: str, tool: str) -> Inpu
     """
     found = tuple(problems)
     lines = [what, *(f"  {n}. {problem}" for n, problem in enumerate(found, 1))]
-    return InputError(
-        "\n".join(lines),
-        where=where,
-        fix="correct the parameters that are listed",
-        code="tool-schema",
-        values=found,
-        tool=tool,
-    )
+    return TOOL_SCHEMA(problems="\n".join(lines), values=found, tool=tool, where=where)
 
 
 def origin(fn: Callable[..., Any]) -> str:
@@ -229,15 +223,15 @@ def _injection(parameter: inspect.Parameter, annotation: Any) -> Injection | Non
         base, *rest = get_args(annotation)
         marks = tuple(mark for mark in rest if isinstance(mark, Injected))
         if any(_is_foreign(mark if isinstance(mark, type) else type(mark), _FOREIGN) for mark in rest):
-            raise InputError(_instead(parameter.name))
+            raise FOREIGN_INJECTION(text=_instead(parameter.name))
         if Injected in rest:
-            raise InputError(f'{parameter.name}: Injected needs its source; write Injected("name in deps")')
+            raise INJECTED_WITHOUT_SOURCE(parameter=parameter.name)
     if len(marks) > 1:
-        raise InputError(f"{parameter.name}: has {len(marks)} Injected; one value can come from one source only")
+        raise SEVERAL_INJECTED(parameter=parameter.name, number=len(marks))
     if marks:
         return Injection(name=parameter.name, source=marks[0], default=parameter.default)
     if _is_foreign(base, _FOREIGN):
-        raise InputError(_instead(parameter.name))
+        raise FOREIGN_INJECTION(text=_instead(parameter.name))
     if _is_context(base):
         return Injection(name=parameter.name, source=None, default=parameter.default)
     return None

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.tools import TOOL_OF_A_NAME, TOOL_OF_NO_FUNCTION
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
 from graphrt.harness.tools._signature import Signature, docstring, origin, read_signature, refuse
@@ -54,9 +54,7 @@ class FunctionTool(Generic[P, R]):
         from graphrt.harness.tools._invoke import yields
 
         if not callable(fn):
-            raise InputError(
-                f"A tool is made of a function, not of {fn!r}.", fix="give the function", code="bad-tool", value=fn
-            )
+            raise TOOL_OF_NO_FUNCTION(value=fn)
         self.origin: Final = origin(fn)
         """Where the function was defined: `file:line`."""
         self._name: Final = check_name(_name_of(fn) if name is None else name, where=self.origin)
@@ -168,12 +166,7 @@ def tool(
     # that the tool is defined in.
     scope = sys._getframe(1).f_locals
     if fn is not None and not callable(fn):
-        raise InputError(
-            f"@tool was given {fn!r} as if it were a function.",
-            fix='write @tool(name="...")',
-            code="bad-tool",
-            value=fn,
-        )
+        raise TOOL_OF_A_NAME(value=fn)
     checked = make_policy(where=origin(fn) if fn is not None else "", **policy)
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphrt.errors import InputError, a_type, names
+from graphrt.errors import a_type, names
+from graphrt.errors._codes.tools import BAD_INJECTED
 from graphrt.harness.tools.protocol import ToolContext
 
 __all__ = ["Injected"]
@@ -35,11 +36,7 @@ class Injected:
     def __post_init__(self) -> None:
         source: Any = self.source
         if not (callable(source) or (isinstance(source, str) and source)):
-            raise InputError(
-                f"Injected takes a name in deps or a function of the ToolContext, not {self.source!r}.",
-                fix='write Injected("db") or Injected(lambda context: ...)',
-                value=self.source,
-            )
+            raise BAD_INJECTED(value=self.source)
 
     def find(self, context: ToolContext, /) -> Any:
         """Return the value for the call *context*, or an awaitable of it.

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
-from graphrt.errors import InputError, closest, names
+from graphrt.errors import closest, names
+from graphrt.errors._codes.tools import DUPLICATE_TOOL, NO_SUCH_TOOL, NOT_A_TOOL, NOT_SEVERAL_TOOLS, ONLY_TAKES_NAMES
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools.function import FunctionTool
 from graphrt.harness.tools.protocol import Tool
@@ -37,13 +38,7 @@ class ToolRegistry:
             tool = _as_tool(given)
             name = tool.spec.name
             if name in found:
-                raise InputError(
-                    f"Two tools are named {name!r}.",
-                    where=f"{_origin(found[name])} and {_origin(tool)}",
-                    fix="rename one of them, for instance @tool(name=...), or give a server's tools a prefix",
-                    code="duplicate-tool",
-                    tool=name,
-                )
+                raise DUPLICATE_TOOL(tool=name, first=_origin(found[name]), second=_origin(tool))
             found[name] = tool
         self._tools: Final = MappingProxyType(found)
 
@@ -66,13 +61,7 @@ class ToolRegistry:
         tool = self._tools.get(name)
         if tool is None:
             guess = closest(name, self._tools)
-            raise InputError(
-                f"There is no tool {name!r}.",
-                known=names(self._tools) or "no tools",
-                fix=f"did you mean {guess!r}?" if guess else "use one of the names above, or add the tool",
-                code="unknown-tool",
-                tool=name,
-            )
+            raise NO_SUCH_TOOL(tool=name, known=names(self._tools) or "no tools", guess=guess)
         return tool
 
     def only(self, allowed: Iterable[str], /) -> ToolRegistry:
@@ -82,12 +71,7 @@ class ToolRegistry:
             InputError: There is no tool with one of the names (`unknown-tool`), or *allowed* is a string (`bad-tool`).
         """
         if isinstance(allowed, str):
-            raise InputError(
-                f"only() takes several names, not the text {allowed!r}.",
-                fix=f"write only([{allowed!r}])",
-                code="bad-tool",
-                value=allowed,
-            )
+            raise ONLY_TAKES_NAMES(value=allowed)
         wanted = {name: self.get(name) for name in allowed}
         return ToolRegistry(tool for name, tool in self._tools.items() if name in wanted)
 
@@ -106,12 +90,7 @@ class ToolRegistry:
 
 def _each(tools: Any) -> Iterable[AnyTool]:
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise InputError(
-            f"A ToolRegistry takes several tools, not {tools!r}.",
-            fix="write ToolRegistry([...])",
-            code="bad-tool",
-            value=tools,
-        )
+        raise NOT_SEVERAL_TOOLS(value=tools)
     return cast("Iterable[AnyTool]", tools)
 
 
@@ -120,13 +99,7 @@ def _as_tool(given: Any) -> Tool:
         return cast("Tool", given)
     if callable(given) and not isinstance(given, type):
         return FunctionTool(given)
-    raise InputError(
-        f"{given!r} is not a tool.",
-        known="a tool has spec, policy, check and call",
-        fix="give a function, or what tool(), tool_from_model() or McpServer.tools() made",
-        code="bad-tool",
-        value=given,
-    )
+    raise NOT_A_TOOL(value=given)
 
 
 def _is_tool(given: Any) -> bool:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from graphrt.commands import Command, Interrupt, Send
 from graphrt.errors import ToolError
+from graphrt.errors._codes.tools import RESULT_NOT_JSON, RESULT_WITH_SURROGATE
+from graphrt.errors._error_code import ErrorCode
 from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 
 __all__ = ["to_result"]
@@ -30,6 +32,17 @@ class ToolCommandError(ToolError):
     """
 
     default_code = "tool-command"
+
+
+# Declared here and not with the other errors of tools, beside its class.
+_TOOL_COMMAND: Final = ErrorCode(
+    "tool-command",
+    ToolCommandError,
+    "Tool {tool!r} returned a value of type {kind}. Tools cannot update the state of the graph, route it or ask for it.",
+    fix="Return what the model is to read. The node that ran the agent then returns the update or the Command, made of "
+    "reply.output or of the tool calls in reply.new_messages; to ask a person first, write @tool(approval=True).",
+    carries=("value",),
+)
 
 
 def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolResult:
@@ -57,14 +70,7 @@ def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolRes
         text = _json(value)
     except Exception as error:  # noqa: BLE001 - properties and iterators of a user's value may raise anything
         path, culprit = _culprit(value, "result", 0)
-        raise ToolError(
-            f"What tool {tool!r} returned cannot become JSON: {path} is of type {type(culprit).__name__}.",
-            known=_reason(culprit, error),
-            fix="return a text, a ToolResult, or what JSON has: numbers, lists, dicts, dataclasses, pydantic models",
-            code="tool-result",
-            tool=tool,
-            path=path,
-        ) from None
+        raise RESULT_NOT_JSON(tool=tool, path=path, culprit=culprit, known=_reason(culprit, error)) from None
     return ToolResult(text=_cut(text, policy), value=value)
 
 
@@ -74,15 +80,7 @@ def _check_no_command(value: Any, tool: str) -> None:
     for one in several:
         if isinstance(one, (Command, Send, Interrupt)) or is_of_langgraph(type(one), _OF_GRAPHS):
             kind: str = type(one).__name__  # pyright: ignore[reportUnknownArgumentType]  # a Command of anything
-            raise ToolCommandError(
-                f"Tool {tool!r} returned a value of type {kind}. Tools cannot update the state of the graph, "
-                "route it or ask for it.",
-                fix="Return what the model is to read. The node that ran the agent then returns the update or the "
-                "Command, made of reply.output or of the tool calls in reply.new_messages; to ask a person first, "
-                "write @tool(approval=True).",
-                tool=tool,
-                value=one,
-            )
+            raise _TOOL_COMMAND(tool=tool, kind=kind, value=one)
 
 
 def _json(value: Any) -> str:
@@ -95,13 +93,7 @@ def _check_text(text: str, tool: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ToolError(
-            f"The text that tool {tool!r} returned has a lone surrogate at position {error.start}.",
-            fix="decode bytes with errors='replace'",
-            code="tool-result",
-            tool=tool,
-            path="result",
-        ) from None
+        raise RESULT_WITH_SURROGATE(tool=tool, position=error.start, path="result") from None
 
 
 def _cut(text: str, policy: ToolPolicy) -> str:

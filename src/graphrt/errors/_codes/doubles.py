@@ -1,0 +1,63 @@
+"""Errors of mocks, scripted models and scripted nodes."""
+
+from __future__ import annotations
+
+from graphrt.errors import ScriptError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._error_code import ErrorCode
+
+SCRIPT_UNKNOWN_TOOL = ErrorCode(
+    "script-unknown-tool",
+    ScriptError,
+    "The MockHarness replies with a call of tool {tool_name!r}, which call {number} does not offer.",
+    known="offered: {offered}",
+    fix="Pass the ToolSpec in tools=[...], or correct the script.",
+    carries=("expected", "got"),
+)
+
+FUNCTION_MODEL_WITHOUT_FUNCTION = INVALID_ARGUMENT.variant(
+    "A FunctionModel needs a function, not a value of type {value:type}.",
+    fix="Give a function from ModelRequest to a reply, or use ScriptedModel([...]).",
+)
+BAD_USAGE = INVALID_ARGUMENT.variant(
+    "usage is {value!r}.",
+    known='"words", a Usage, None',
+    fix='Give "words" to count words, Usage(...) to report that, or None to report nothing.',
+)
+BAD_ANSWER = INVALID_ARGUMENT.variant("The {double} was to reply with {answer}.", carries=("value",))
+SCRIPT_IS_A_STRING = INVALID_ARGUMENT.variant(
+    "The script of a {double} is one string.", fix="Put it into a list: [{script!r}]."
+)
+NOT_A_SCRIPT = INVALID_ARGUMENT.variant(
+    "The script of a {double} is a value of type {value:type}: {value!r}.",
+    fix="Give a list of replies, or a mapping from patterns to replies.",
+)
+BAD_SCRIPT_ITEM = INVALID_ARGUMENT.variant(
+    "The {double} cannot reply with {item}.", where="item {place} of its script", carries=("value",)
+)
+
+SCRIPT_OUTPUT = ErrorCode(
+    "script-output",
+    ScriptError,
+    "The {double} cannot reply to call {number} with {reply}: {problem}.",
+    carries=("expected", "got"),
+)
+
+SCRIPT_LEFT_OVER = ErrorCode(
+    "script-left-over",
+    ScriptError,
+    "The script of the {double} was not used up: {number} left over after {calls} calls.",
+    known="{items}{and_more}",
+    fix="Remove them from the script, or find out why the calls were not made.",
+    carries=("expected", "got"),
+)
+
+SCRIPT_UNEXPECTED_CALL = ErrorCode(
+    "script-unexpected-call",
+    ScriptError,
+    "The {double} expected {expected}, but got a call with {said!r}.",
+    known="{left} items of the script left{rules}",
+    fix="Add the reply to the script, or find out why the call was made.",
+    where="call {call}, after {served} items of the script",
+    carries=("got",),
+)

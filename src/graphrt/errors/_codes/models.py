@@ -1,0 +1,239 @@
+"""Errors of model calls through litellm, and of the switch that forbids real model requests."""
+
+from __future__ import annotations
+
+from graphrt.errors import (
+    AuthenticationError,
+    BadRequestError,
+    BadResponseError,
+    ContextOverflowError,
+    HarnessError,
+    InputError,
+    ModelRequestForbiddenError,
+    RateLimitError,
+    RefusalError,
+    TransientModelError,
+)
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.stores import CRYPTOGRAPHY_MISSING
+from graphrt.errors._error_code import ErrorCode
+
+MODEL_REQUEST_FORBIDDEN = ErrorCode(
+    "model-request-forbidden",
+    ModelRequestForbiddenError,
+    "A real request{sender}{inside} to model {model!r} is forbidden.",
+    fix="Replace the model: Runtime(graph, models={{{name}: ScriptedModel([...])}}), or `with "
+    "agent.override(model=...)`; or replace the harness: harness=MockHarness([...]).",
+    carries=("boundary",),
+)
+
+CALL_UNAUTHORIZED = ErrorCode(
+    "authentication",
+    AuthenticationError,
+    "The model call failed{with_status}: {reason}",
+    fix="Check the api_key of the model, or the provider's environment variable.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+
+PROVIDER_HAS_NO_KEY = ErrorCode(
+    "no-api-key",
+    AuthenticationError,
+    "The model call failed{with_status}: {reason}",
+    fix="Give api_key=, or set the provider's environment variable.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+API_KEY_NOT_SET = PROVIDER_HAS_NO_KEY.variant(
+    "There is no API key for {provider!r}: {variables} is not set.",
+    fix="Set the environment variable {variables}, or give api_key=.",
+    where="model {model!r}",
+)
+
+REQUEST_TOO_LARGE = ErrorCode(
+    "context-overflow",
+    ContextOverflowError,
+    "The model call failed{with_status}: {reason}",
+    fix="Shorten the conversation: the request is larger than the provider takes.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+CONTEXT_OVERFLOW = REQUEST_TOO_LARGE.variant(
+    "The model call failed{with_status}: {reason}",
+    fix="Shorten the conversation, or choose a model with a longer context.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+
+RATE_LIMITED = ErrorCode(
+    "rate-limit",
+    RateLimitError,
+    "The model call failed{with_status}: {reason}",
+    fix="Wait and retry, or check the quota of the account.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+
+CALL_CONFLICT = ErrorCode(
+    "transient-model",
+    TransientModelError,
+    "The model call failed{with_status}: {reason}",
+    fix="Retry.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+PROVIDER_FAILED = CALL_CONFLICT.variant(
+    "The model call failed{with_status}: {reason}",
+    fix="Retry; if it persists, look at the provider's status page.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+CONNECTION_FAILED = CALL_CONFLICT.variant(
+    "The model call failed{with_status}: {reason}",
+    fix="Retry; if it persists, check the address and the network.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+STREAM_ENDED_EARLY = CALL_CONFLICT.variant(
+    "The stream ended before the answer did.",
+    fix="Retry; if it persists, look for what closes the connection between here and the provider.",
+    where="model {model!r}",
+)
+
+BAD_MODEL_REQUEST = ErrorCode(
+    "bad-request",
+    BadRequestError,
+    "The model call failed{with_status}: {reason}",
+    fix="Check the model's name and the options of the call.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+
+UNKNOWN_MODEL = ErrorCode(
+    "unknown-model",
+    BadRequestError,
+    "The model call failed{with_status}: {reason}",
+    fix="Compare the model's name with those that the provider offers.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+MODEL_WITHOUT_PROVIDER = UNKNOWN_MODEL.variant(
+    "The model call failed{with_status}: {reason}",
+    fix='Write the model as "provider/model", such as "openai/gpt-4o-mini".',
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+
+CONTENT_FILTERED = ErrorCode(
+    "refusal",
+    RefusalError,
+    "The model call failed{with_status}: {reason}",
+    fix="Change the request; repeating it will not help.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+MODEL_REFUSED = CONTENT_FILTERED.variant(
+    "The model refused to answer: {reason}",
+    fix="Change the request; repeating it will not help.",
+    where="model {model!r}",
+)
+ANSWER_HELD_BACK = CONTENT_FILTERED.variant(
+    "The provider's filter held the answer back.",
+    fix="Change the request; repeating it will not help.",
+    where="model {model!r}",
+)
+
+UNREADABLE_ANSWER = ErrorCode(
+    "bad-response",
+    BadResponseError,
+    "The model call failed{with_status}: {reason}",
+    fix="Check that the address is that of a chat completions endpoint.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+NO_CHOICES = UNREADABLE_ANSWER.variant(
+    "The provider answered without any choice.",
+    fix="Check that the address is that of a chat completions endpoint.",
+    where="model {model!r}",
+)
+EMPTY_STREAM = UNREADABLE_ANSWER.variant(
+    "The provider's stream contained no answer.",
+    fix="Check that the address is that of a chat completions endpoint that can stream.",
+    where="model {model!r}",
+)
+
+ANSWER_OUT_OF_BOUNDS = ErrorCode(
+    "unreadable-answer",
+    BadResponseError,
+    "The model call failed{with_status}: {reason}",
+    fix="Check that the address is that of a chat completions endpoint.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+
+REQUEST_CANNOT_BE_SENT = ErrorCode(
+    "harness",
+    HarnessError,
+    "The model call failed{with_status}: {reason}",
+    fix="Check api_base, and the headers in options.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+LIBRARY_FAILED = REQUEST_CANNOT_BE_SENT.variant(
+    "The model call failed{with_status}: {reason}",
+    fix="Look at the text above; it came from the provider's library, not from the provider.",
+    where="model {model!r}",
+    carries=("status_code", "retry_after_s", "provider"),
+)
+
+BAD_SWITCH = ErrorCode(
+    "bad-model-requests",
+    InputError,
+    "allow_model_requests() takes True, False or None, not {value!r}.",
+    fix="Call allow_model_requests(False) to forbid real requests.",
+)
+BAD_SWITCH_VARIABLE = BAD_SWITCH.variant(
+    "The environment variable {variable} is {value!r}, which means neither yes nor no.",
+    known="{switches:names}",
+    fix="Set it to 0 to forbid real model requests, or to 1.",
+)
+
+LITELLM_MISSING = CRYPTOGRAPHY_MISSING.variant(
+    "LiteLLMModel needs a package that is not installed: {value}.", fix='pip install "graphrt[litellm]"'
+)
+
+REDIRECTED = ErrorCode(
+    "redirected",
+    BadRequestError,
+    "The provider's address answered with status {status_code}, a redirect{to_origin}. It was not followed.",
+    fix="Set api_base to the final address, if you trust it: redirects are never followed, because the "
+    "prompt would be sent to an address that you did not choose.",
+    where="model {model!r}",
+    carries=("provider", "target"),
+)
+
+MODEL_TIMEOUT = ErrorCode(
+    "model-timeout",
+    TransientModelError,
+    "The model call timed out: {what_for} took longer than {timeout_s:g} s.",
+    fix="Retry, or give the harness a longer timeout_s.",
+    where="model {model!r}",
+)
+
+NO_MODEL_NAME = INVALID_ARGUMENT.variant("The model is empty.", fix='Name one, such as "openai/gpt-4o-mini".')
+API_KEY_NOT_TEXT = INVALID_ARGUMENT.variant("api_key must be a str, not {api_key:a_type}.", fix="Give the key itself.")
+NOT_A_PROFILE = INVALID_ARGUMENT.variant(
+    "profile must be a ModelProfile, not {value!r}.", fix='Give ModelProfile(name="...").'
+)
+NO_TIMEOUT = INVALID_ARGUMENT.variant(
+    "timeout_s must be a number above 0, not None.", fix="Give seconds; a call never waits for ever."
+)
+OPTIONS_CLASH = INVALID_ARGUMENT.variant(
+    "options contains {value:names}, which the model sets itself.",
+    fix="Use the argument of LiteLLMModel or the field of the request instead.",
+)
+UNGUARDED_PROVIDER = INVALID_ARGUMENT.variant(
+    "{prefix!r} has an HTTP client of its own, which follows redirects and reads answers of any size.",
+    fix='Write the model as "openai/...": it speaks the same format.',
+    carries=("value",),
+)

@@ -1,0 +1,52 @@
+"""Errors of prompt templates."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._error_code import ErrorCode
+
+UNKNOWN_FIELDS = ErrorCode(
+    "template-unknown",
+    InputError,
+    "{problem}",
+    fix="Correct the name.",
+    where="template {template!r}",
+    carries=("field",),
+)
+
+NOT_A_TEMPLATE = INVALID_ARGUMENT.variant("A template is of type {value:type}.", fix="Give a text.")
+
+EMPTY_FIELDS = ErrorCode(
+    "template-missing",
+    InputError,
+    "The template cannot be filled: {problems}.",
+    known="the state is {state_text}",
+    fix="Set the fields before, or give a value: render(state, name=...).",
+    where="template {template!r}",
+    carries=("field",),
+)
+
+NOT_A_FIELD = ErrorCode(
+    "template-field",
+    InputError,
+    "The template has {value!r}, which is not a field: {why}.",
+    fix="Write {{name}} and give the value under that name; text that must stay as it is can be such a value too.",
+    where="line {line}, column {column}",
+)
+
+NOT_A_STATE_OF_TEMPLATES = ErrorCode(
+    "template-state",
+    InputError,
+    "{verb} {shown}, which is not a state.",
+    known="states are pydantic models, dataclasses and TypedDicts; render takes any mapping too",
+    fix="Give the state, or its class to check().",
+    carries=("value",),
+)
+
+NO_TEXT_FORM = ErrorCode(
+    "template-value",
+    InputError,
+    "Field {field!r} of the template has no plain text form: {path} is {problem}.",
+    fix="Give a text instead: render(state, {field}=...).",
+)
