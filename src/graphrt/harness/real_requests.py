@@ -97,7 +97,7 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
 
     here, node = HERE.get(), live(NODE.get())
     agents = here.names if isinstance(here, Place) else ()
-    place = {} if node is None else {**node._task.engine.where(node._task).known, "boundary": True}
+    place: dict[str, Any] = {} if node is None else {**node._task.engine.where(node._task).known, "boundary": True}
     raise MODEL_REQUEST_FORBIDDEN(
         sender=f" of agent {agents[-1]!r}" if agents else "",
         inside=f" in node {place['node']!r}" if place else "",

@@ -27,7 +27,7 @@ def test_process_that_is_killed_in_the_middle_is_told_and_started_again(context:
         with pytest.raises(ToolError) as caught:
             await call
         assert caught.value.code == "mcp-lost"
-        assert "Nobody knows whether it was done" in caught.value.what
+        assert "Whether it was done is unknown" in caught.value.what
         second = int((await shop.call("process")).text)
         assert second != first
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphrt.errors import InputError, ToolArgumentsError, ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.stores import CRYPTOGRAPHY_MISSING
 from graphrt.errors._error_code import ErrorCode
 
 TOOL_ARGUMENTS = ErrorCode("tool-arguments", ToolArgumentsError, "{text}", carries=("values", "tool"))
@@ -45,6 +46,21 @@ NOT_A_TOOL = BAD_TOOL_NAME.variant(
     known="a tool has spec, policy, check and call",
     fix="Give a function, or what tool(), tool_from_model() or McpServer.tools() made.",
 )
+BAD_PREFIX = BAD_TOOL_NAME.variant(
+    "The prefix {value!r} cannot begin the name of a tool.", fix="Use up to 32 of A-Z a-z 0-9 _ -."
+)
+BAD_COMMAND = BAD_TOOL_NAME.variant(
+    "A process is started by a command and a list of arguments, not {command!r} and {args!r}.",
+    fix='Write McpServer.stdio("python", ["server.py"]).',
+)
+BAD_ADDRESS = BAD_TOOL_NAME.variant(
+    "The address of an MCP server begins with http:// or https:// and names a host.",
+    fix='Write for instance McpServer.http("http://127.0.0.1:8000/mcp").',
+)
+ADDRESS_WITH_CREDENTIALS = BAD_TOOL_NAME.variant(
+    "The address of an MCP server holds credentials, which would appear in logs.",
+    fix='Give them as headers={{"Authorization": ...}}.',
+)
 
 TOOL_SCHEMA = ErrorCode(
     "tool-schema", InputError, "{problems}", fix="Correct the parameters that are listed.", carries=("values", "tool")
@@ -69,6 +85,11 @@ DUPLICATE_TOOL = ErrorCode(
     fix="Rename one of them, for instance @tool(name=...), or give a server's tools a prefix.",
     where="{first} and {second}",
 )
+TWO_MCP_TOOLS_OF_ONE_NAME = DUPLICATE_TOOL.variant(
+    "MCP server {server} has two tools that would be named {tool!r}.",
+    known="{first!r} and {second!r}",
+    fix="Have them renamed by the server.",
+)
 
 NO_SUCH_TOOL = ErrorCode(
     "unknown-tool", InputError, "There is no tool {tool!r}.", fix="Use one of the names above, or add the tool."
@@ -84,4 +105,53 @@ RESULT_WITH_SURROGATE = RESULT_NOT_JSON.variant(
     "The text that tool {tool!r} returned has a lone surrogate at position {position}.",
     fix="Decode bytes with errors='replace'.",
     carries=("path",),
+)
+
+MCP_NO_CONNECT = ErrorCode(
+    "mcp-connect",
+    ToolError,
+    "MCP server {server} did not answer within {timeout_s:g} s.",
+    fix="Check that it runs and speaks MCP, or raise connect_timeout_s.",
+    carries=("provider",),
+)
+MCP_UNREACHABLE = MCP_NO_CONNECT.variant(
+    "MCP server {server} cannot be reached: {reason}{status}.",
+    fix="Check that the command or the address is right, and that the server runs.",
+    carries=("provider", "status_code"),
+)
+
+MCP_TIMEOUT = ErrorCode(
+    "mcp-timeout",
+    ToolError,
+    "MCP server {server} did not answer within {timeout_s:g} s: {request}.",
+    fix="Raise timeout_s, or ask for less at once.",
+    carries=("provider",),
+)
+
+MCP_LOST = ErrorCode(
+    "mcp-lost",
+    ToolError,
+    "MCP server {server} went away during {request}: {reason}. Whether it was done is unknown.",
+    fix="The next call connects again; repeat this one only if that does no harm.",
+    carries=("provider",),
+)
+
+MCP_REFUSED = ErrorCode(
+    "mcp-refused",
+    ToolError,
+    "MCP server {server} refused {request}: {reason}{status}.",
+    fix="Read what the server says. A tool that it no longer has is gone from tools().",
+    carries=("provider", "status_code"),
+)
+
+MCP_NOT_OPEN = ErrorCode(
+    "mcp-not-open",
+    ToolError,
+    "MCP server {server} is not open.",
+    fix="Use its tools inside of `async with server:`.",
+    carries=("provider",),
+)
+
+MCP_MISSING = CRYPTOGRAPHY_MISSING.variant(
+    "McpServer needs a package that is not installed: {value}.", fix='pip install "graphrt[mcp]"'
 )

@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from graphrt.errors import InputError
+from graphrt.errors._codes.cassettes import CASSETTE_UNSTORABLE, REQUEST_NOT_DATA
 from graphrt.harness.cassette._json_values import is_mapping, is_sequence
 from graphrt.harness.cassette._redaction import Redactor, is_secret_option
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec
@@ -54,11 +55,7 @@ def canonical(
             {name: _FORMS.get(name, _any)(value, redactor) for name, value in form.items()}, "request"
         )
     except RecursionError:
-        raise InputError(
-            "A Cassette cannot write down this request: something in it contains itself, or is nested too deeply.",
-            fix="give plain data",
-            code="cassette-unstorable",
-        ) from None
+        raise CASSETTE_UNSTORABLE() from None
     return shaped
 
 
@@ -96,13 +93,7 @@ def plain(value: Any, path: str) -> Any:
 
 
 def _no_data(value: Any, path: str) -> InputError:
-    return InputError(
-        f"A Cassette cannot write down {path}: it is of type {type(value).__name__}, which is not data.",
-        fix="give such objects to the model or harness when it is made, not to the single call",
-        code="cassette-unstorable",
-        path=path,
-        value=value,
-    )
+    return REQUEST_NOT_DATA(path=path, value=value)
 
 
 def _default(field: Field[Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, Unpack, final, get_args
 
 from pydantic import TypeAdapter
 
-from graphrt.errors import InputError, names
+from graphrt.errors._codes.cassettes import CASSETTE_OF_NO_MODEL, NO_HARNESS_TO_ASK, UNKNOWN_CASSETTE_MODE
 from graphrt.harness._doubles.reply_pieces import pieces as cut
 from graphrt.harness._harness_checks import check_harness, kind, lack, usable
 from graphrt.harness.cassette._cassette_file import CassetteFile
@@ -102,10 +102,7 @@ class Cassette:
             InputError: The harness is missing in a mode that may call it, or is not a harness.
         """
         if harness is None and self.mode != "replay":
-            raise InputError(
-                f"The cassette is in mode {self.mode!r} and was given no harness to ask.",
-                fix="give the live harness: cassette.harness(LiteLLMHarness(...))",
-            )
+            raise NO_HARNESS_TO_ASK(mode=self.mode)
         return RecordedHarness(self, _checked_harness(harness), name=name, output=output)
 
     @property
@@ -247,13 +244,7 @@ def _checked_model(model: Any) -> ChatModel:
             fix = "it is a harness: use cassette.harness(...), or put the cassette around the model that it asks"
         else:
             fix = "give a ChatModel: cassette.model(LiteLLMModel(...))"
-        raise InputError(
-            f"cassette.model() takes a ChatModel, not {kind(model)}.",
-            known=lack(model, "invoke"),
-            fix=fix,
-            code="no-model",
-            value=model,
-        )
+        raise CASSETTE_OF_NO_MODEL(given=kind(model), value=model, known=lack(model, "invoke"), fix=fix)
     checked: ChatModel = model
     return checked
 
@@ -273,13 +264,10 @@ def _checked_harness(harness: Any) -> AgentHarness | None:
 def _mode(given: CassetteMode | None) -> CassetteMode:
     mode: Any = given or os.environ.get(_VARIABLE) or "replay"
     if mode not in get_args(CassetteMode):
-        raise InputError(
-            f"There is no mode {mode!r} of a cassette.",
-            where="the argument mode" if given else f"the environment variable {_VARIABLE}",
-            known=names(get_args(CassetteMode)),
-            fix="use one of these",
-            code="cassette-mode",
+        raise UNKNOWN_CASSETTE_MODE(
             value=mode,
+            modes=get_args(CassetteMode),
+            where="the argument mode" if given else f"the environment variable {_VARIABLE}",
         )
     chosen: CassetteMode = mode
     return chosen

@@ -17,6 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from graphrt.errors import ScriptError
+from graphrt.errors._codes.cassettes import (
+    CASSETTE_CHANGED,
+    CASSETTE_DAMAGED,
+    CASSETTE_NEWER,
+    CASSETTE_UNREADABLE,
+    CASSETTE_UNWRITABLE,
+)
 from graphrt.harness.cassette._json_values import is_mapping
 from graphrt.harness.cassette._recording import Recording
 from graphrt.harness.cassette._stored_form import dump, load
@@ -24,7 +31,6 @@ from graphrt.harness.cassette._stored_form import dump, load
 VERSION: Final = 1
 _NAME: Final = "graphrt_cassette"
 _BEYOND_ASCII: Final = re.compile(r"[^\n -~]")
-_RESTORE: Final = "restore it from version control, or delete it and record anew with GRAPHRT_CASSETTE=record"
 
 
 def encode(recording: Recording) -> str:
@@ -53,13 +59,7 @@ class CassetteFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ScriptError(
-                f"The cassette cannot be read: {error.strerror or error}.",
-                where=str(self.path),
-                fix="give the path of a file that may be read",
-                code="cassette-unreadable",
-                path=str(self.path),
-            ) from error
+            raise CASSETTE_UNREADABLE(reason=error.strerror or error, path=str(self.path)) from error
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -77,13 +77,7 @@ class CassetteFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._now() != self._stamp:
-                raise ScriptError(
-                    "The cassette was changed by another program while it was being recorded.",
-                    where=str(self.path),
-                    fix="record one cassette from one Cassette at a time; give parallel processes one each",
-                    code="cassette-changed",
-                    path=str(self.path),
-                )
+                raise CASSETTE_CHANGED(path=str(self.path))
             with contextlib.suppress(FileNotFoundError):
                 beside.unlink()
             with beside.open("x", encoding="utf-8", newline="\n") as file:
@@ -146,14 +140,7 @@ class CassetteFile:
         if type(version) is not int or version < 1:
             raise self._damaged(1, f'the first line is not {{"{_NAME}": {VERSION}}}: this is not a cassette')
         if version > VERSION:
-            raise ScriptError(
-                f"The cassette is of version {version}, and this graphrt reads up to version {VERSION}.",
-                where=str(self.path),
-                fix="update graphrt, or record it anew: delete the file, then GRAPHRT_CASSETTE=record",
-                code="cassette-newer",
-                path=str(self.path),
-                value=version,
-            )
+            raise CASSETTE_NEWER(value=version, newest=VERSION, path=str(self.path))
         if header != {_NAME: version}:
             raise self._damaged(1, "the first line has more than the version")
 
@@ -168,23 +155,10 @@ class CassetteFile:
             raise self._damaged(line, str(error)) from None
 
     def _damaged(self, line: int, why: str) -> ScriptError:
-        return ScriptError(
-            f"The cassette is damaged: {why}.",
-            where=f"{self.path}, line {line}",
-            fix=_RESTORE,
-            code="cassette-damaged",
-            path=str(self.path),
-            value=line,
-        )
+        return CASSETTE_DAMAGED(why=why, value=line, path=str(self.path))
 
     def _unwritable(self, why: str) -> ScriptError:
-        return ScriptError(
-            f"The cassette cannot be written: {why}.",
-            where=str(self.path),
-            fix="give a path that may be written, or replay only",
-            code="cassette-unwritable",
-            path=str(self.path),
-        )
+        return CASSETTE_UNWRITABLE(why=why, path=str(self.path))
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from graphrt.errors import GraphrtError, ScriptError
+from graphrt.errors._codes.cassettes import CASSETTE_OUTPUT
 from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness._doubles.reply_pieces import pieces as cut
 from graphrt.harness.cassette._canonical import canonical
@@ -153,11 +154,7 @@ def _raised(recording: Recording) -> GraphrtError:
 
 
 def _no_output(why: str) -> ScriptError:
-    return ScriptError(
-        f"The recorded output of a reply cannot be given back: {why}.",
-        fix="give the type that it has: cassette.harness(..., output=Type)",
-        code="cassette-output",
-    )
+    return CASSETTE_OUTPUT(why=why)
 
 
 def _pieces(recording: Recording) -> Iterable[Piece]:

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeGuard
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from graphrt import errors
-from graphrt.errors import GraphrtError, HarnessError, InputError, LimitError, ScriptError
+from graphrt.errors import GraphrtError, HarnessError, LimitError, ScriptError
+from graphrt.errors._codes.cassettes import OUTPUT_WITHOUT_JSON
 from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness.cassette._json_values import is_json
 from graphrt.harness.cassette._redaction import Redactor
@@ -125,10 +126,4 @@ def _jsonable(value: Any) -> Any:
     try:
         return to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:
-        raise InputError(
-            f"A Cassette cannot write down the output of a reply: it is of type {type(value).__name__}, "
-            "which has no JSON form.",
-            fix="put the cassette around the model of the agent: cassette.model(...)",
-            code="cassette-unstorable",
-            value=value,
-        ) from error
+        raise OUTPUT_WITHOUT_JSON(value=value) from error

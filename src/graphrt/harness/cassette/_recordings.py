@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from graphrt.errors import ScriptError
+from graphrt.errors._codes.cassettes import CASSETTE_MISS, CASSETTE_MISSING, CASSETTE_UNUSED
 from graphrt.harness.cassette._canonical import key
 from graphrt.harness.cassette._cassette_file import CassetteFile, encode
 from graphrt.harness.cassette._closest_recording import difference, nearest
 from graphrt.harness.cassette._recording import Recording
 from graphrt.harness.script import clip
 
-_RECORD: Final = "GRAPHRT_CASSETTE=record asks the live model for what is missing and adds it"
-
 _ALONE: Final = (
-    "if it was recorded around a harness with a model, instructions or other defaults of its own, give the same one, "
-    "which is not asked: cassette.harness(LiteLLMHarness(...)); else "
+    "If it was recorded around a harness with a model, instructions or other defaults of its own, give the same one, "
+    "which is not asked: cassette.harness(LiteLLMHarness(...)). Otherwise: "
 )
 
 
@@ -61,13 +60,7 @@ class Recordings:
         self._failures: Final[list[ScriptError]] = []
         found = file.read()
         if found is None and not records:
-            raise ScriptError(
-                "There is no cassette.",
-                where=str(file.path),
-                fix=f"record it: {_RECORD}",
-                code="cassette-missing",
-                path=str(file.path),
-            )
+            raise CASSETTE_MISSING(path=str(file.path))
         if records:
             file.check_writable()
         for recording in () if anew else found or ():
@@ -145,13 +138,11 @@ class Recordings:
         left = self.unused if unused else []
         if left:
             shown = [f"{clip(_asks(one.request), 80)!r} (line {one.line})" for one in left[:12]]
-            raise ScriptError(
-                f"The cassette was not used up: {len(left)} of {len(self._places)} recordings were never asked for.",
-                where=str(self._file.path),
-                known=", ".join(shown) + (f" and {len(left) - 12} more" if len(left) > 12 else ""),
-                fix="find out why the calls were not made; or remove the recordings, or record anew with "
-                "GRAPHRT_CASSETTE=rewrite; or allow it with strict=False",
-                code="cassette-unused",
+            raise CASSETTE_UNUSED(
+                number=len(left),
+                all=len(self._places),
+                shown=", ".join(shown),
+                and_more=f" and {len(left) - 12} more" if len(left) > 12 else "",
                 path=str(self._file.path),
                 expected=[_asks(one.request) for one in left],
             )
@@ -174,14 +165,13 @@ class Recordings:
             what = "The cassette has no answer for this call"
             known = f"{len(recordings)} recordings; from the nearest one, in line {like.line} (-), to this call (+):"
             known = f"{known}\n{difference(form, like)}"
-        return ScriptError(
-            f"{what}: {clip(_asks(form), 200)!r}.",
-            where=str(self._file.path),
-            known=known,
-            fix=f"{_ALONE if alone else ''}find out why the call changed; or, if that is meant, {_RECORD}",
-            code="cassette-miss",
+        return CASSETTE_MISS(
+            problem=what,
+            asked=clip(_asks(form), 200),
+            alone=_ALONE if alone else "",
             path=str(self._file.path),
             got=_asks(form),
+            known=known,
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.cassettes import BAD_REDACTION
 from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness._secrets import _forms, _of_environment, credentials
 from graphrt.harness.cassette._json_values import is_mapping, is_sequence
@@ -100,11 +100,7 @@ class Redactor:
             return text
         given: Any = self._hook(text)
         if not isinstance(given, str):
-            raise InputError(
-                f"The redact hook of a Cassette returned a value of type {type(given).__name__}.",
-                fix="return the text that may be written",
-                value=given,
-            )
+            raise BAD_REDACTION(value=given)
         return given
 
     def data(self, value: Any) -> Any:

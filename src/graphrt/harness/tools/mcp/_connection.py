@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Protocol, Self, TextIO, TypeVar
 
-from graphrt.errors import MissingExtraError
+from graphrt.errors._codes.tools import MCP_MISSING
 
 T = TypeVar("T")
 
@@ -286,11 +286,7 @@ def sdk(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise MissingExtraError(
-            f"McpServer needs a package that is not installed: {error.name or name}.",
-            fix='pip install "graphrt[mcp]"',
-            value=error.name or name,
-        ) from error
+        raise MCP_MISSING(value=error.name or name) from error
 
 
 class _Watched:

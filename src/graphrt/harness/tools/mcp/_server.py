@@ -14,7 +14,20 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar, Unpack
 from urllib.parse import urlsplit
 
-from graphrt.errors import InputError, ToolError
+from graphrt.errors import ToolError
+from graphrt.errors._codes.tools import (
+    ADDRESS_WITH_CREDENTIALS,
+    BAD_ADDRESS,
+    BAD_COMMAND,
+    BAD_PREFIX,
+    MCP_LOST,
+    MCP_NO_CONNECT,
+    MCP_NOT_OPEN,
+    MCP_REFUSED,
+    MCP_TIMEOUT,
+    MCP_UNREACHABLE,
+    TWO_MCP_TOOLS_OF_ONE_NAME,
+)
 from graphrt.harness._background_loop import LoopThread
 from graphrt.harness._secrets import redact
 from graphrt.harness.tools._options import Approval, OnError, SharedOptions, check_timeout, make_policy
@@ -91,13 +104,7 @@ class McpServer:
         )
         check_timeout("connect_timeout_s", connect_timeout_s, where=where)
         if not re.fullmatch(r"[A-Za-z0-9_-]{0,32}", prefix):
-            raise InputError(
-                f"The prefix {prefix!r} cannot begin the name of a tool.",
-                where=where,
-                fix="use up to 32 of A-Z a-z 0-9 _ -",
-                code="bad-tool",
-                value=prefix,
-            )
+            raise BAD_PREFIX(value=prefix, where=where)
         self._name: Final = name
         self._target: Final = target
         self._prefix: Final = prefix
@@ -133,11 +140,7 @@ class McpServer:
             InputError: An argument is wrong.
         """
         if not command or isinstance(args, str):
-            raise InputError(
-                f"A process is started by a command and a list of arguments, not {command!r} and {args!r}.",
-                fix='write McpServer.stdio("python", ["server.py"])',
-                code="bad-tool",
-            )
+            raise BAD_COMMAND(command=command, args=args)
         return cls(
             links.StdioTarget(command=command, args=tuple(args), env=dict(env or {}), cwd=cwd),
             default_name=re.split(r"[\\/]", command)[-1],
@@ -163,17 +166,9 @@ class McpServer:
         except ValueError:
             parts, host, port = urlsplit(""), "", None
         if parts.scheme not in {"http", "https"} or not host:
-            raise InputError(
-                "The address of an MCP server begins with http:// or https:// and names a host.",
-                fix='for instance McpServer.http("http://127.0.0.1:8000/mcp")',
-                code="bad-tool",
-            )
+            raise BAD_ADDRESS()
         if parts.username or parts.password:
-            raise InputError(
-                "The address of an MCP server holds credentials, which would appear in logs.",
-                fix='give them as headers={"Authorization": ...}',
-                code="bad-tool",
-            )
+            raise ADDRESS_WITH_CREDENTIALS()
         return cls(
             links.HttpTarget(url=url, headers=dict(headers or {})),
             default_name=f"{host}:{port}" if port else host,
@@ -207,12 +202,8 @@ class McpServer:
             made_tool = McpTool(self, item, prefix=self._prefix, policy=self._policy, hinted=self._hinted)
             name = made_tool.spec.name
             if name in made:
-                raise InputError(
-                    f"MCP server {self._name} has two tools that would be named {name!r}.",
-                    known=f"{made[name].remote_name!r} and {made_tool.remote_name!r}",
-                    fix="have them renamed by the server",
-                    code="duplicate-tool",
-                    tool=name,
+                raise TWO_MCP_TOOLS_OF_ONE_NAME(
+                    server=self._name, tool=name, first=made[name].remote_name, second=made_tool.remote_name
                 )
             made[name] = made_tool
         return list(made.values())
@@ -294,21 +285,18 @@ class McpServer:
         if self._link is not None:
             self._link.retire()
         link = links.Link(self._target)
+        name = self._redacted(self._name)
         try:
             await link.open(self._connect_timeout_s)
         except TimeoutError:
-            raise self._error(
-                f"MCP server {self._name} did not answer within {self._connect_timeout_s:g} s.",
-                code="mcp-connect",
-                fix="see that it runs and speaks MCP, or raise connect_timeout_s",
-            ) from None
+            raise MCP_NO_CONNECT(server=name, timeout_s=self._connect_timeout_s, provider=name) from None
         except Exception as error:  # noqa: BLE001 - any transport error; its chain may hold credentials
-            status = f", HTTP status {link.status}" if link.status else ""
-            raise self._error(
-                f"MCP server {self._name} cannot be reached: {links.explain(error)}{status}.",
-                code="mcp-connect",
-                fix="see that the command or the address is right, and that the server runs",
+            raise MCP_UNREACHABLE(
+                server=name,
+                reason=self._redacted(links.explain(error)),
+                status=f", HTTP status {link.status}" if link.status else "",
                 status_code=link.status,
+                provider=name,
             ) from None
         if not self._users:
             await link.close()
@@ -319,6 +307,7 @@ class McpServer:
     async def _ask(self, what: str, make: Callable[[Any], Awaitable[T]]) -> T:
         if not self._users:
             raise self._not_open()
+        name, request = self._redacted(self._name), self._redacted(what)
         link = await self._connected()
         try:
             try:
@@ -329,35 +318,26 @@ class McpServer:
         except ToolError:
             raise
         except TimeoutError:
-            raise self._error(
-                f"MCP server {self._name} did not answer within {self._policy.timeout_s:g} s: {what}.",
-                code="mcp-timeout",
-                fix="raise timeout_s, or ask for less at once",
-            ) from None
+            raise MCP_TIMEOUT(server=name, timeout_s=self._policy.timeout_s, request=request, provider=name) from None
         except links.LinkLostError as error:
-            raise self._error(
-                f"MCP server {self._name} went away during {what}: {error}. Nobody knows whether it was done.",
-                code="mcp-lost",
-                fix="the next call connects again; repeat this one only if that does no harm",
-            ) from None
+            reason = self._redacted(str(error))
+            raise MCP_LOST(server=name, request=request, reason=reason, provider=name) from None
         except Exception as error:  # noqa: BLE001 - errors of the SDK; the chain is dropped, as it may hold credentials
-            status = f" (HTTP status {link.status})" if link.status else ""
-            raise self._error(
-                f"MCP server {self._name} refused {what}: {links.explain(error)}{status}.",
-                code="mcp-refused",
-                fix="see what the server says; a tool that it no longer has is gone from tools()",
+            raise MCP_REFUSED(
+                server=name,
+                request=request,
+                reason=self._redacted(links.explain(error)),
+                status=f" (HTTP status {link.status})" if link.status else "",
                 status_code=link.status,
+                provider=name,
             ) from None
 
     def _not_open(self) -> ToolError:
-        return self._error(
-            f"MCP server {self._name} is not open.",
-            code="mcp-not-open",
-            fix="use its tools inside of `async with server:`",
-        )
+        name = self._redacted(self._name)
+        return MCP_NOT_OPEN(server=name, provider=name)
 
-    def _error(self, what: str, **data: Any) -> ToolError:
-        return ToolError(redact(what, self._secrets), provider=redact(self._name, self._secrets), **data)
+    def _redacted(self, text: str) -> str:
+        return redact(text, self._secrets)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,118 @@
+"""Errors of cassettes."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError, ScriptError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._error_code import ErrorCode
+
+CASSETTE_UNSTORABLE = ErrorCode(
+    "cassette-unstorable",
+    InputError,
+    "A Cassette cannot write down this request: something in it contains itself, or is nested too deeply.",
+    fix="Give plain data.",
+)
+REQUEST_NOT_DATA = CASSETTE_UNSTORABLE.variant(
+    "A Cassette cannot write down {path}: it is of type {value:type}, which is not data.",
+    fix="Give such objects to the model or harness when it is made, not to the single call.",
+)
+OUTPUT_WITHOUT_JSON = CASSETTE_UNSTORABLE.variant(
+    "A Cassette cannot write down the output of a reply: it is of type {value:type}, which has no JSON form.",
+    fix="Put the cassette around the model of the agent: cassette.model(...).",
+)
+
+NO_HARNESS_TO_ASK = INVALID_ARGUMENT.variant(
+    "The cassette is in mode {mode!r} and was given no harness to ask.",
+    fix="Give the live harness: cassette.harness(LiteLLMHarness(...)).",
+)
+BAD_REDACTION = INVALID_ARGUMENT.variant(
+    "The redact hook of a Cassette returned a value of type {value:type}.", fix="Return the text that may be written."
+)
+
+CASSETTE_OF_NO_MODEL = ErrorCode(
+    "no-model", InputError, "cassette.model() takes a ChatModel, not {given}.", carries=("value",)
+)
+
+UNKNOWN_CASSETTE_MODE = ErrorCode(
+    "cassette-mode",
+    InputError,
+    "There is no mode {value!r} of a cassette.",
+    known="{modes:names}",
+    fix="Use one of these.",
+)
+
+CASSETTE_UNREADABLE = ErrorCode(
+    "cassette-unreadable",
+    ScriptError,
+    "The cassette cannot be read: {reason}.",
+    fix="Give the path of a file that may be read.",
+    where="{path}",
+)
+
+CASSETTE_CHANGED = ErrorCode(
+    "cassette-changed",
+    ScriptError,
+    "The cassette was changed by another program while it was being recorded.",
+    fix="Record one cassette from one Cassette at a time; give parallel processes one each.",
+    where="{path}",
+)
+
+CASSETTE_NEWER = ErrorCode(
+    "cassette-newer",
+    ScriptError,
+    "The cassette is of version {value}, and this graphrt reads up to version {newest}.",
+    fix="Upgrade graphrt, or record it anew: delete the file, then GRAPHRT_CASSETTE=record.",
+    where="{path}",
+)
+
+CASSETTE_DAMAGED = ErrorCode(
+    "cassette-damaged",
+    ScriptError,
+    "The cassette is damaged: {why}.",
+    fix="Restore it from version control, or delete it and record anew with GRAPHRT_CASSETTE=record.",
+    where="{path}, line {value}",
+)
+
+CASSETTE_UNWRITABLE = ErrorCode(
+    "cassette-unwritable",
+    ScriptError,
+    "The cassette cannot be written: {why}.",
+    fix="Give a path that may be written, or replay only.",
+    where="{path}",
+)
+
+CASSETTE_OUTPUT = ErrorCode(
+    "cassette-output",
+    ScriptError,
+    "The recorded output of a reply cannot be given back: {why}.",
+    fix="Give the type that it has: cassette.harness(..., output=Type).",
+)
+
+CASSETTE_MISSING = ErrorCode(
+    "cassette-missing",
+    ScriptError,
+    "There is no cassette.",
+    fix="Record it: GRAPHRT_CASSETTE=record asks the live model for what is missing and adds it.",
+    where="{path}",
+)
+
+CASSETTE_UNUSED = ErrorCode(
+    "cassette-unused",
+    ScriptError,
+    "The cassette was not used up: {number} of {all} recordings were never asked for.",
+    known="{shown}{and_more}",
+    fix="Find out why the calls were not made; or remove the recordings, or record anew with "
+    "GRAPHRT_CASSETTE=rewrite; or allow it with strict=False.",
+    where="{path}",
+    carries=("expected",),
+)
+
+CASSETTE_MISS = ErrorCode(
+    "cassette-miss",
+    ScriptError,
+    "{problem}: {asked!r}.",
+    fix="{alone}Find out why the call changed; or, if that is meant, GRAPHRT_CASSETTE=record asks the live "
+    "model for what is missing and adds it.",
+    where="{path}",
+    carries=("got",),
+)
