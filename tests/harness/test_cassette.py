@@ -156,7 +156,7 @@ def test_miss_without_the_harness_that_had_defaults_says_to_give_it(path: Path) 
         assert asyncio.run(cassette.harness(Careful()).run("hi")).text == "hello"
 
     assert caught.value.fix.startswith(
-        "if it was recorded around a harness with a model, instructions or other defaults"
+        "If it was recorded around a harness with a model, instructions or other defaults"
     )
 
 
