@@ -28,6 +28,16 @@ CLASSES = {name for name, value in vars(errors).items() if isinstance(value, typ
 JUDGED = {"UNREACHABLE_NODE", "NO_WAY_OUT", "STARVING_JOIN", "WRITE_CONFLICT", "ENDLESS_LOOP"}
 """Names that are also listed as judgements, and are called where they are found."""
 
+RAISED_IN_FULL = [
+    "graphrt/_drivers/",
+    "graphrt/_runs/answers.py",
+    "graphrt/harness/agent/_services.py",
+    "graphrt/harness/agent/agent.py",
+    "graphrt/harness/agent/subagents.py",
+    "graphrt/harness/budget/",
+    "graphrt/testing/",
+]
+"""Files and rooms whose errors are not declared yet. The list only becomes shorter."""
 CHOSEN = re.compile(r"declared|(self\.)?finding|_DECLARED\[.+\]")
 """Names of variables that hold one of several declarations."""
 
@@ -142,7 +152,8 @@ def test_errors_are_raised_from_declarations() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES
     ]
 
-    assert found == []
+    assert [place for place in found if not place.startswith(tuple(RAISED_IN_FULL))] == []
+    assert [room for room in RAISED_IN_FULL if not any(place.startswith(room) for place in found)] == []
 
 
 @pytest.mark.parametrize(

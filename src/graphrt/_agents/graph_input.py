@@ -13,7 +13,7 @@ from typing import Any, Final, final, get_origin
 import typing_extensions as te
 from pydantic import BaseModel, RootModel
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.agents import GRAPH_CANNOT_BE_A_TOOL
 from graphrt.harness._output.typed_dicts import adapter_of
 from graphrt.harness.tools._argument_errors import misfit, unknown
 from graphrt.harness.tools._arguments import json_schema, validated
@@ -46,11 +46,8 @@ class GraphInput:
             self._adapter: Final = adapter_of(wanted)
             schema = json_schema(self._adapter)
         except Exception as error:  # pydantic raises many kinds of errors for types without a schema
-            raise InputError(
-                f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
-                code="tool-schema",
-                known=str(error).split("\n", 1)[0],
-                fix="Give input=, a type that a model can fill in.",
+            raise GRAPH_CANNOT_BE_A_TOOL(
+                graph_name=graph.name, wanted=wanted, known=str(error).split("\n", 1)[0]
             ) from error
         self._known: Final[tuple[str, ...]] = tuple(schema.get("properties", ()))
         # pydantic would ignore unknown arguments: refuse them by name instead, and say so in the schema.

@@ -21,7 +21,8 @@ from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
 from graphrt._flows.live import live
-from graphrt.errors import GraphrtError, LimitError, NodeError, StoreError, said
+from graphrt.errors import GraphrtError, LimitError, StoreError, said
+from graphrt.errors._codes.nodes import SWALLOWED_INTERRUPT
 
 
 @final
@@ -289,10 +290,5 @@ def swallowed(task: Task) -> Failed:
     """Return the reply for a node that caught the pause raised by its own `ctx.interrupt()` and went on: a failure."""
     extra = task.more()
     extra.interrupts = [question for question in extra.interrupts if not question.open]
-    error = NodeError(
-        f"Node {task.node.name!r} caught the pause that ctx.interrupt() raised, and returned.",
-        code="swallowed-interrupt",
-        where=task.engine.where(task),
-        fix="Catch Exception, not BaseException, around ctx.interrupt(), or re-raise.",
-    )
+    error = SWALLOWED_INTERRUPT(node=task.node.name, where=task.engine.where(task))
     return Failed(error, raise_as_is=True)

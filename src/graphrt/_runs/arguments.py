@@ -15,7 +15,25 @@ import typing_extensions as te
 from graphrt._arguments import a_kind, is_number
 from graphrt._journal.batch import no_time
 from graphrt._journal.durability import DURABILITIES, Durability
-from graphrt.errors import InputError, names
+from graphrt.errors import names
+from graphrt.errors._codes.arguments import (
+    BAD_CLOCK,
+    BAD_DURABILITY,
+    BAD_FILTER,
+    BAD_LEASE,
+    BAD_LIMITS,
+    BAD_MIGRATIONS,
+    BAD_MODE,
+    BAD_NUMBER,
+    BAD_SECONDS,
+    BAD_SINK,
+    BAD_SLEEP,
+    BAD_STATUS,
+    BAD_WORKER_THREADS,
+    NOT_LIMITS,
+    NOT_PAIRS,
+)
+from graphrt.errors._codes.stores import NOT_A_STORE_ARGUMENT
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -80,11 +98,9 @@ def opened_store(store: Any) -> Store | None:
     a_class = isinstance(store, type)
     missing = [name for name in METHODS if not hasattr(store, name)]
     if missing or a_class:
-        raise InputError(
-            f"store= must be a store or a URL, not {a_kind(store)}.",
-            code="unknown-store",
+        raise NOT_A_STORE_ARGUMENT(
+            given=a_kind(store),
             known="a class is not a store: its instances are" if a_class else f"it has no {names(missing, most=3)}",
-            fix='Use store="sqlite:///runs.db", store="memory:", or open_store(...).',
         )
     opened: Store | None = store
     return opened
@@ -99,11 +115,7 @@ def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
     given: list[Any] = [*migrations] if isinstance(migrations, (list, tuple)) else [migrations]
     wrong = [one for one in given if not isinstance(one, Migration)]
     if wrong:
-        raise InputError(
-            f"migrations= must be a list of Migration(...), not {wrong[0]!r}.",
-            code="bad-migration",
-            fix='Pass Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations.',
-        )
+        raise BAD_MIGRATIONS(given=wrong[0])
     return tuple(given)
 
 
@@ -116,11 +128,7 @@ def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
     found: list[Any] = [*updates] if isinstance(updates, Iterable) else [updates]
     wrong = [one for one in found if one.__class__ is not tuple or len(one) != 2]
     if wrong:
-        raise InputError(
-            f"bulk_update() takes pairs of values and as_node, not {wrong[0]!r}.",
-            code="bad-input",
-            fix="Pass a list of (values, as_node); as_node may be None.",
-        )
+        raise NOT_PAIRS(given=wrong[0])
     return found
 
 
@@ -131,11 +139,7 @@ def check_age(name: str, seconds: Any) -> None:
         InputError: It is not (`bad-limit`).
     """
     if not (is_number(seconds) and seconds >= 0):
-        raise InputError(
-            f"{name}= must be a number of seconds, 0 or more, not {seconds!r}.",
-            code="bad-limit",
-            fix="Pass seconds: 30 * 86400 are 30 days.",
-        )
+        raise BAD_SECONDS(option=name, seconds=seconds)
 
 
 def checked_durability(durability: Any) -> Durability:
@@ -145,12 +149,7 @@ def checked_durability(durability: Any) -> Durability:
         InputError: There is no such durability (`bad-durability`).
     """
     if durability not in DURABILITIES:
-        raise InputError(
-            f"There is no durability {durability!r}.",
-            code="bad-durability",
-            known=names(DURABILITIES),
-            fix="Use 'sync' unless losing the last entries in a crash is worth the time.",
-        )
+        raise BAD_DURABILITY(durability=durability, durabilities=DURABILITIES)
     chosen: Durability = durability
     return chosen
 
@@ -162,11 +161,7 @@ def checked_lease(lease_s: Any) -> float:
         InputError: It is not a number of seconds above 0 and below a year (`bad-lease`).
     """
     if not (is_number(lease_s) and 0 < lease_s < 86_400 * 365):
-        raise InputError(
-            f"lease_s= must be a number of seconds above 0, not {lease_s!r}.",
-            code="bad-lease",
-            fix="Pass seconds: how long a thread stays taken when its owner cannot be asked.",
-        )
+        raise BAD_LEASE(lease_s=lease_s)
     return float(lease_s)
 
 
@@ -177,11 +172,7 @@ def checked_workers(worker_threads: Any) -> int:
         InputError: It is not a whole number, 1 or more (`bad-limit`).
     """
     if not (is_number(worker_threads, whole=True) and worker_threads >= 1):
-        raise InputError(
-            f"worker_threads= must be a whole number, 1 or more, not {worker_threads!r}.",
-            code="bad-limit",
-            fix="Pass how many sync nodes may run at once under arun().",
-        )
+        raise BAD_WORKER_THREADS(worker_threads=worker_threads)
     number: int = worker_threads
     return number
 
@@ -219,17 +210,14 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
         return given
     wrong = refused[0]
     a_class = isinstance(wrong, type)
-    raise InputError(
-        f"sinks= must be a list of what takes an entry, not {a_kind(wrong)}.",
-        code="bad-sink",
+    raise BAD_SINK(
+        given=a_kind(wrong),
         known="a class is not a sink: its instances may be"
         if a_class
         else "it stands alone, not in a list"
         if alone
         else "it cannot be called",
-        fix=f"Pass an instance, in a list: sinks=[{wrong.__name__}()]."
-        if a_class
-        else "Pass functions or a TokenTracker, in a list: sinks=[tracker].",
+        fix=f"Pass an instance, in a list: sinks=[{wrong.__name__}()]." if a_class else None,
     )
 
 
@@ -253,11 +241,7 @@ def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
         InputError: It cannot be called, or is a class (`bad-sleep`).
     """
     if sleep is not None and (not callable(sleep) or isinstance(sleep, type)):
-        raise InputError(
-            f"sleep= must be a function of seconds, not {sleep!r}.",
-            code="bad-sleep",
-            fix="Pass a function, sync or async, such as `waits.append` of a list: it is called in the place of each wait.",
-        )
+        raise BAD_SLEEP(sleep=sleep)
     chosen: Callable[[float], Any] | None = sleep
     return chosen
 
@@ -284,11 +268,7 @@ def checked_clock(clock: Any) -> Callable[[], float]:
         InputError: It cannot be called (`bad-clock`). The wrapped clock raises if it does not return a number.
     """
     if isinstance(clock, type) or not callable(clock):
-        raise InputError(
-            f"clock= must be a function that tells seconds since the epoch, not {clock!r}.",
-            code="bad-clock",
-            fix="Pass a function without arguments: clock=time.time, or lambda: 1_700_000_000.0 in a test.",
-        )
+        raise BAD_CLOCK(clock=clock)
 
     def told() -> float:
         at: Any = clock()
@@ -306,10 +286,10 @@ def checked(limits: Any) -> Limits:
         InputError: They are not Limits, or one of them is out of its range (`bad-limit`).
     """
     if not isinstance(limits, Limits):
-        raise InputError(f"limits= must be Limits(...), not {limits!r}.", code="bad-limit", fix="Pass Limits(...).")
+        raise NOT_LIMITS(limits=limits)
     found = list(limits.problems())
     if found:
-        raise InputError(f"The limits cannot be used: {'; '.join(found)}.", code="bad-limit", fix="Correct them.")
+        raise BAD_LIMITS(problems="; ".join(found))
     return limits
 
 
@@ -320,9 +300,9 @@ def check_number(name: str, value: Any) -> None:
         InputError: It is not (`bad-limit`).
     """
     if value is not None and not (is_number(value, whole=True) and value >= 0):
-        raise InputError(
-            f"{name}= must be a whole number, 0 or more, not {value!r}.",
-            code="bad-limit",
+        raise BAD_NUMBER(
+            option=name,
+            given=value,
             fix="Pass how many at most, or None for all." if name == "limit" else "Pass the seq of an entry.",
         )
 
@@ -339,9 +319,7 @@ def check_filters(graph: Any, prefix: Any, updated_before: Any) -> None:
         ("updated_before", updated_before, "a number of seconds since the epoch", is_number(updated_before)),
     ):
         if value is not None and not fits:
-            raise InputError(
-                f"{name}= must be {wanted}, not {value!r}.", code="bad-filter", fix=f"Pass {wanted}, or leave it out."
-            )
+            raise BAD_FILTER(option=name, wanted=wanted, given=value)
 
 
 def check_status(status: Any) -> None:
@@ -351,9 +329,7 @@ def check_status(status: Any) -> None:
         InputError: It is not (`bad-status`).
     """
     if status is not None and status not in STATUSES:
-        raise InputError(
-            f"There is no status {status!r}.", code="bad-status", known=names(STATUSES), fix="Use one of them."
-        )
+        raise BAD_STATUS(status=status, statuses=STATUSES)
 
 
 def _is_several(modes: Any) -> bool:
@@ -369,10 +345,7 @@ def stream_modes(modes: Any) -> frozenset[str]:
     wanted: tuple[str, ...] = tuple(modes) if _is_several(modes) else (modes,)
     unknown = [mode for mode in wanted if mode not in MODES]
     if unknown or not wanted:
-        raise InputError(
-            f"There is no stream mode {unknown[0]!r}." if unknown else "modes= names no mode.",
-            code="bad-mode",
-            known=names(MODES),
-            fix="Choose one or several of the known modes.",
+        raise BAD_MODE(
+            problem=f"There is no stream mode {unknown[0]!r}." if unknown else "modes= names no mode.", modes=MODES
         )
     return frozenset(wanted)

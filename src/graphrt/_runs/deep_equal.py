@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from graphrt.errors import InputError
+from graphrt.errors._codes.threads import NOT_COMPARABLE
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -99,8 +100,4 @@ def _equal(left: Any, right: Any) -> bool:
     try:
         return bool(left == right)
     except Exception as error:
-        raise InputError(
-            f"Two values of type {type(left).__name__} cannot be compared: {type(error).__name__}: {error}",
-            code="not-comparable",
-            fix="Give the class an __eq__ that answers with True or False, or mark the field untracked.",
-        ) from error
+        raise NOT_COMPARABLE(left=left, error=error) from error

@@ -24,7 +24,8 @@ from graphrt._journal.writer import Journal
 from graphrt._runs.loading import folded, loaded_at, the_store
 from graphrt._runs.results import is_of_older_graph
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors import GraphrtError, InputError, StoreError, names
+from graphrt.errors import GraphrtError, StoreError
+from graphrt.errors._codes.threads import FORK_OF_OLDER_GRAPH, FORK_TO_EXISTING_THREAD
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Head, Loaded, Status, Store
 
@@ -70,27 +71,13 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
         loaded = loaded_at(store, thread, at)
     fold = folded(config, loaded, upto=None if whole else at)
     if is_of_older_graph(fold.engine):
-        raise InputError(
-            f"Entry {fold.seq} of thread {thread!r} was written by an older graph, with other fields than this one has.",
-            code="graph-changed",
-            where=f"fork of thread {thread!r}",
-            known=f"fields {names(fold.engine.values)}",
-            fix="Fork a later entry, from the migration on, or fork with the older graph.",
-            thread=thread,
-            seq=fold.seq,
-        )
+        raise FORK_OF_OLDER_GRAPH(seq=fold.seq, thread=thread, fields=fold.engine.values)
     kept = _kept(config, fold) if keep_effects and not whole else {}
     made_at = config.clock()
     claim = take(store, target, create=True, lease_s=config.lease_s, at=made_at)
     try:
         if claim.head.seq:
-            raise InputError(
-                f"There is a thread {target!r} already.",
-                code="thread-exists",
-                where=f"fork of thread {thread!r}",
-                fix="Fork to another id, or delete that thread first.",
-                thread=target,
-            )
+            raise FORK_TO_EXISTING_THREAD(thread=target, source=thread)
         _begin_fork(config, store, fold, loaded if whole else None, kept, CommitQueue(store, claim, "sync"))
     finally:
         give_back(store, claim)

@@ -25,7 +25,8 @@ from graphrt._runs.entries import entries
 from graphrt._runs.loading import folded, from_the_first, load, loaded_at, the_store
 from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors import GraphrtError, InputError, ReplayDivergedError
+from graphrt.errors import GraphrtError, ReplayDivergedError
+from graphrt.errors._codes.threads import REPLAY_DIVERGED, UNKNOWN_RUN
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Head, Status
@@ -189,16 +190,15 @@ def _compare_folded(fold: Fold, before: Mapping[str, str], seq: int) -> None:
 
 
 def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> ReplayDivergedError:
-    return ReplayDivergedError(
-        f"The replay of thread {fold.reader.thread!r} diverges at entry {seq} ({what}).",
-        code="replay-diverged",
-        where=fold.engine.where(),
-        known=f"expected {expected[:200]}; got {got[:200]}",
-        fix="A reducer or a router changed, or is not a pure function of its arguments.",
-        seq=seq,
+    return REPLAY_DIVERGED(
         thread=fold.reader.thread,
+        seq=seq,
+        part=what,
+        expected_text=expected[:200],
+        got_text=got[:200],
         expected=expected,
         got=got,
+        where=fold.engine.where(),
     )
 
 
@@ -217,13 +217,7 @@ def diff(
     """
     for thread, run in ((left, left_run), (right, right_run)):
         if run is not None and not any(entry.run == run for entry in entries(config, thread)):
-            raise InputError(
-                f"Thread {thread!r} has no run {run!r}.",
-                code="unknown-run",
-                where=f"thread {thread!r}",
-                fix="Take the run_id of a result, or of a snapshot of history(thread).",
-                thread=thread,
-            )
+            raise UNKNOWN_RUN(thread=thread, run=run)
     ones = _of_run(_since(config, left, right), left_run)
     others = _of_run(_since(config, right, left), right_run)
     while True:

@@ -19,7 +19,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._plan.fields import own
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors import InputError, StoreError
+from graphrt.errors._codes.threads import RUNTIME_WITHOUT_STORE, STAGED_MISFIT, UNKNOWN_ENTRY
 from graphrt.stores.protocol import Loaded, Record, Saved, Store
 
 
@@ -30,12 +30,7 @@ def the_store(config: RunConfig) -> Store:
         InputError: The runtime has no store.
     """
     if config.store is None:
-        raise InputError(
-            "This runtime has no store, and so no threads.",
-            code="thread-without-store",
-            where=config.plan.place(),
-            fix='Make it with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
-        )
+        raise RUNTIME_WITHOUT_STORE(where=config.plan.place())
     return config.store
 
 
@@ -74,15 +69,7 @@ def check_at(loaded: Loaded, at: int) -> None:
     first = max(head.first - 1, 1) if head.seq else 1
     wrong = at.__class__ is not int or not first <= at <= head.seq
     if wrong or (loaded.snapshot is None and head.first > 1):
-        raise InputError(
-            f"Thread {head.thread!r} has no entry {at!r} to go back to.",
-            code="unknown-entry",
-            where=f"thread {head.thread!r}",
-            known=f"entries {first} to {head.seq}",
-            fix="Take the seq of a snapshot of history(thread).",
-            thread=head.thread,
-            seq=at,
-        )
+        raise UNKNOWN_ENTRY(thread=head.thread, seq=at, first=first, last=head.seq)
 
 
 def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
@@ -168,10 +155,6 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
         known = {key: fold.reader.staged(key, body) for key, body in staged}
         restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.nested, take)
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise StoreError(
-            f"What is staged of thread {fold.reader.thread!r} does not fit graph {fold.engine.plan.name!r}.",
-            code="journal-misfit",
-            known=f"{type(error).__name__}: {str(error)[:80]}",
-            fix="Use the graph that wrote it, or fork(at=) an entry before the open superstep.",
-            thread=fold.reader.thread,
+        raise STAGED_MISFIT(
+            thread=fold.reader.thread, fits=fold.engine.plan.name, error=error, cause_text=str(error)[:80]
         ) from error

@@ -25,7 +25,17 @@ from graphrt._plan.state import explain
 from graphrt._runs import loading, run_once
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors import InputError, names
+from graphrt.errors import InputError
+from graphrt.errors._codes.threads import (
+    BAD_TOKEN_BUDGET,
+    INPUT_NOT_STORABLE,
+    NOT_AN_UPDATE_OF_THE_THREAD,
+    POLICY_NEEDS_THREAD,
+    THREAD_WITHOUT_STORE,
+    UNKNOWN_KEY_OF_UPDATE,
+    UPDATE_DOES_NOT_FIT,
+    WRONG_VERB,
+)
 from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Store
@@ -64,13 +74,7 @@ def begin(
     plan = config.plan
     store = config.store
     if thread_id is not None and store is None:
-        raise InputError(
-            f"thread={thread_id!r} was given, but there is no store to keep it in.",
-            code="thread-without-store",
-            where=plan.place(),
-            fix='Give the runtime a store, for instance Runtime(graph, store="memory:").',
-            thread=thread_id,
-        )
+        raise THREAD_WITHOUT_STORE(thread=thread_id, where=plan.place())
     if store is None:
         if plan.pausing is not None:
             raise _needs_thread(plan, plan.pausing)
@@ -114,14 +118,7 @@ def begin(
 
 
 def _needs_thread(plan: Plan, node: str) -> InputError:
-    return InputError(
-        f"Node {node!r} has interrupt_before or interrupt_after, but this run has no thread that could wait.",
-        code="interrupt-needs-thread",
-        where=plan.place(),
-        known="nothing has run",
-        fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
-        node=node,
-    )
+    return POLICY_NEEDS_THREAD(node=node, where=plan.place())
 
 
 def give_up(store: Store, claim: Claim, opened: ActiveRun | None, error: BaseException) -> None:
@@ -178,25 +175,19 @@ def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
     """
     left = budget_field(engine, values)
     if left is not None and left < 0:
-        raise InputError(
-            f"With this input field {TOKEN_BUDGET!r} is {left}: a budget of tokens is 0 or more.",
-            code="bad-input",
-            where=engine.where(),
-            fix="Give the tokens that the run may spend.",
-            field=TOKEN_BUDGET,
-        )
+        raise BAD_TOKEN_BUDGET(field=TOKEN_BUDGET, left=left, where=engine.where())
 
 
 def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
     """Return the error for a value from the caller that cannot be stored; *what* begins its message."""
-    return InputError(
-        f"{what} that cannot be stored{f' at {error.path}' if error.path else ''}: it {error.why}",
-        code="not-storable",
-        where=engine.where(),
-        known="nothing was stored",
-        fix=f"{error.fix}.",
+    return INPUT_NOT_STORABLE(
+        given=what,
+        at=f" at {error.path}" if error.path else "",
+        why=error.why,
+        advice=error.fix,
         path=error.path,
         thread=engine.thread,
+        where=engine.where(),
     )
 
 
@@ -228,19 +219,17 @@ def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None) -> Non
     doing = {"run": "take a new input", "resume": "be resumed", "retry": "be retried"}[verb]
     how = {"resume": f"resume({thread!r}, answers)", "retry": f"retry({thread!r})"}
     here = {"resume": f"thread={thread!r} with answers=", "retry": f"thread={thread!r} alone"}
-    raise InputError(
-        f"Thread {thread!r} is {status}: it cannot {doing}.",
-        code="wrong-verb",
-        where=f"thread {thread!r}, graph {config.plan.name!r}",
-        known=f"status {status}, {claim.head.seq} entries",
-        fix=f"Use {how.get(right, f'run(input, thread={thread!r})')}"
-        + (f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "")
-        + (
-            f", run(input, thread={thread!r}, abandon=True) to give up what is left, or another thread."
-            if verb == "run"
-            else "."
-        ),
+    raise WRONG_VERB(
         thread=thread,
+        status=status,
+        doing=doing,
+        entries=claim.head.seq,
+        right=how.get(right, f"run(input, thread={thread!r})"),
+        or_watch=f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "",
+        or_abandon=f", run(input, thread={thread!r}, abandon=True) to give up what is left, or another thread."
+        if verb == "run"
+        else ".",
+        graph_name=config.plan.name,
     )
 
 
@@ -261,31 +250,22 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
         written = getattr(given, "model_fields_set", None)
         entries = {name: getattr(given, name) for name in plan.state.fields if written is None or name in written}
     if not is_mapping(entries):
-        raise InputError(
-            f"{what} must be an update: a mapping or a {plan.state.cls.__name__}, not {type(given).__name__}.",
-            code="bad-input",
-            where=engine.where(),
-            fix="Pass a mapping of the fields to update.",
+        raise NOT_AN_UPDATE_OF_THE_THREAD(
+            who=what, state_class=plan.state.cls.__name__, given=given, where=engine.where()
         )
     unknown = [key for key in entries if key not in plan.state.fields]
     if unknown:
-        raise InputError(
-            f"{what} has a key that is not a field of the state: {names(unknown)}.",
-            code="unknown-key",
-            where=engine.where(),
-            known=f"fields {names(plan.state.fields)}",
-            fix="Remove it, or declare the field.",
-        )
+        raise UNKNOWN_KEY_OF_UPDATE(who=what, unknown=unknown, fields=plan.state.fields, where=engine.where())
     checked: dict[str, Any] = {}
     for name, value in entries.items():
         try:
             checked[name] = plan.update._check_one(plan.state.fields[name], own(value), "START", engine.where())
         except ValueError as error:
-            raise InputError(
-                f"{what} does not fit {plan.state.cls.__name__}: {explain(error, name, plan.state.untracked)}",
-                code="bad-input",
-                where=engine.where(),
-                fix="Pass values of the declared types.",
+            raise UPDATE_DOES_NOT_FIT(
+                who=what,
+                state_class=plan.state.cls.__name__,
+                error=explain(error, name, plan.state.untracked),
                 field=name,
+                where=engine.where(),
             ) from None
     return checked

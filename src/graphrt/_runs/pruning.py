@@ -29,6 +29,7 @@ from graphrt._runs.loading import begun, folded, start_from, the_store
 from graphrt._runs.maintenance import freeing
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
+from graphrt.errors._codes.threads import SNAPSHOT_NOT_AS_WRITTEN
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Commit, Loaded, Saved, Store
 
@@ -195,15 +196,7 @@ def _same(codec: Codec, one: Any, other: Any) -> bool:
 
 
 def _not_kept(fold: Fold, why: str) -> StoreError:
-    return StoreError(
-        f"The snapshot of entry {fold.seq} of thread {fold.reader.thread!r} did not come back as it was written: {why}.",
-        code="store-damaged",
-        where=f"thread {fold.reader.thread!r}",
-        known="no entry was removed",
-        fix="Do not prune the thread until its store gives back what it is given; replay(thread) checks its entries.",
-        thread=fold.reader.thread,
-        seq=fold.seq,
-    )
+    return SNAPSHOT_NOT_AS_WRITTEN(seq=fold.seq, thread=fold.reader.thread, why=why)
 
 
 # -- large values ------------------------------------------------------------------------------------------------------

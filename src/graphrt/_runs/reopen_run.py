@@ -22,7 +22,7 @@ from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import UNSET
-from graphrt.errors import InputError
+from graphrt.errors._codes.threads import INPUT_OR_ANSWERS
 from graphrt.stores.ids import check_id
 
 
@@ -59,17 +59,14 @@ def on_either(
     if given is not UNSET and not answered:
         return open_run.begin(config, given, thread_id, listen=listen, watch=watch, abandon=abandon)
     missing = given is UNSET
-    raise InputError(
-        "Answers were given, but no thread that waits for them."
+    raise INPUT_OR_ANSWERS(
+        problem="Answers were given, but no thread that waits for them."
         if missing and answered
         else "Neither an input nor a thread to go on with was given."
         if missing
         else "An input and answers were given: a run takes one of them.",
-        code="input-or-answers",
-        where=config.plan.place(),
-        fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= alone to "
-        "go on with one that failed or was cancelled.",
         thread=thread_id,
+        where=config.plan.place(),
     )
 
 

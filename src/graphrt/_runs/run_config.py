@@ -18,7 +18,7 @@ from graphrt._observers import observed_sinks
 from graphrt._plan.tables import Plan
 from graphrt._runs import arguments
 from graphrt._runs.check_state_option import checks_state
-from graphrt.errors import InputError, a_type
+from graphrt.errors._codes.arguments import NOT_COMPILED
 
 if TYPE_CHECKING:
     from graphrt import events
@@ -172,11 +172,7 @@ def configure(
         InputError: *graph* is not compiled, or another argument has a wrong type or value.
     """
     if not hasattr(graph, "__graphrt_plan__"):
-        raise InputError(
-            f"A Runtime drives a compiled graph, not {a_type(graph)}.",
-            code="not-compiled",
-            fix="Call compile() first: Runtime(builder.compile()).",
-        )
+        raise NOT_COMPILED(given=graph)
     own = graph.__graphrt_plan__.limits
     overrides = arguments.checked_models(models)
     return RunConfig(

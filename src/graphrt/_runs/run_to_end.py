@@ -14,7 +14,7 @@ from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.run_once import Present
-from graphrt.errors import InputError
+from graphrt.errors._codes.threads import ONLY_IF_NEW_AND_ABANDON, ONLY_IF_NEW_WITHOUT_THREAD
 
 
 def run(
@@ -56,20 +56,9 @@ def _begin_new(config: RunConfig, given: Any, thread: str | None, *, abandon: bo
         ConflictError: A living owner drives the thread.
     """
     if abandon:
-        raise InputError(
-            "only_if_new=True and abandon=True were given: the first runs nothing on a thread that exists.",
-            code="bad-input",
-            where=config.plan.place(),
-            fix="Pass one of the two.",
-            thread=thread,
-        )
+        raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
     if thread is None:
-        raise InputError(
-            "only_if_new=True needs the name of the thread: one that is made is always new.",
-            code="only-if-new-without-thread",
-            where=config.plan.place(),
-            fix="Pass thread=, named after what is asked for: the id of the request, say.",
-        )
+        raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
     return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True)
 
 

@@ -29,7 +29,8 @@ from graphrt._runs.loading import folded, the_store
 from graphrt._runs.open_run import adopted, checked_update, not_storable
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import node_name
-from graphrt.errors import ConflictError, InputError, closest, names
+from graphrt.errors import ConflictError, InputError, closest
+from graphrt.errors._codes.threads import GOTO_NEEDED, GOTO_WITHOUT_NODE, UNKNOWN_AS_NODE
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Status, Store
 
@@ -151,25 +152,13 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
     if node is None:
         if goto is None:
             return None
-        raise InputError(
-            "update() was given goto= without as_node=.",
-            code="goto-without-node",
-            where=engine.where(),
-            fix="Name the node that is taken as finished: update(thread, values, as_node=..., goto=...).",
-        )
+        raise GOTO_WITHOUT_NODE(where=engine.where())
     plan = engine.plan.by_name[node]
     if goto is not None:
         return engine.router().targets(goto, plan)
     declared = sorted(target for target in plan.goto or () if isinstance(target, str))
     if declared and not (plan.static or plan.ends or plan.branches or plan.arrives):
-        raise InputError(
-            f"Node {node!r} routes by the Commands that it returns: where it would lead is not known.",
-            code="goto-needed",
-            where=engine.where(),
-            known=f"it declares {names(declared)}",
-            fix=f"Say it: update(thread, values, as_node={node!r}, goto={declared[0]!r}), or goto=END.",
-            node=node,
-        )
+        raise GOTO_NEEDED(node=node, declared=declared, first=declared[0], where=engine.where())
     return None
 
 
@@ -185,13 +174,7 @@ def _node(engine: Engine, as_node: Any) -> str | None:
     if isinstance(name, str) and name in engine.plan.by_name:
         return name
     guess = closest(name, engine.plan.by_name)
-    raise InputError(
-        f"as_node= names a node that the graph does not have: {name!r}.",
-        code="unknown-node",
-        where=engine.where(),
-        known=f"nodes {names(engine.plan.by_name)}",
-        fix=f"Did you mean {guess!r}?" if guess else "Name a node of the graph.",
-    )
+    raise UNKNOWN_AS_NODE(name=name, known_nodes=engine.plan.by_name, where=engine.where(), guess=guess)
 
 
 def cancel(config: RunConfig, thread: str) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 
 from graphrt._arguments import is_number
 from graphrt.errors import ConflictError, InputError, StoreError, names
-from graphrt.errors._codes.stores import BAD_COMMIT, BAD_THREAD_LIMIT, STORE_CLOSED
+from graphrt.errors._codes.arguments import BAD_THREAD_LIMIT
+from graphrt.errors._codes.stores import BAD_COMMIT, STORE_CLOSED
 from graphrt.errors._codes.threads import (
     HELD_BY_ANOTHER_RUN,
     LOST_LEASE,

@@ -26,10 +26,10 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from graphrt.errors import StoreError, names
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.stores import (
     BAD_KEY,
     BAD_KEY_ID,
-    CRYPTOGRAPHY_MISSING,
     ENCRYPTED_BODY_DAMAGED,
     KEY_NOT_GIVEN,
     NAMING_KEY_NOT_GIVEN,
@@ -204,7 +204,9 @@ def _aes() -> Any:
     try:
         return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
     except ImportError as error:
-        raise CRYPTOGRAPHY_MISSING(package=error.name or "cryptography", value=error.name) from error
+        raise MISSING_PACKAGE(
+            user="EncryptedStore", package=error.name or "cryptography", extra="crypto", value=error.name
+        ) from error
 
 
 def _damaged(where: str, thread: str) -> StoreError:

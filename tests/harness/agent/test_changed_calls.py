@@ -60,7 +60,7 @@ def test_they_have_to_be_an_object():
     reply = run(agent(counts, lambda made: ToolCall(id=made.id, name=made.name, arguments_text="[")))
 
     assert counts == []
-    assert "no JSON object" in reply.messages[2].text
+    assert "not a JSON object" in reply.messages[2].text
 
 
 @pytest.mark.parametrize("on_error", ["return", "raise"])
@@ -71,7 +71,7 @@ def test_another_tool_is_refused(on_error):
         run(agent(counts, lambda made: replace(made, name="other"), on_error=on_error))
 
     assert caught.value.code == "tool-renamed"
-    assert "'note' one of 'other'" in caught.value.what
+    assert "'note' to one of 'other'" in caught.value.what
     assert counts == []
 
 

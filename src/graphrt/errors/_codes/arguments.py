@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphrt.errors import InputError
-from graphrt.errors._codes.inputs import UNKNOWN_RUN_OPTION
+from graphrt.errors import InputError, MissingExtraError
+from graphrt.errors._codes.inputs import INPUT_REFUSED, UNKNOWN_RUN_OPTION
 from graphrt.errors._error_code import ErrorCode
 
 INVALID_ARGUMENT = ErrorCode("input", InputError, "{problem}.")
@@ -41,3 +41,95 @@ TOO_MANY_ARGUMENTS = UNKNOWN_RUN_OPTION.variant(
     "{function}() takes one argument without a name, the input, but {number} were given.", fix="{advice}"
 )
 CALL_DOES_NOT_FIT = UNKNOWN_RUN_OPTION.variant("{function}() {problem}.", fix="{advice}")
+
+BAD_THREAD_LIMIT = ErrorCode(
+    "bad-limit",
+    InputError,
+    "limit must be a whole number of threads, 0 or more, not {given!r}.",
+    fix="Pass how many at most, or None for all.",
+)
+BAD_SECONDS = BAD_THREAD_LIMIT.variant(
+    "{option}= must be a number of seconds, 0 or more, not {seconds!r}.", fix="Pass seconds: 30 * 86400 are 30 days."
+)
+BAD_WORKER_THREADS = BAD_THREAD_LIMIT.variant(
+    "worker_threads= must be a whole number, 1 or more, not {worker_threads!r}.",
+    fix="Pass how many sync nodes may run at once under arun().",
+)
+NOT_LIMITS = BAD_THREAD_LIMIT.variant("limits= must be Limits(...), not {limits!r}.", fix="Pass Limits(...).")
+BAD_LIMITS = BAD_THREAD_LIMIT.variant("The limits cannot be used: {problems}.", fix="Correct them.")
+BAD_NUMBER = BAD_THREAD_LIMIT.variant("{option}= must be a whole number, 0 or more, not {given!r}.")
+
+MISSING_PACKAGE = ErrorCode(
+    "missing-extra",
+    MissingExtraError,
+    "{user} needs a package that is not installed: {package}.",
+    fix='pip install "graphrt[{extra}]"',
+    carries=("value",),
+)
+
+BAD_MIGRATIONS = ErrorCode(
+    "bad-migration",
+    InputError,
+    "migrations= must be a list of Migration(...), not {given!r}.",
+    fix='Pass Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations.',
+)
+
+NOT_PAIRS = INPUT_REFUSED.variant(
+    "bulk_update() takes pairs of values and as_node, not {given!r}.",
+    fix="Pass a list of (values, as_node); as_node may be None.",
+)
+
+BAD_DURABILITY = ErrorCode(
+    "bad-durability",
+    InputError,
+    "There is no durability {durability!r}.",
+    known="{durabilities:names}",
+    fix="Use 'sync' unless losing the last entries in a crash is worth the time.",
+)
+
+BAD_LEASE = ErrorCode(
+    "bad-lease",
+    InputError,
+    "lease_s= must be a number of seconds above 0, not {lease_s!r}.",
+    fix="Pass seconds: how long a thread stays taken when its owner cannot be asked.",
+)
+
+BAD_SINK = ErrorCode(
+    "bad-sink",
+    InputError,
+    "sinks= must be a list of functions that take an entry, not {given}.",
+    fix="Pass functions or a TokenTracker, in a list: sinks=[tracker].",
+)
+
+BAD_SLEEP = ErrorCode(
+    "bad-sleep",
+    InputError,
+    "sleep= must be a function of seconds, not {sleep!r}.",
+    fix="Pass a function, sync or async, such as `waits.append` of a list: it is called in the place of each wait.",
+)
+
+BAD_CLOCK = ErrorCode(
+    "bad-clock",
+    InputError,
+    "clock= must be a function that returns seconds since the epoch, not {clock!r}.",
+    fix="Pass a function without arguments: clock=time.time, or lambda: 1_700_000_000.0 in a test.",
+)
+
+BAD_FILTER = ErrorCode(
+    "bad-filter", InputError, "{option}= must be {wanted}, not {given!r}.", fix="Pass {wanted}, or leave it out."
+)
+
+BAD_STATUS = ErrorCode(
+    "bad-status", InputError, "There is no status {status!r}.", known="{statuses:names}", fix="Use one of them."
+)
+
+BAD_MODE = ErrorCode(
+    "bad-mode", InputError, "{problem}", known="{modes:names}", fix="Choose one or several of the known modes."
+)
+
+NOT_COMPILED = ErrorCode(
+    "not-compiled",
+    InputError,
+    "A Runtime drives a compiled graph, not {given:a_type}.",
+    fix="Call compile() first: Runtime(builder.compile()).",
+)

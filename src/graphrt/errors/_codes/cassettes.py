@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, ScriptError
+from graphrt.errors._codes.agents import CLASS_INSTEAD_OF_MODEL
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
@@ -27,10 +28,6 @@ NO_HARNESS_TO_ASK = INVALID_ARGUMENT.variant(
 )
 BAD_REDACTION = INVALID_ARGUMENT.variant(
     "The redact hook of a Cassette returned a value of type {value:type}.", fix="Return the text that may be written."
-)
-
-CASSETTE_OF_NO_MODEL = ErrorCode(
-    "no-model", InputError, "cassette.model() takes a ChatModel, not {given}.", carries=("value",)
 )
 
 UNKNOWN_CASSETTE_MODE = ErrorCode(
@@ -115,4 +112,8 @@ CASSETTE_MISS = ErrorCode(
     "model for what is missing and adds it.",
     where="{path}",
     carries=("got",),
+)
+
+CASSETTE_OF_NO_MODEL = CLASS_INSTEAD_OF_MODEL.variant(
+    "cassette.model() takes a ChatModel, not {given}.", carries=("value",)
 )

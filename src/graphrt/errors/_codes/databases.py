@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from graphrt.errors import InputError, StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.stores import (
-    BAD_COMMIT,
-    CRYPTOGRAPHY_MISSING,
-    JOURNAL_NEWER,
-    NOT_A_PATH,
-    STORE_DAMAGED,
-    UNKNOWN_STORE,
-)
+from graphrt.errors._codes.stores import BAD_COMMIT, JOURNAL_NEWER, NOT_A_PATH, STORE_DAMAGED, UNKNOWN_STORE
 from graphrt.errors._error_code import ErrorCode
 
 POSTGRES_UNAVAILABLE = ErrorCode(
@@ -237,12 +230,6 @@ SQLITE_UNSAFE = POSTGRES_UNSAFE.variant(
     known="SQLite {version}",
     fix="Close the other processes that use it, or put it on a disk of this machine.",
     where="database {database!r}",
-)
-
-PSYCOPG_MISSING = CRYPTOGRAPHY_MISSING.variant(
-    "PostgresStore needs a package that is not installed: {package}.",
-    fix='pip install "graphrt[postgres]"',
-    carries=("value",),
 )
 
 SCHEMA_NEWER = JOURNAL_NEWER.variant(

@@ -15,7 +15,6 @@ from graphrt.errors import (
     TransientModelError,
 )
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.stores import CRYPTOGRAPHY_MISSING
 from graphrt.errors._error_code import ErrorCode
 
 MODEL_REQUEST_FORBIDDEN = ErrorCode(
@@ -196,10 +195,6 @@ BAD_SWITCH_VARIABLE = BAD_SWITCH.variant(
     "The environment variable {variable} is {value!r}, which means neither yes nor no.",
     known="{switches:names}",
     fix="Set it to 0 to forbid real model requests, or to 1.",
-)
-
-LITELLM_MISSING = CRYPTOGRAPHY_MISSING.variant(
-    "LiteLLMModel needs a package that is not installed: {value}.", fix='pip install "graphrt[litellm]"'
 )
 
 REDIRECTED = ErrorCode(

@@ -208,3 +208,10 @@ BAD_INTERRUPT_KEY = ErrorCode(
     fix="Name the question: key='publish'; None numbers the questions of a node in their order.",
     boundary=True,
 )
+
+SWALLOWED_INTERRUPT = ErrorCode(
+    "swallowed-interrupt",
+    NodeError,
+    "Node {node!r} caught the pause that ctx.interrupt() raised, and returned.",
+    fix="Catch Exception, not BaseException, around ctx.interrupt(), or re-raise.",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphrt.errors import InputError, MissingExtraError, StoreError
+from graphrt.errors import InputError, StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
@@ -80,6 +80,10 @@ NOT_A_STORE = UNKNOWN_STORE.variant(
     known="{examples}",
     fix="Correct or remove the package that provides the scheme.",
 )
+NOT_A_STORE_ARGUMENT = UNKNOWN_STORE.variant(
+    "store= must be a store or a URL, not {given}.",
+    fix='Use store="sqlite:///runs.db", store="memory:", or open_store(...).',
+)
 
 BAD_ARCHIVE = ErrorCode(
     "bad-archive", InputError, "The file cannot be imported. {why} Nothing was written.", fix="Export the thread again."
@@ -129,13 +133,6 @@ NOT_EXPORTABLE = ErrorCode(
 
 STORE_CLOSED = ErrorCode("store-closed", StoreError, "{store} is closed.", fix="Open the store again.")
 
-BAD_THREAD_LIMIT = ErrorCode(
-    "bad-limit",
-    InputError,
-    "limit must be a whole number of threads, 0 or more, not {given!r}.",
-    fix="Pass how many at most, or None for all.",
-)
-
 BAD_COMMIT = ErrorCode(
     "bad-commit",
     InputError,
@@ -167,14 +164,6 @@ NOT_ENCRYPTED = ErrorCode(
     "A body that should be encrypted is not.",
     fix="Find out what wrote it. A store of plain threads has to be copied into an encrypted one.",
     carries=("thread",),
-)
-
-CRYPTOGRAPHY_MISSING = ErrorCode(
-    "missing-extra",
-    MissingExtraError,
-    "EncryptedStore needs a package that is not installed: {package}.",
-    fix='pip install "graphrt[crypto]"',
-    carries=("value",),
 )
 
 NOT_DURABLE = INVALID_ARGUMENT.variant(

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from graphrt.errors import ConflictError, InputError
+from graphrt.errors import ConflictError, InputError, ReplayDivergedError
+from graphrt.errors._codes.inputs import INPUT_REFUSED, UNKNOWN_INPUT_KEY, UNKNOWN_NODE_ASKED
+from graphrt.errors._codes.journal import GRAPH_CHANGED, JOURNAL_MISFIT
+from graphrt.errors._codes.nodes import NOT_STORABLE
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.errors._error_code import ErrorCode
 
 INTERRUPT_NEEDS_THREAD = ErrorCode(
     "interrupt-needs-thread",
     InputError,
     "Node {node!r} asked for an interrupt, but this run has no thread that could wait.",
+    fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
+)
+POLICY_NEEDS_THREAD = INTERRUPT_NEEDS_THREAD.variant(
+    "Node {node!r} has interrupt_before or interrupt_after, but this run has no thread that could wait.",
+    known="nothing has run",
     fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
 )
 
@@ -45,6 +54,11 @@ THREAD_EXISTS = ErrorCode(
     fix="Give another id, or delete that thread first.",
     where="thread {thread!r}",
 )
+FORK_TO_EXISTING_THREAD = THREAD_EXISTS.variant(
+    "There is a thread {thread!r} already.",
+    fix="Fork to another id, or delete that thread first.",
+    where="fork of thread {source!r}",
+)
 
 NO_SNAPSHOT = ErrorCode(
     "no-snapshot",
@@ -61,4 +75,145 @@ LOST_LEASE = ErrorCode(
     "The claim number {epoch} on thread {thread!r} is void: nothing of this commit was stored.",
     fix="Claim the thread again and go on from what is stored; a longer lease_s outlasts longer pauses.",
     where="thread {thread!r}",
+)
+
+NOT_COMPARABLE = ErrorCode(
+    "not-comparable",
+    InputError,
+    "Two values of type {left:type} cannot be compared: {error:type}: {error}",
+    fix="Give the class an __eq__ that answers with True or False, or mark the field untracked.",
+)
+
+FORK_OF_OLDER_GRAPH = GRAPH_CHANGED.variant(
+    "Entry {seq} of thread {thread!r} was written by an older graph, with other fields than this one has.",
+    known="fields {fields:names}",
+    fix="Fork a later entry, from the migration on, or fork with the older graph.",
+    where="fork of thread {thread!r}",
+)
+
+REPLAY_DIVERGED = ErrorCode(
+    "replay-diverged",
+    ReplayDivergedError,
+    "The replay of thread {thread!r} diverges at entry {seq} ({part}).",
+    known="expected {expected_text}; got {got_text}",
+    fix="A reducer or a router changed, or is not a pure function of its arguments.",
+    carries=("expected", "got"),
+)
+
+UNKNOWN_RUN = ErrorCode(
+    "unknown-run",
+    InputError,
+    "Thread {thread!r} has no run {run!r}.",
+    fix="Take the run_id of a result, or of a snapshot of history(thread).",
+    where="thread {thread!r}",
+)
+
+RUNTIME_WITHOUT_STORE = ErrorCode(
+    "thread-without-store",
+    InputError,
+    "This runtime has no store, and so no threads.",
+    fix='Make it with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
+)
+THREAD_WITHOUT_STORE = RUNTIME_WITHOUT_STORE.variant(
+    "thread={thread!r} was given, but there is no store to keep it in.",
+    fix='Give the runtime a store, for instance Runtime(graph, store="memory:").',
+)
+
+UNKNOWN_ENTRY = ErrorCode(
+    "unknown-entry",
+    InputError,
+    "Thread {thread!r} has no entry {seq!r} to go back to.",
+    known="entries {first} to {last}",
+    fix="Take the seq of a snapshot of history(thread).",
+    where="thread {thread!r}",
+)
+
+STAGED_MISFIT = JOURNAL_MISFIT.variant(
+    "What is staged of thread {thread!r} does not fit graph {fits!r}.",
+    known="{error:type}: {cause_text}",
+    fix="Use the graph that wrote it, or fork(at=) an entry before the open superstep.",
+)
+
+BAD_TOKEN_BUDGET = INPUT_REFUSED.variant(
+    "With this input, field {field!r} is {left}: a budget of tokens is 0 or more.",
+    fix="Give the tokens that the run may spend.",
+)
+NOT_AN_UPDATE_OF_THE_THREAD = INPUT_REFUSED.variant(
+    "{who} must be an update: a mapping or a {state_class}, not {given:type}.",
+    fix="Pass a mapping of the fields to update.",
+)
+UPDATE_DOES_NOT_FIT = INPUT_REFUSED.variant(
+    "{who} does not fit {state_class}: {error}", fix="Pass values of the declared types.", carries=("field",)
+)
+ONLY_IF_NEW_AND_ABANDON = INPUT_REFUSED.variant(
+    "only_if_new=True and abandon=True were given: the first runs nothing on a thread that exists.",
+    fix="Pass one of the two.",
+    carries=("thread",),
+)
+
+INPUT_NOT_STORABLE = NOT_STORABLE.variant(
+    "{given} that cannot be stored{at}: it {why}",
+    error=InputError,
+    known="nothing was stored",
+    fix="{advice}.",
+    carries=("path", "thread"),
+)
+
+WRONG_VERB = ErrorCode(
+    "wrong-verb",
+    InputError,
+    "Thread {thread!r} is {status}: it cannot {doing}.",
+    known="status {status}, {entries} entries",
+    fix="Use {right}{or_watch}{or_abandon}",
+    where="thread {thread!r}, graph {graph_name!r}",
+)
+
+UNKNOWN_KEY_OF_UPDATE = UNKNOWN_INPUT_KEY.variant(
+    "{who} has a key that is not a field of the state: {unknown:names}.",
+    known="fields {fields:names}",
+    fix="Remove it, or declare the field.",
+)
+
+SNAPSHOT_NOT_AS_WRITTEN = STORE_DAMAGED.variant(
+    "The snapshot of entry {seq} of thread {thread!r} did not come back as it was written: {why}.",
+    known="no entry was removed",
+    fix="Do not prune the thread until its store gives back what it is given; replay(thread) checks its entries.",
+    where="thread {thread!r}",
+)
+
+INPUT_OR_ANSWERS = ErrorCode(
+    "input-or-answers",
+    InputError,
+    "{problem}",
+    fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= "
+    "alone to go on with one that failed or was cancelled.",
+    carries=("thread",),
+)
+
+ONLY_IF_NEW_WITHOUT_THREAD = ErrorCode(
+    "only-if-new-without-thread",
+    InputError,
+    "only_if_new=True needs the name of the thread: one that is made is always new.",
+    fix="Pass thread=, named after what is asked for: the id of the request, say.",
+)
+
+GOTO_WITHOUT_NODE = ErrorCode(
+    "goto-without-node",
+    InputError,
+    "update() was given goto= without as_node=.",
+    fix="Name the node that is taken as finished: update(thread, values, as_node=..., goto=...).",
+)
+
+GOTO_NEEDED = ErrorCode(
+    "goto-needed",
+    InputError,
+    "Node {node!r} routes by the Commands that it returns: where it would lead is not known.",
+    known="it declares {declared:names}",
+    fix="Say it: update(thread, values, as_node={node!r}, goto={first!r}), or goto=END.",
+)
+
+UNKNOWN_AS_NODE = UNKNOWN_NODE_ASKED.variant(
+    "as_node= names a node that the graph does not have: {name!r}.",
+    known="nodes {known_nodes:names}",
+    fix="Name a node of the graph.",
 )

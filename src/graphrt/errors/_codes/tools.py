@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from graphrt.errors import InputError, ToolArgumentsError, ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.stores import CRYPTOGRAPHY_MISSING
 from graphrt.errors._error_code import ErrorCode
 
 TOOL_ARGUMENTS = ErrorCode("tool-arguments", ToolArgumentsError, "{text}", carries=("values", "tool"))
@@ -150,8 +149,4 @@ MCP_NOT_OPEN = ErrorCode(
     "MCP server {server} is not open.",
     fix="Use its tools inside of `async with server:`.",
     carries=("provider",),
-)
-
-MCP_MISSING = CRYPTOGRAPHY_MISSING.variant(
-    "McpServer needs a package that is not installed: {value}.", fix='pip install "graphrt[mcp]"'
 )

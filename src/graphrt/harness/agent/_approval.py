@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from graphrt.errors import InputError, ToolArgumentsError
+from graphrt.errors import ToolArgumentsError
+from graphrt.errors._codes.agents import BAD_APPROVAL
 from graphrt.harness.agent._services import Place, Question
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.tools.protocol import Tool
@@ -76,12 +77,7 @@ async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: T
 
 def _decided(said: Any, who: str, call: ToolCall) -> bool:
     if not isinstance(said, bool):
-        raise InputError(
-            f"The {who} said {said!r} to a call of tool {call.name!r}, which is neither True nor False.",
-            code="bad-approval",
-            fix="Return True or False; only a person's answer may be a mapping.",
-            value=said,
-        )
+        raise BAD_APPROVAL(who=who, value=said, tool_name=call.name)
     return said
 
 

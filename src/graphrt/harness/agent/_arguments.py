@@ -6,7 +6,17 @@ from inspect import signature
 from typing import Any
 
 from graphrt._arguments import each, is_number
-from graphrt.errors import InputError
+from graphrt.errors._codes.agents import (
+    BAD_AGENT_NAME,
+    BAD_AGENT_RETRY,
+    BAD_RETRY_POLICY,
+    CLASS_INSTEAD_OF_MODEL,
+    LAYER_SIGNATURE,
+    NOT_A_LAYER,
+    NOT_A_MODEL,
+    RETURN_OR_RAISE,
+    SINK_NOT_A_FUNCTION,
+)
 from graphrt.harness._harness_checks import usable
 from graphrt.harness.agent.events import EventSink
 from graphrt.harness.agent.middleware import HOOKS, LAYER, Middleware
@@ -41,16 +51,15 @@ def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
     a_class = isinstance(given, type)
     missing = [name for name in ("invoke", "stream", "profile") if a_class or not hasattr(given, name)]
     if missing:
-        raise InputError(
-            f"{of} is the class {given.__name__}."
-            if a_class
-            else f"{of} is {type(given).__name__}, which has no {', '.join(missing)}.",
-            code="no-model",
-            known="a class is not a model: its instances are" if a_class else "",
-            fix="That is a harness: give a ScriptedModel where you would give a MockHarness."
-            if usable(given, "run") and not a_class
-            else 'Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
+        if isinstance(given, type):
+            raise CLASS_INSTEAD_OF_MODEL(of=of, cls=given.__name__, value=given)
+        a_harness = "That is a harness: give a ScriptedModel where you would give a MockHarness."
+        raise NOT_A_MODEL(
+            of=of,
+            given=given,
+            missing=", ".join(missing),
             value=given,
+            fix=a_harness if usable(given, "run") else None,
         )
     model: ChatModel = given
     return model
@@ -58,15 +67,13 @@ def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
 
 def checked_name(name: Any) -> str:
     if not isinstance(name, str) or not name or "/" in name:  # "/" joins the names of nested agents
-        raise InputError(
-            f"The name of an agent must be a text without '/', not {name!r}.", fix='Give name="helper".', value=name
-        )
+        raise BAD_AGENT_NAME(value=name)
     return name
 
 
 def checked_choice(option: str, value: Any) -> Any:
     if value not in ("return", "raise"):
-        raise InputError(f"{option} must be 'return' or 'raise', not {value!r}.", value=value)
+        raise RETURN_OR_RAISE(option=option, value=value)
     return value
 
 
@@ -85,18 +92,10 @@ def checked_retry(policy: Any) -> RetryPolicy:
     if is_number(policy, whole=True):
         policy = RetryPolicy(policy)
     if not isinstance(policy, RetryPolicy):
-        raise InputError(
-            f"retry must be a RetryPolicy or a number of attempts, not {policy!r}.",
-            fix="Use RetryPolicy(attempts=...), or None to never repeat.",
-            value=policy,
-        )
+        raise BAD_AGENT_RETRY(value=policy)
     problems = list(policy.problems())
     if problems:
-        raise InputError(
-            f"The retry policy of an agent is wrong: {'; '.join(problems)}.",
-            fix="Correct it; RetryPolicy(attempts=1), or None, never repeats.",
-            value=policy,
-        )
+        raise BAD_RETRY_POLICY(problems="; ".join(problems), value=policy)
     return policy
 
 
@@ -104,7 +103,7 @@ def checked_sinks(given: Any) -> tuple[EventSink, ...]:
     sinks = each("sinks", given)
     for sink in sinks:
         if not callable(sink):
-            raise InputError(f"A sink must be a function of one item, not {sink!r}.", fix="Give functions.", value=sink)
+            raise SINK_NOT_A_FUNCTION(value=sink)
     return sinks
 
 
@@ -116,14 +115,12 @@ def checked_layers(given: Any) -> tuple[Middleware, ...]:
             what = (
                 f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
             )
-            raise InputError(
-                f"middleware has {what}, which is not a layer.",
-                code="bad-middleware",
+            raise NOT_A_LAYER(
+                given=what,
+                value=layer,
                 known="a class is not a layer: its instances are"
                 if isinstance(layer, type)
                 else f"it has no {', '.join(missing)}",
-                fix="Derive from Middleware, override what you need, and give an instance.",
-                value=layer,
             )
         _check_parameters(layer)
     return layers
@@ -146,9 +143,4 @@ def _check_parameters(layer: Any) -> None:
             if shape is not None:
                 shape.bind(*told)
         except TypeError as error:
-            raise InputError(
-                f"Middleware {type(layer).__name__}.{name}{shape} cannot be called with ({', '.join(told)}): {error}.",
-                code="bad-middleware",
-                fix=f"Write `async def {name}(self, {', '.join(told)})`.",
-                value=layer,
-            ) from None
+            raise LAYER_SIGNATURE(value=layer, name=name, shape=shape, arguments=", ".join(told), error=error) from None

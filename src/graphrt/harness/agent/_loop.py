@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt.errors import AgentLimitError, BadResponseError, count
+from graphrt.errors import BadResponseError
+from graphrt.errors._codes.agents import AGENT_LIMIT, ANSWER_CUT_OFF
 from graphrt.events import Usage
 from graphrt.harness._output.form import OutputForm, misfit
 from graphrt.harness.agent.limits import AgentLimits
@@ -142,12 +143,13 @@ class Loop:
         """
         bound = getattr(self._limits, limit)
         if self._limits.on_limit == "raise":
-            raise AgentLimitError(
-                f"Agent {self._name!r} reached its limit {limit}={bound}.",
-                where=f"agent {self._name!r}",
-                known=f"{count(self._models, 'model call')}, {count(self._tools, 'tool call')}, {count(len(self.said), 'message')}",
-                fix=f'Raise AgentLimits({limit}=...), or use on_limit="stop" to go on with what there is.',
+            raise AGENT_LIMIT(
+                name=self._name,
+                option=limit,
                 limit=bound,
+                models=self._models,
+                tools=self._tools,
+                messages_made=len(self.said),
                 messages=self.said,
             )
         last = next((said for said in reversed(self.said) if isinstance(said, AssistantMessage)), AssistantMessage())
@@ -171,14 +173,7 @@ class Loop:
         bound = "the bound of its model" if most is None else f"max_tokens={most}"
         what = f"The answer of agent {self._name!r} was cut off at {bound}."
         if self._limits.on_length == "raise":
-            raise AgentLimitError(
-                what,
-                code="answer-cut-off",
-                where=f"agent {self._name!r}",
-                fix='Raise max_tokens, or ask for less; on_length="return" returns what there is.',
-                limit=most,
-                messages=self.said,
-            )
+            raise ANSWER_CUT_OFF(problem=what, name=self._name, limit=most, messages=self.said)
         _log.warning("%s AgentLimits(on_length='raise') makes it an error.", what)
 
     def _unanswered(self, bound: Any, limit: str) -> list[ToolMessage]:

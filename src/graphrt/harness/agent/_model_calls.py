@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
+from graphrt.errors._codes.agents import NOT_A_RESPONSE
 from graphrt.events import Usage
 from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.form import in_words
@@ -165,11 +166,7 @@ class Caller:
                     await items.aclose()
         problem = _problem(response)
         if problem is not None:
-            raise BadResponseError(
-                f"Model {model.profile.name!r} gave {problem} as its response.",
-                fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
-                model=model.profile.name,
-            )
+            raise NOT_A_RESPONSE(model=model.profile.name, problem=problem)
         reply: ModelResponse = response
         if reply.usage is None:
             return reply

@@ -12,7 +12,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
 
 from graphrt._ambient import REPLACED
-from graphrt.errors import InputError, a_type, closest, names
+from graphrt.errors import closest, names
+from graphrt.errors._codes.agents import MODELS_NOT_A_MAPPING, MODELS_OF_A_BAD_NAME, OVERRIDE_OF_A_GENERATOR
 from graphrt.harness.agent._arguments import checked_model
 
 if TYPE_CHECKING:
@@ -56,21 +57,10 @@ class NamedModels:
     def __init__(self, models: Mapping[Any, Any]) -> None:
         given: Any = models  # untyped: callers without a type checker pass anything
         if not isinstance(given, Mapping):
-            raise InputError(
-                f"models= must be a mapping from names of agents to models, not {a_type(given)}.",
-                code="bad-models",
-                fix='Pass models={"writer": ScriptedModel([...])}, where an agent is named Agent(..., name="writer").',
-                value=models,
-            )
+            raise MODELS_NOT_A_MAPPING(given=given, value=models)
         wrong = [name for name in models if not isinstance(name, str) or not name or "/" in name]
         if wrong:
-            raise InputError(
-                f"models= has the key {wrong[0]!r}, which cannot be the name of an agent.",
-                code="bad-models",
-                known="the name of an agent is a text without '/'",
-                fix='Use the name that the agent was given: Agent(..., name="writer").',
-                value=wrong[0],
-            )
+            raise MODELS_OF_A_BAD_NAME(value=wrong[0])
         self.models: Final[Mapping[str, ChatModel]] = {
             name: checked_model(model, of=f"models= for agent {name!r}") for name, model in models.items()
         }
@@ -131,11 +121,7 @@ class Override:
             InputError: *fn* is a generator function, whose body runs after the call (`bad-override`).
         """
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-            raise InputError(
-                f"override() cannot decorate {fn.__qualname__}(), which is a generator: its body runs after the call.",
-                code="bad-override",
-                fix="Write `with agent.override(model=...):` inside of it.",
-            )
+            raise OVERRIDE_OF_A_GENERATOR(function=fn.__qualname__)
         if inspect.iscoroutinefunction(fn):
 
             @wraps(fn)

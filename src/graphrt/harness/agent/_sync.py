@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from graphrt._ambient import NODE, called, live
-from graphrt.errors import InputError
+from graphrt.errors._codes.agents import RUN_SYNC_IN_LOOP
 from graphrt.harness._background_loop import LoopThread
 from graphrt.harness.agent._outside_context import tell_unseen
 from graphrt.harness.agent._services import HERE
@@ -88,12 +88,7 @@ def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
     # On a loop the context variable names the node of this very task; a sync node is found in its driver's frame.
     node = live(NODE.get()) or live(called()) if in_loop else live(called()) or live(NODE.get())
     if in_loop and (HERE.get() is not None or (node is not None and node._task.node.is_async) or _LOOP.is_here()):
-        raise InputError(
-            f"Agent {agent!r} was run by run_sync() in a coroutine, whose event loop it would keep from running.",
-            code="run-sync-in-loop",
-            where="" if node is None else node._task.engine.where(node._task),
-            fix="Await agent.run(...) instead.",
-        )
+        raise RUN_SYNC_IN_LOOP(agent=agent, where="" if node is None else node._task.engine.where(node._task))
     if node is not None:
         found: T = node._drive(make)
         return found

@@ -17,14 +17,14 @@ from graphrt.errors import (
     ToolError,
     closest,
     names,
-    told,
 )
+from graphrt.errors._codes.agents import ARGUMENTS_NOT_AN_OBJECT, TOOL_FAILED, TOOL_NOT_OFFERED, TOOL_TIMEOUT
 from graphrt.harness._reply_data import usage_from, usage_to
 from graphrt.harness.agent._approval import Done, Ready, allowed, answered, needs_approval, refused
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._services import HERE, ORDER, Place
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
-from graphrt.harness.agent.middleware import LayerError, Middleware, around_tool
+from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
 from graphrt.harness.tools.results import ToolCommandError, to_result
@@ -122,17 +122,11 @@ class Tooling:
             hint = f" Did you mean {guess!r}?" if guess else ""
             known = names(self._registry.names) or "none"
             if self._unknown == "raise":
-                raise ToolError(
-                    f"The model called a tool that it was not offered: {call.name!r}.",
-                    code="unknown-tool",
-                    known=f"tools: {known}",
-                    fix='Offer it, or use unknown_tool="return", which lets the model correct itself.',
-                    tool=call.name,
-                )
+                raise TOOL_NOT_OFFERED(tool=call.name, offered=known)
             return Done(text=f"There is no tool {call.name!r}.{hint} The tools are: {known}.", error=True)
         try:
             if call.error is not None:
-                raise ToolArgumentsError(f"The arguments are no JSON object: {call.error}.", tool=call.name)
+                raise ARGUMENTS_NOT_AN_OBJECT(error=call.error, tool=call.name)
             arguments = tool.check(call.arguments)
         except ToolArgumentsError as error:
             if self._bad_arguments == "raise":
@@ -281,12 +275,7 @@ class Tooling:
         """Return the outcome of a tool that exceeded its timeout, or raise it, as the tool's policy says."""
         text = f"Tool {one.call.name!r} took longer than {one.tool.policy.timeout_s:g} s."
         if one.tool.policy.on_error == "raise":
-            raise ToolError(
-                text,
-                code="tool-timeout",
-                fix='Raise the tool\'s timeout_s, or let the model see it: on_error="return".',
-                tool=one.call.name,
-            ) from None
+            raise TOOL_TIMEOUT(problem=text, tool=one.call.name) from None
         return Done(text=text, error=True)
 
     def _failed(self, one: Ready, error: BaseException) -> Done:
@@ -296,11 +285,7 @@ class Tooling:
             return Done(text=text, error=True)
         if isinstance(error, ToolError):
             raise error
-        raise ToolError(
-            f"Tool {one.call.name!r} failed: {told(error)}",
-            fix='Repair the tool, or let the model see what it raises: on_error="return".',
-            tool=one.call.name,
-        ) from error
+        raise TOOL_FAILED(tool=one.call.name, error=error) from error
 
 
 def _changed(one: Ready, call: ToolCall) -> Mapping[str, Any]:
@@ -311,15 +296,9 @@ def _changed(one: Ready, call: ToolCall) -> Mapping[str, Any]:
         ToolArgumentsError: Its arguments do not fit.
     """
     if call.name != one.call.name:
-        raise LayerError(
-            f"A layer made of the call of tool {one.call.name!r} one of {call.name!r}.",
-            code="tool-renamed",
-            known="what was admitted, agreed to and is remembered is the call of the first",
-            fix="Change its arguments, return a result without calling run(), or offer the model the other tool.",
-            value=call.name,
-        )
+        raise TOOL_RENAMED(first=one.call.name, value=call.name)
     if call.error is not None:
-        raise ToolArgumentsError(f"The arguments are no JSON object: {call.error}.", tool=call.name)
+        raise ARGUMENTS_NOT_AN_OBJECT(error=call.error, tool=call.name)
     return one.tool.check(call.arguments)
 
 

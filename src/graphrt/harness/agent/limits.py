@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from graphrt._arguments import number_problem
-from graphrt.errors import InputError
+from graphrt.errors._codes.agents import BAD_AGENT_LIMITS
 
 __all__ = ["AgentLimits"]
 
@@ -45,11 +45,7 @@ class AgentLimits:
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
-            raise InputError(
-                f"AgentLimits cannot be made: {'; '.join(problems)}.",
-                code="bad-limit",
-                fix="Correct them, for instance AgentLimits(model_calls=25, tool_calls=50, on_limit='stop').",
-            )
+            raise BAD_AGENT_LIMITS(problems="; ".join(problems))
 
     def _problems(self) -> Iterator[str]:
         found = (

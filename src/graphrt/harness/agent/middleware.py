@@ -8,6 +8,8 @@ from inspect import isawaitable
 from typing import Any, Final, TypeAlias
 
 from graphrt.errors import InputError
+from graphrt.errors._codes.agents import NOT_A_LAYER
+from graphrt.errors._error_code import ErrorCode
 from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, ModelResponse
 from graphrt.harness.request import ModelRequest
@@ -150,15 +152,26 @@ class LayerError(InputError):
     """A layer is wrong. The model is not told of it, as it would be of the failure of a tool."""
 
 
+# Declared here and not with the other errors of agents, beside their class.
+LAYER_MISUSED: Final = NOT_A_LAYER.variant(
+    "Middleware {hook} {did}.",
+    error=LayerError,
+    known="it has to return {wanted}",
+    fix="Write `async def {method}(...)`, with a return on every way out of it.",
+    carries=("value",),
+)
+TOOL_RENAMED: Final = ErrorCode(
+    "tool-renamed",
+    LayerError,
+    "A layer changed the call of tool {first!r} to one of {value!r}.",
+    known="the call of the first was admitted and approved, and is the one that is recorded",
+    fix="Change its arguments, return a result without calling run(), or offer the model the other tool.",
+)
+
+
 def _misused(layer: Middleware, method: str, what: str, wanted: str) -> LayerError:
     name = f"{type(layer).__name__}.{method}()"
-    return LayerError(
-        f"Middleware {name} {what}.",
-        code="bad-middleware",
-        known=f"it has to return {wanted}",
-        fix=f"Write `async def {method}(...)`, with a return on every way out of it.",
-        value=layer,
-    )
+    return LAYER_MISUSED(hook=name, did=what, wanted=wanted, method=method, value=layer)
 
 
 def _short(value: Any) -> str:

@@ -17,7 +17,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeVar
 
-from graphrt.errors._codes.models import LITELLM_MISSING
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.harness._background_loop import LoopThread
 from graphrt.harness._secrets import RedactingFilter
 from graphrt.harness.litellm import _http_exchange, _request_limits
@@ -107,7 +107,7 @@ def _import_quietly() -> LiteLLM:
             _http_exchange.install(ours)
             _log_quietly()
     except ModuleNotFoundError as error:
-        raise LITELLM_MISSING(value=error.name) from error
+        raise MISSING_PACKAGE(user="LiteLLMModel", package=error.name, extra="litellm", value=error.name) from error
     litellm: LiteLLM = module
     litellm.suppress_debug_info = True
     litellm.disable_hf_tokenizer_download = True

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
-from graphrt.errors._codes.databases import PSYCOPG_MISSING
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -57,4 +57,6 @@ def driver() -> Any:
     try:
         return import_module("psycopg")
     except ImportError as error:
-        raise PSYCOPG_MISSING(package=error.name or "psycopg with libpq", value=error.name) from error
+        raise MISSING_PACKAGE(
+            user="PostgresStore", package=error.name or "psycopg with libpq", extra="postgres", value=error.name
+        ) from error

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Protocol, Self, TextIO, TypeVar
 
-from graphrt.errors._codes.tools import MCP_MISSING
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
 
 T = TypeVar("T")
 
@@ -286,7 +286,9 @@ def sdk(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise MCP_MISSING(value=error.name or name) from error
+        raise MISSING_PACKAGE(
+            user="McpServer", package=error.name or name, extra="mcp", value=error.name or name
+        ) from error
 
 
 class _Watched:

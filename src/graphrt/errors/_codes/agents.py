@@ -1,0 +1,144 @@
+"""Errors of agents: their options, limits, middleware, approvals, and graphs as tools."""
+
+from __future__ import annotations
+
+from graphrt.errors import AgentLimitError, InputError, ToolError
+from graphrt.errors._codes.arguments import BAD_THREAD_LIMIT, INVALID_ARGUMENT
+from graphrt.errors._codes.models import UNREADABLE_ANSWER
+from graphrt.errors._codes.tools import NO_SUCH_TOOL, TOOL_ARGUMENTS, TOOL_SCHEMA, VALIDATOR_FAILED
+from graphrt.errors._error_code import ErrorCode
+
+CLASS_INSTEAD_OF_MODEL = ErrorCode(
+    "no-model",
+    InputError,
+    "{of} is the class {cls}.",
+    known="a class is not a model: its instances are",
+    fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
+    carries=("value",),
+)
+NOT_A_MODEL = CLASS_INSTEAD_OF_MODEL.variant(
+    "{of} is {given:type}, which has no {missing}.",
+    fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
+    carries=("value",),
+)
+
+AGENT_LIMIT = ErrorCode(
+    "agent-limit",
+    AgentLimitError,
+    "Agent {name!r} reached its limit {option}={limit}.",
+    known="{models:count model call}, {tools:count tool call}, {messages_made:count message}",
+    fix='Raise AgentLimits({option}=...), or use on_limit="stop" to go on with what there is.',
+    where="agent {name!r}",
+    carries=("messages",),
+)
+
+BAD_APPROVAL = ErrorCode(
+    "bad-approval",
+    InputError,
+    "The {who} said {value!r} to a call of tool {tool_name!r}, which is neither True nor False.",
+    fix="Return True or False; only a person's answer may be a mapping.",
+)
+
+BAD_AGENT_NAME = INVALID_ARGUMENT.variant(
+    "The name of an agent must be a str without '/', not {value!r}.", fix='Give name="helper".'
+)
+RETURN_OR_RAISE = INVALID_ARGUMENT.variant(
+    "{option} must be 'return' or 'raise', not {value!r}.", fix='Pass {option}="return" or {option}="raise".'
+)
+BAD_AGENT_RETRY = INVALID_ARGUMENT.variant(
+    "retry must be a RetryPolicy or a number of attempts, not {value!r}.",
+    fix="Use RetryPolicy(attempts=...), or None to never repeat.",
+)
+BAD_RETRY_POLICY = INVALID_ARGUMENT.variant(
+    "The retry policy of an agent is wrong: {problems}.",
+    fix="Correct it; RetryPolicy(attempts=1), or None, never repeats.",
+    carries=("value",),
+)
+SINK_NOT_A_FUNCTION = INVALID_ARGUMENT.variant(
+    "A sink must be a function of one item, not {value!r}.", fix="Give functions."
+)
+BAD_CACHE_SIZE = INVALID_ARGUMENT.variant("{problem}.", fix="Say how many responses are kept.", carries=("value",))
+
+NOT_A_LAYER = ErrorCode(
+    "bad-middleware",
+    InputError,
+    "middleware has {given}, which is not a layer.",
+    fix="Derive from Middleware, override what you need, and give an instance.",
+    carries=("value",),
+)
+LAYER_SIGNATURE = NOT_A_LAYER.variant(
+    "Middleware {value:type}.{name}{shape} cannot be called with ({arguments}): {error}.",
+    fix="Write `async def {name}(self, {arguments})`.",
+)
+
+GRAPH_CANNOT_BE_A_TOOL = TOOL_SCHEMA.variant(
+    "Graph {graph_name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
+    fix="Give input=, a type that a model can fill in.",
+)
+
+ANSWER_CUT_OFF = ErrorCode(
+    "answer-cut-off",
+    AgentLimitError,
+    "{problem}",
+    fix='Raise max_tokens, or ask for less; on_length="return" returns what there is.',
+    where="agent {name!r}",
+    carries=("limit", "messages"),
+)
+
+NOT_A_RESPONSE = UNREADABLE_ANSWER.variant(
+    "Model {model!r} gave {problem} as its response.",
+    fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
+)
+
+MODELS_NOT_A_MAPPING = ErrorCode(
+    "bad-models",
+    InputError,
+    "models= must be a mapping from names of agents to models, not {given:a_type}.",
+    fix='Pass models={{"writer": ScriptedModel([...])}}, where an agent is named Agent(..., name="writer").',
+    carries=("value",),
+)
+MODELS_OF_A_BAD_NAME = MODELS_NOT_A_MAPPING.variant(
+    "models= has the key {value!r}, which cannot be the name of an agent.",
+    known="the name of an agent is a text without '/'",
+    fix='Use the name that the agent was given: Agent(..., name="writer").',
+)
+
+OVERRIDE_OF_A_GENERATOR = ErrorCode(
+    "bad-override",
+    InputError,
+    "override() cannot decorate {function}(), which is a generator: its body runs after the call.",
+    fix="Write `with agent.override(model=...):` inside it.",
+)
+
+RUN_SYNC_IN_LOOP = ErrorCode(
+    "run-sync-in-loop",
+    InputError,
+    "Agent {agent!r} was run by run_sync() in a coroutine, whose event loop it would keep from running.",
+    fix="Await agent.run(...) instead.",
+)
+
+TOOL_NOT_OFFERED = NO_SUCH_TOOL.variant(
+    "The model called a tool that it was not offered: {tool!r}.",
+    error=ToolError,
+    known="tools: {offered}",
+    fix='Offer it, or use unknown_tool="return", which lets the model correct itself.',
+)
+
+ARGUMENTS_NOT_AN_OBJECT = TOOL_ARGUMENTS.variant("The arguments are not a JSON object: {error}.", carries=("tool",))
+
+TOOL_TIMEOUT = ErrorCode(
+    "tool-timeout",
+    ToolError,
+    "{problem}",
+    fix='Raise the tool\'s timeout_s, or let the model see it: on_error="return".',
+    carries=("tool",),
+)
+
+TOOL_FAILED = VALIDATOR_FAILED.variant(
+    "Tool {tool!r} failed: {error:told}", fix='Repair the tool, or let the model see what it raises: on_error="return".'
+)
+
+BAD_AGENT_LIMITS = BAD_THREAD_LIMIT.variant(
+    "AgentLimits cannot be made: {problems}.",
+    fix="Correct them, for instance AgentLimits(model_calls=25, tool_calls=50, on_limit='stop').",
+)
