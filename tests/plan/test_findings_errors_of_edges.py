@@ -195,7 +195,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
         "The conditional edge 'a' -> go() has no routes. (HERE)",
         "Map each label to a node or END, or list the possible nodes.",
     ),
-    ("empty-routes", lambda: a().add_join([], "a"), "The join [] -> 'a' has no sources. (HERE)", "Name them."),
+    ("empty-routes", lambda: a().add_join([], "a"), "The join [] -> 'a' has no sources. (HERE)", "Name the sources."),
     (
         "unknown-route",
         lambda: a().add_conditional_edges("a", verdict, {"good": END}),

@@ -105,7 +105,7 @@ BAD_SLEEP = ErrorCode(
     "bad-sleep",
     InputError,
     "sleep= must be a function of seconds, not {sleep!r}.",
-    fix="Pass a function, sync or async, such as `waits.append` of a list: it is called in the place of each wait.",
+    fix="Pass a function, sync or async, such as `waits.append` of a list: it is called instead of each wait.",
 )
 
 BAD_CLOCK = ErrorCode(

@@ -111,7 +111,7 @@ DUPLICATE_EDGE = Finding("duplicate-edge", "The {edge} is declared twice; the fi
 DUPLICATE_SOURCE = DUPLICATE_EDGE.variant("The {join} {problem}.", fix="Name each source once.")
 DUPLICATE_BRANCH = DUPLICATE_EDGE.variant("The {branch} is declared twice.", fix="Remove one of them.")
 
-JOIN_WITHOUT_SOURCES = Finding("empty-routes", "The {join} has no sources.", fix="Name them.")
+JOIN_WITHOUT_SOURCES = Finding("empty-routes", "The {join} has no sources.", fix="Name the sources.")
 EMPTY_ROUTES = JOIN_WITHOUT_SOURCES.variant(
     "The {branch} has no routes.", fix="Map each label to a node or END, or list the possible nodes."
 )

@@ -209,7 +209,7 @@ GOTO_NEEDED = ErrorCode(
     InputError,
     "Node {node!r} routes by the Commands that it returns: where it would lead is not known.",
     known="it declares {declared:names}",
-    fix="Say it: update(thread, values, as_node={node!r}, goto={first!r}), or goto=END.",
+    fix="Name the target: update(thread, values, as_node={node!r}, goto={first!r}), or goto=END.",
 )
 
 UNKNOWN_AS_NODE = UNKNOWN_NODE_ASKED.variant(
