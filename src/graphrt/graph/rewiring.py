@@ -20,7 +20,10 @@ from graphrt._plan.state import StateSchema
 from graphrt._plan.tables import Plan
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
-from graphrt.errors import DefinitionError, InputError, Problem, names
+from graphrt.errors import Problem
+from graphrt.errors._codes.arguments import IMPOSSIBLE_EDGES, OTHER_NAMES, WRAP_OF_UNKNOWN_NODES
+from graphrt.errors._codes.graph_findings import TOPOLOGY_WITH_UNKNOWN_REDUCER
+from graphrt.errors._codes.schema_findings import UNKNOWN_REDUCER
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.handles import S, U, function_of
@@ -60,12 +63,7 @@ def rewired(
     changed = plan if topology == graph.topology() else _changed(graph, topology)
     unknown = [name for name in wrap or () if name not in plan.by_name]
     if unknown:
-        raise InputError(
-            f"wrap= names {names(unknown)}, which the graph does not have.",
-            where=plan.place(),
-            known=f"nodes {names(plan.by_name)}",
-            fix="Name nodes of the graph.",
-        )
+        raise WRAP_OF_UNKNOWN_NODES(unknown=unknown, known_nodes=plan.by_name, where=plan.place())
     if wrap:
         # After the checks, which look into the code of functions: a wrapper does not show what its function returns.
         declared = tuple(
@@ -100,13 +98,7 @@ def _changed(graph: CompiledGraph[Any, Any], topology: Mapping[str, Any]) -> Pla
     declared += [EdgeSpec(_ref(src), _ref(dst), plan.spec.where) for src, dst in edges.static]
     left = edges.left()
     if left:
-        raise InputError(
-            f"The topology has {len(left)} edges that the graph cannot have, the first from {left[0]['from']!r} to "
-            f"{left[0]['to']!r}.",
-            where=plan.place(),
-            known="static edges can be added; routes, joins and their numbers are those of the graph",
-            fix="Edit what graph.topology() returned.",
-        )
+        raise IMPOSSIBLE_EDGES(number=len(left), source=left[0]["from"], destination=left[0]["to"], where=plan.place())
     state, update = _schemas(plan, before["state"], topology["state"], problems)
     spec = replace(plan.spec, declared=tuple(declared), state=state, update=update, problems=tuple(problems))
     limits = plan.limits if topology["limits"] == before["limits"] else Limits(**topology["limits"])
@@ -119,12 +111,7 @@ def _same_names(plan: Plan, before: Mapping[str, Any], topology: Mapping[str, An
         ("fields", before["state"], set(topology["state"])),
     ):
         if set(had) != has:
-            raise InputError(
-                f"The topology has other {what} than the graph: {names(sorted(set(had) ^ has))}.",
-                where=plan.place(),
-                known=f"{what} {names(had)}",
-                fix="Edit what graph.topology() returned, and leave its nodes and fields.",
-            )
+            raise OTHER_NAMES(kind=what, different=sorted(set(had) ^ has), known_names=had, where=plan.place())
 
 
 class _Edges:
@@ -254,11 +241,7 @@ def _field(field: Field, reducer: Any, problems: list[Problem]) -> Field:
     """Return a copy of *field* with another reducer. What it starts from stays."""
     fn = getattr(reducers, reducer, None) if isinstance(reducer, str) and reducer in reducers.__all__ else reducer
     if not callable(fn):
-        raise DefinitionError(
-            "The topology has a reducer that is not known.",
-            [Problem(code="bad-reducer", message=f"Field {field.name!r} has the reducer {reducer!r}.", hint="Use a "
-            "built-in reducer's name, or a function.")],
-        )  # fmt: skip
+        raise TOPOLOGY_WITH_UNKNOWN_REDUCER(problems=[UNKNOWN_REDUCER(field=field.name, reducer=reducer)])
     copied = copy.copy(field)
     copied.kind, copied.aggregates = LAST, False
     read_marks(copied, (fn,), problems)

@@ -25,6 +25,21 @@ OPTION_OUT_OF_BOUNDS = INVALID_ARGUMENT.variant(
 )
 OPTION_OF_WRONG_TYPE = INVALID_ARGUMENT.variant("{option} must be of type {kind}, not {value!r}.")
 OPTION_NOT_A_FUNCTION = INVALID_ARGUMENT.variant("{option} must be a function, not {value!r}.")
+WRAP_OF_UNKNOWN_NODES = INVALID_ARGUMENT.variant(
+    "wrap= names {unknown:names}, which the graph does not have.",
+    known="nodes {known_nodes:names}",
+    fix="Name nodes of the graph.",
+)
+IMPOSSIBLE_EDGES = INVALID_ARGUMENT.variant(
+    "The topology has {number} edges that the graph cannot have, the first from {source!r} to {destination!r}.",
+    known="static edges can be added; routes, joins and their numbers are those of the graph",
+    fix="Edit what graph.topology() returned.",
+)
+OTHER_NAMES = INVALID_ARGUMENT.variant(
+    "The topology has other {kind} than the graph: {different:names}.",
+    known="{kind} {known_names:names}",
+    fix="Edit what graph.topology() returned, and leave its nodes and fields.",
+)
 
 COMMAND_HAS_NO_RESUME = UNKNOWN_RUN_OPTION.variant(
     "A Command has no resume=.",

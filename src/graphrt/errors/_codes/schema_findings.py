@@ -63,6 +63,9 @@ SEVERAL_REDUCERS = QUOTED_REDUCER.variant(
 )
 BAD_REDUCER = QUOTED_REDUCER.variant("Reducer {reducer!r} of field {field!r} {problem}.")
 FIELD_NEEDS_DEFAULT = QUOTED_REDUCER.variant("Field {field!r} is {problem}.", fix="Give the field a default.")
+UNKNOWN_REDUCER = QUOTED_REDUCER.variant(
+    "Field {field!r} has the reducer {reducer!r}.", fix="Use a built-in reducer's name, or a function."
+)
 
 UNTRACKED_LEAK = Finding(
     "untracked-leak",
