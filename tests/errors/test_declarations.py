@@ -261,7 +261,9 @@ def test_fields_that_are_attributes_become_attributes_of_the_error() -> None:
 
 
 def test_a_variant_keeps_code_and_class_unless_it_names_another() -> None:
-    assert FILL.variant("x") == ErrorCode("input", InputError, "x")
+    error = FILL.variant("x")(values=1)
+
+    assert (type(error), error.code, error.what, error.fix, error.values) == (InputError, "input", "x", "", 1)
     assert FILL.variant("x", error=GraphrtError)().__class__ is GraphrtError
 
 

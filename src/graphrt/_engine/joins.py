@@ -13,7 +13,7 @@ from graphrt._engine.join_state import JoinState
 from graphrt._engine.route import Routed
 from graphrt._plan.tables import BranchPlan
 from graphrt.errors import StarvedJoinError, names
-from graphrt.errors._codes.limits import STARVED_JOIN
+from graphrt.errors._codes.nodes import STARVED_JOIN
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState

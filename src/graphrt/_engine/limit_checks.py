@@ -16,7 +16,7 @@ from graphrt._engine.task import Due
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import EndType
 from graphrt.errors import NodeFatigueError, names
-from graphrt.errors._codes.limits import NODE_FATIGUE, STEP_LIMIT, TASK_LIMIT
+from graphrt.errors._codes.nodes import NODE_FATIGUE, STEP_LIMIT, TASK_LIMIT
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState

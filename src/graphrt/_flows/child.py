@@ -20,9 +20,8 @@ from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
 from graphrt.errors import DeadlineError, GraphrtError, StoreError
-from graphrt.errors._codes.inputs import NESTED_INPUT_NOT_A_MAPPING, SEND_NOT_A_MAPPING
-from graphrt.errors._codes.limits import DEPTH_LIMIT
-from graphrt.errors._codes.nodes import BAD_MAPPING, NESTED_OUTPUT_NOT_AN_UPDATE
+from graphrt.errors._codes.arguments import NESTED_INPUT_NOT_A_MAPPING, SEND_NOT_A_MAPPING
+from graphrt.errors._codes.nodes import BAD_MAPPING, DEPTH_LIMIT, NESTED_OUTPUT_NOT_AN_UPDATE
 from graphrt.limits import Limits
 
 

@@ -7,7 +7,7 @@ from graphrt._engine.storability import told_state
 from graphrt._engine.task import DUE, Task, TimedOut
 from graphrt._flows.effects import NOW, Flow
 from graphrt.errors import DeadlineError
-from graphrt.errors._codes.limits import DEADLINE
+from graphrt.errors._codes.nodes import DEADLINE
 
 
 def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:

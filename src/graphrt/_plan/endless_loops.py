@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from graphrt._plan.paths import OUT, SOME, Paths
 from graphrt._plan.tables import Plan
 from graphrt.errors import Problem
-from graphrt.errors._codes.graph_findings import ENDLESS_LOOP
+from graphrt.errors._codes.findings import ENDLESS_LOOP
 
 _SHOWN = 8
 """Most nodes of a loop that its message names."""

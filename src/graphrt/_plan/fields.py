@@ -18,7 +18,7 @@ from graphrt._plan.copying import own
 from graphrt._plan.hints import describe
 from graphrt._plan.value_checks import Check, Checked, check_anything
 from graphrt.errors import Problem
-from graphrt.errors._codes.schema_findings import BAD_REDUCER, INNER_REDUCER, QUOTED_REDUCER, SEVERAL_REDUCERS
+from graphrt.errors._codes.findings import BAD_REDUCER, INNER_REDUCER, QUOTED_REDUCER, SEVERAL_REDUCERS
 
 __all__ = [
     "ABSENT",

@@ -17,8 +17,13 @@ from graphrt._plan.specs import NodeSpec
 from graphrt._plan.state import StateSchema
 from graphrt.commands import Command
 from graphrt.errors import Problem, closest
-from graphrt.errors._codes.graph_findings import BAD_NODE_LIMIT, BAD_POLICY, COMMAND_OF_TARGETS
-from graphrt.errors._codes.schema_findings import UNKNOWN_WRITES, UNTRACKED_LEAK
+from graphrt.errors._codes.findings import (
+    BAD_NODE_LIMIT,
+    BAD_POLICY,
+    COMMAND_OF_TARGETS,
+    UNKNOWN_WRITES,
+    UNTRACKED_LEAK,
+)
 from graphrt.errors._error_code import Finding
 
 MAX_NAME: Final = 500

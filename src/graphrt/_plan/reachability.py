@@ -17,7 +17,7 @@ from graphrt._plan.starving_joins import starving_joins
 from graphrt._plan.tables import Plan
 from graphrt._plan.write_conflicts import write_conflicts
 from graphrt.errors import Problem
-from graphrt.errors._codes.graph_findings import (
+from graphrt.errors._codes.findings import (
     ENDLESS_LOOP,
     NO_WAY_OUT,
     STARVING_JOIN,

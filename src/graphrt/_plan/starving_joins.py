@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from graphrt._plan.paths import ALL, OUT, SOME, Choice, Paths
 from graphrt._plan.tables import JoinPlan, Plan
 from graphrt.errors import Problem
-from graphrt.errors._codes.graph_findings import STARVING_JOIN
+from graphrt.errors._codes.findings import STARVING_JOIN
 
 _AT_ONCE: Final = 2_048
 """Most scenarios that are followed together, which is the width of the ints in bits; bounds the memory."""

@@ -23,14 +23,14 @@ from graphrt._plan.quoting import explain, quoted, short
 from graphrt._plan.value_checks import Checks, is_marker
 from graphrt._plan.views import EXTRA, Values, dataclass_view, finder, keeping, pydantic_view
 from graphrt.errors import InputError, Place, Problem, closest
-from graphrt.errors._codes.inputs import (
+from graphrt.errors._codes.arguments import (
     INPUT_DOES_NOT_FIT,
     INPUT_OF_WRONG_KIND,
     INPUT_REFUSED,
     MISSING_INPUT,
     UNKNOWN_INPUT_KEY,
 )
-from graphrt.errors._codes.schema_findings import (
+from graphrt.errors._codes.findings import (
     FIELD_NEEDS_DEFAULT,
     NOT_A_STATE,
     UNCHECKABLE_STATE_FIELD,

@@ -31,8 +31,7 @@ from graphrt._plan.state import (
 from graphrt._plan.value_checks import Check, Checked, Checks, is_marker, is_unconstrained, settings
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Place, Problem, UpdateError, closest
-from graphrt.errors._codes.nodes import CANNOT_DELETE, MISSING_FIELD, UNKNOWN_KEY, WRONG_TYPE
-from graphrt.errors._codes.schema_findings import (
+from graphrt.errors._codes.findings import (
     EXTRA_FIELDS,
     NOT_AN_UPDATE_SCHEMA,
     UNCHECKABLE_UPDATE_FIELD,
@@ -40,6 +39,7 @@ from graphrt.errors._codes.schema_findings import (
     UPDATE_OF_UNKNOWN_FIELD,
     UPDATE_WITH_DEFAULTS,
 )
+from graphrt.errors._codes.nodes import CANNOT_DELETE, MISSING_FIELD, UNKNOWN_KEY, WRONG_TYPE
 
 
 @final

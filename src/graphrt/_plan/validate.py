@@ -18,7 +18,7 @@ from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeS
 from graphrt._plan.state import short
 from graphrt.commands import END, RESERVED_NAMES, START, EndType, StartType
 from graphrt.errors import Problem, closest, names
-from graphrt.errors._codes.graph_findings import (
+from graphrt.errors._codes.findings import (
     BAD_JOIN_STARVED,
     BAD_JOIN_WHEN,
     BAD_LIMIT,

@@ -20,7 +20,7 @@ from graphrt._plan.paths import ONE, OUT, Paths
 from graphrt._plan.tables import Plan
 from graphrt.commands import Command, Interrupt
 from graphrt.errors import Problem, names
-from graphrt.errors._codes.graph_findings import WRITE_CONFLICT
+from graphrt.errors._codes.findings import WRITE_CONFLICT
 
 _EFFORT: Final = 64
 """The search stops when it has visited this many times as many nodes and edges as the graph has."""

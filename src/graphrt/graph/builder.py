@@ -20,8 +20,7 @@ from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, NodeRef, node_name
 from graphrt.errors import Problem, _foreign
-from graphrt.errors._codes.graph_findings import BAD_GRAPH_NAME
-from graphrt.errors._codes.schema_findings import SCHEMA_LACKS_FIELDS
+from graphrt.errors._codes.findings import BAD_GRAPH_NAME, SCHEMA_LACKS_FIELDS
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator

@@ -6,7 +6,7 @@ from graphrt._plan.reachability import JUDGEMENTS, judgements
 from graphrt._plan.specs import GraphSpec
 from graphrt._plan.tables import Plan
 from graphrt._plan.validate import errors
-from graphrt.errors._codes.graph_findings import BAD_ALLOW, INVALID_GRAPH
+from graphrt.errors._codes.findings import BAD_ALLOW, INVALID_GRAPH
 from graphrt.limits import Limits
 
 

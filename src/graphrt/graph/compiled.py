@@ -29,8 +29,8 @@ from graphrt._runs.run_config import RunConfig, configure
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
 from graphrt.errors import _foreign, closest
-from graphrt.errors._codes.graph_findings import BAD_REPLACEMENT_SIGNATURE, CANNOT_REPLACE, REPLACEMENT_OF_UNKNOWN_NODE
-from graphrt.errors._codes.inputs import UNKNOWN_NODE_ASKED, UNKNOWN_RUN_OPTION
+from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED, UNKNOWN_RUN_OPTION
+from graphrt.errors._codes.findings import BAD_REPLACEMENT_SIGNATURE, CANNOT_REPLACE, REPLACEMENT_OF_UNKNOWN_NODE
 from graphrt.events import Entry
 from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, Protocol, TypeVar, final, overload
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
-from graphrt.errors._codes.inputs import NAME_INSTEAD_OF_FUNCTION
+from graphrt.errors._codes.arguments import NAME_INSTEAD_OF_FUNCTION
 from graphrt.graph.handles import NodeHandle, Outcome, P, R_co, S, U, function_of
 from graphrt.graph.places import here
 from graphrt.graph.policies import NodePolicy

@@ -11,7 +11,7 @@ from graphrt._arguments import is_number
 from graphrt._plan.specs import Policy
 from graphrt.commands import EndType
 from graphrt.errors import Problem, _foreign, closest
-from graphrt.errors._codes.graph_findings import BAD_INLINE, BAD_NODE_BUDGET, BAD_RETRY, BAD_TOOL_NAMES, UNKNOWN_POLICY
+from graphrt.errors._codes.findings import BAD_INLINE, BAD_NODE_BUDGET, BAD_RETRY, BAD_TOOL_NAMES, UNKNOWN_POLICY
 from graphrt.graph.handles import S, Target
 from graphrt.limits import RetryPolicy
 

@@ -22,8 +22,7 @@ from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
 from graphrt.errors import Problem
 from graphrt.errors._codes.arguments import IMPOSSIBLE_EDGES, OTHER_NAMES, WRAP_OF_UNKNOWN_NODES
-from graphrt.errors._codes.graph_findings import TOPOLOGY_WITH_UNKNOWN_REDUCER
-from graphrt.errors._codes.schema_findings import UNKNOWN_REDUCER
+from graphrt.errors._codes.findings import TOPOLOGY_WITH_UNKNOWN_REDUCER, UNKNOWN_REDUCER
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.handles import S, U, function_of

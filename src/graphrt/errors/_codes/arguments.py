@@ -1,10 +1,87 @@
-"""Errors of calls: arguments of a Runtime and of its methods, options of a run, names that do not exist."""
+"""Errors of calls: the input, arguments of a Runtime and its methods, options, names that do not exist."""
 
 from __future__ import annotations
 
 from graphrt.errors import InputError, MissingExtraError
-from graphrt.errors._codes.inputs import INPUT_REFUSED, UNKNOWN_RUN_OPTION
 from graphrt.errors._error_code import ErrorCode
+
+INPUT_REFUSED = ErrorCode(
+    "bad-input",
+    InputError,
+    "{state_class} refused the input: {error:type}: {error}",
+    fix="Pass values that {state_class} accepts.",
+)
+INPUT_OF_WRONG_KIND = INPUT_REFUSED.variant(
+    "The input must be {wanted}, not {given:type}: {quoted}.",
+    known="fields {fields:names}",
+    fix="Pass the fields that the graph starts with.",
+)
+INPUT_DOES_NOT_FIT = INPUT_REFUSED.variant(
+    "The input does not fit {state_class}: {problems}.", fix="Pass values of the declared types."
+)
+NESTED_INPUT_NOT_A_MAPPING = INPUT_REFUSED.variant(
+    "input= of nested graph {node!r} returned {quoted}, which is not a mapping.",
+    fix="Return a mapping of the nested graph's fields.",
+)
+SEND_NOT_A_MAPPING = INPUT_REFUSED.variant(
+    "A Send to nested graph {node!r} has the argument {argument}, which is not a mapping.",
+    fix="Send a mapping of the nested graph's fields.",
+)
+NOT_PAIRS = INPUT_REFUSED.variant(
+    "bulk_update() takes pairs of values and as_node, not {given!r}.",
+    fix="Pass a list of (values, as_node); as_node may be None.",
+)
+
+UNKNOWN_INPUT_KEY = ErrorCode(
+    "unknown-key",
+    InputError,
+    "The input has {unknown:a key that is not a field|keys that are not fields} of the {schema}: {unknown:names}.",
+    known="fields {fields:names}",
+    fix="Remove it, or declare the field.",
+    carries=("field",),
+)
+
+MISSING_INPUT = ErrorCode(
+    "missing-field",
+    InputError,
+    "The input lacks {missing:a field that has|fields that have} no default: {missing:names}.",
+    fix="Pass them, or give the fields defaults.",
+    carries=("field",),
+)
+
+UNKNOWN_NODE_ASKED = ErrorCode(
+    "unknown-node",
+    InputError,
+    "{verb} was asked about {name!r}, which is not a node.",
+    known="nodes {known_nodes:names}",
+    fix="Name a node of the graph{or_end}.",
+)
+
+UNKNOWN_RUN_OPTION = ErrorCode(
+    "unknown-option", InputError, "A run has no option {option!r}.", known="options {options:names}"
+)
+COMMAND_HAS_NO_RESUME = UNKNOWN_RUN_OPTION.variant(
+    "A Command has no resume=.",
+    fix="Answer a question from outside: Runtime(graph, store=...).resume(thread, answer).",
+    boundary=True,
+)
+COMMAND_HAS_NO_GRAPH = UNKNOWN_RUN_OPTION.variant(
+    "A Command has no graph=.",
+    fix="A Command leads to nodes of its own graph. What a nested graph returns tells the graph around it.",
+    boundary=True,
+)
+NO_SUCH_PARAMETER = UNKNOWN_RUN_OPTION.variant("{function}() has no parameter {word!r}.", fix="{advice}")
+TOO_MANY_ARGUMENTS = UNKNOWN_RUN_OPTION.variant(
+    "{function}() takes one argument without a name, the input, but {number} were given.", fix="{advice}"
+)
+CALL_DOES_NOT_FIT = UNKNOWN_RUN_OPTION.variant("{function}() {problem}.", fix="{advice}")
+
+NAME_INSTEAD_OF_FUNCTION = ErrorCode(
+    "bad-node",
+    InputError,
+    "@g.node was given the name {name!r} as if it were a function.",
+    fix="Write @g.node(name={name!r}).",
+)
 
 INVALID_ARGUMENT = ErrorCode("input", InputError, "{problem}.")
 BAD_OBSERVER = INVALID_ARGUMENT.variant(
@@ -41,22 +118,6 @@ OTHER_NAMES = INVALID_ARGUMENT.variant(
     fix="Edit what graph.topology() returned, and leave its nodes and fields.",
 )
 
-COMMAND_HAS_NO_RESUME = UNKNOWN_RUN_OPTION.variant(
-    "A Command has no resume=.",
-    fix="Answer a question from outside: Runtime(graph, store=...).resume(thread, answer).",
-    boundary=True,
-)
-COMMAND_HAS_NO_GRAPH = UNKNOWN_RUN_OPTION.variant(
-    "A Command has no graph=.",
-    fix="A Command leads to nodes of its own graph. What a nested graph returns tells the graph around it.",
-    boundary=True,
-)
-NO_SUCH_PARAMETER = UNKNOWN_RUN_OPTION.variant("{function}() has no parameter {word!r}.", fix="{advice}")
-TOO_MANY_ARGUMENTS = UNKNOWN_RUN_OPTION.variant(
-    "{function}() takes one argument without a name, the input, but {number} were given.", fix="{advice}"
-)
-CALL_DOES_NOT_FIT = UNKNOWN_RUN_OPTION.variant("{function}() {problem}.", fix="{advice}")
-
 BAD_THREAD_LIMIT = ErrorCode(
     "bad-limit",
     InputError,
@@ -87,11 +148,6 @@ BAD_MIGRATIONS = ErrorCode(
     InputError,
     "migrations= must be a list of Migration(...), not {given!r}.",
     fix='Pass Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations.',
-)
-
-NOT_PAIRS = INPUT_REFUSED.variant(
-    "bulk_update() takes pairs of values and as_node, not {given!r}.",
-    fix="Pass a list of (values, as_node); as_node may be None.",
 )
 
 BAD_DURABILITY = ErrorCode(

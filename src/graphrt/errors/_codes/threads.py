@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import ConflictError, InputError, ReplayDivergedError
-from graphrt.errors._codes.inputs import INPUT_REFUSED, UNKNOWN_INPUT_KEY, UNKNOWN_NODE_ASKED
+from graphrt.errors._codes.arguments import INPUT_REFUSED, UNKNOWN_INPUT_KEY, UNKNOWN_NODE_ASKED
 from graphrt.errors._codes.journal import GRAPH_CHANGED, JOURNAL_MISFIT
 from graphrt.errors._codes.nodes import NOT_STORABLE
 from graphrt.errors._codes.stores import STORE_DAMAGED

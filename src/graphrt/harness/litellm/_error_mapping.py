@@ -145,7 +145,9 @@ def harness_error(
     # Redact twice: a credential that was escaped within the text only shows once the text has been unescaped.
     what = redact(_said(redact(str(told), secrets)), secrets) or type(error).__name__
     if any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain):
-        declared = declared._replace(code=ANSWER_OUT_OF_BOUNDS.code)
+        declared = ANSWER_OUT_OF_BOUNDS.variant(
+            declared.what, error=declared.error, fix=declared.fix, where=declared.where, carries=declared.carries
+        )
     return declared(
         with_status="" if status is None else f" with status {status}",
         reason=_clip(what),
