@@ -236,7 +236,6 @@ def test_assertion_in_a_predicate_tells_its_message() -> None:
         "unknown target",
         "fine",
     ],
-    ids=str,
 )
 def test_alternatives_that_are_impossible_are_refused(alternatives: Any, said: str | None) -> None:
     graph = line(first=nothing, last=nothing)

@@ -263,6 +263,16 @@ def test_edits_forks_and_prunes_take_a_thread_over_to_a_compatible_graph(world):
         assert world.runtime(changed).state(thread).values["notes"] == ["a", "q=yes", "b"]
 
 
+def test_a_fork_at_an_entry_whose_due_node_is_gone_is_refused_and_makes_no_thread(world):
+    world.runtime(line(("a", note("a")), ("b", note("b")))).run({"notes": []}, thread="t")
+    runtime = world.runtime(line(("a", note("a"))))
+    (at,) = (shot.seq for shot in runtime.history("t") if shot.next == ("b",))
+
+    error = refused("graph-changed", lambda: runtime.fork("t", at=at, to="f"), "'b'", "'a'", error=InputError)
+    assert (error.nodes, error.seq) == (("b",), at)
+    assert [info.thread for info in runtime.threads()] == ["t"]
+
+
 def test_check_threads_judges_all_live_threads(world):
     graph = old()
     for thread in ("t1", "t2", "t3"):
