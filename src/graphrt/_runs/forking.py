@@ -25,7 +25,7 @@ from graphrt._runs.loading import folded, loaded_at, the_store
 from graphrt._runs.results import is_of_older_graph
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
-from graphrt.errors._codes.threads import FORK_OF_OLDER_GRAPH, FORK_TO_EXISTING_THREAD
+from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, FORK_TO_EXISTING_THREAD
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Head, Loaded, Status, Store
 
@@ -72,6 +72,11 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     fold = folded(config, loaded, upto=None if whole else at)
     if is_of_older_graph(fold.engine):
         raise FORK_OF_OLDER_GRAPH(seq=fold.seq, thread=thread, fields=fold.engine.values)
+    gone = tuple(name for name in fold.engine.pending() if name not in config.plan.by_name)
+    if gone:
+        raise FORK_BEFORE_GONE_NODE(
+            seq=fold.seq, thread=thread, gone=gone[0], nodes=gone, known_nodes=config.plan.by_name
+        )
     kept = _kept(config, fold) if keep_effects and not whole else {}
     made_at = config.clock()
     claim = take(store, target, create=True, lease_s=config.lease_s, at=made_at)

@@ -84,6 +84,14 @@ NOT_COMPARABLE = ErrorCode(
     fix="Give the class an __eq__ that answers with True or False, or mark the field untracked.",
 )
 
+FORK_BEFORE_GONE_NODE = GRAPH_CHANGED.variant(
+    "At entry {seq} of thread {thread!r} node {gone!r} is due, which this graph does not have.",
+    known="nodes {known_nodes:names}",
+    fix="Fork another entry, fork with the older graph, or declare Migration(nodes=...) that renames it.",
+    where="fork of thread {thread!r}",
+    carries=("nodes",),
+)
+
 FORK_OF_OLDER_GRAPH = GRAPH_CHANGED.variant(
     "Entry {seq} of thread {thread!r} was written by an older graph, with other fields than this one has.",
     known="fields {fields:names}",
