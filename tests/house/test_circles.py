@@ -22,9 +22,9 @@ PACKAGE = Path(graphrt.__file__).parent
 LOADING, CALLS, TYPES = range(3)
 """When an import happens: while its module loads, in a call of a function, or only for type checkers."""
 
-KNOWN_IN_CALLS = [3]
+KNOWN_IN_CALLS: list[int] = []
 """Sizes of the circles that imports in functions close. A circle may become smaller, and none may be added."""
-KNOWN_FOR_TYPES = [2, 3, 3, 4]
+KNOWN_FOR_TYPES = [2, 3, 4]
 """The same, with the imports for type checkers. The largest: a run's state and its tasks."""
 
 

@@ -193,7 +193,7 @@ class BoundHarness(Generic[OutputT_co]):
             show(reply)
         if form is None:
             return reply
-        from graphrt.harness._output.form import with_output
+        from graphrt.harness._output.exchange import with_output
 
         where = f"node {host.node!r}"
         read: AgentReply = with_output(reply, form, of=type(harness).__name__, where=where, prompt=prompt)

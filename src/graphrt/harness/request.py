@@ -25,6 +25,8 @@ from graphrt.errors._codes.requests import (
     UNKNOWN_REASONING,
     UNKNOWN_TOOL_CHOICE,
 )
+from graphrt.harness._output.form import OutputForm
+from graphrt.harness._output.spec import OutputSpec
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
@@ -39,36 +41,6 @@ __all__ = ["AgentRequest", "ModelRequest", "OutputSpec", "RunOptions"]
 
 ReasoningEffort: TypeAlias = Literal["none", "low", "medium", "high"]
 """How much a model should reason before it answers, if it can."""
-
-
-class _Made:
-    """A slot for the OutputForm behind an `OutputSpec`, which doubles need.
-
-    It is not a dataclass field, so that neither digests nor reprs contain it.
-    """
-
-    __slots__ = ("_form",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputSpec(_Made):
-    """A request for structured output: the text of the answer must be JSON of this schema."""
-
-    name: str
-    """Name of the schema for the provider: letters, digits, `_` and `-`."""
-    schema: Mapping[str, Any] = field(hash=False)
-    """JSON schema of the answer."""
-    strict: bool = True
-    """Whether the provider should enforce the schema strictly, if it can."""
-
-    @property
-    def _made_by(self) -> Any:
-        """The OutputForm that made the spec from a type; None if a user wrote the spec."""
-        return getattr(self, "_form", None)
-
-    def _made(self, form: Any) -> None:
-        """Note that *form* made this spec."""
-        object.__setattr__(self, "_form", form)
 
 
 class AllButOutput(TypedDict, total=False):
@@ -255,8 +227,6 @@ def _stop(given: Any) -> tuple[str, ...]:
 def _output(wanted: Any) -> OutputSpec | None:
     if wanted is None or isinstance(wanted, OutputSpec):
         return wanted
-    from graphrt.harness._output.form import OutputForm  # inside the call: that module imports this one
-
     return OutputForm(wanted).spec
 
 

@@ -1,41 +1,29 @@
-"""Structured output: `output=` becomes a JSON schema for the model, and the text of the answer a value of the type.
+"""Structured output: `output=` becomes a JSON schema for the model, and the text of an answer a value of the type.
 
-Agents use it, and so do graphs for all other harnesses of their nodes. The caller decides what follows if an answer
-does not fit.
+Requests that carry a form, and replies to them, are the business of `exchange`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt.errors import BadResponseError
-from graphrt.errors._codes.requests import BAD_OUTPUT, NO_SCHEMA, NOT_AN_OUTPUT_TYPE
+from graphrt.errors._codes.requests import NO_SCHEMA, NOT_AN_OUTPUT_TYPE
+from graphrt.harness._output.spec import OutputSpec
 from graphrt.harness._output.strict_schema import strict_form
-from graphrt.harness.messages import Message, SystemMessage, UserMessage
-from graphrt.harness.protocol import AgentReply, ChatModel
-from graphrt.harness.request import ModelRequest, OutputSpec
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["OutputForm", "form_of", "in_words", "misfit", "with_output", "written"]
+__all__ = ["OutputForm", "form_of", "parsed", "written"]
 
 _FENCED: Final = re.compile(r"^\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 """An answer that is one fenced code block of Markdown; its group is the content."""
-_TOLD: Final = "Answer with JSON alone, without any other text, that fits this JSON schema: "
-"""Beginning of the instruction for models whose provider cannot enforce a schema.
-
-Digests of requests include it: with another text, a paused thread would not find what it remembers.
-"""
 _PROBLEMS: Final = 5
 """Most validation errors that the model is shown."""
 _TYPING: Final = ("typing", "typing_extensions", "types")
 """Modules of what `list[int]`, `Literal[...]`, `NewType` and the like are: not classes, although some are callable."""
-_DATA: Final = (bool, int, float, str, list, dict)
-"""Types of parsed JSON. An output of any other type was made by the harness itself."""
 
 
 @final
@@ -77,11 +65,6 @@ class OutputForm:
         self.spec = OutputSpec(name=name, schema=schema if strict is None else strict, strict=strict is not None)
         self.spec._made(self)
 
-    def asked_of(self, model: ChatModel, request: ModelRequest) -> ModelRequest:
-        """Return *request* with this form: as a schema if *model* can be held to it, else in the instructions."""
-        request = replace(request, output=self.spec)
-        return request if model.profile.holds_to_output(request) else in_words(request)
-
     def read(self, text: str) -> Any:
         """Parse *text* into a value of the type.
 
@@ -90,7 +73,7 @@ class OutputForm:
         """
         from pydantic import ValidationError
 
-        value = _parsed(text)
+        value = parsed(text)
         if self._adapter is None:
             return value
         if self._wrapped:
@@ -141,93 +124,7 @@ def form_of(wanted: Any) -> OutputForm | None:
     return wanted if wanted is None or isinstance(wanted, OutputForm) else OutputForm(wanted)
 
 
-def with_output(reply: Any, form: OutputForm, *, of: str, where: str, prompt: Any) -> Any:
-    """Return the *reply* of a harness with `output` parsed from its text.
-
-    An output that the harness made itself is kept, unless it is merely the parsed JSON of the text. Replies with tool
-    calls, or that a limit ended, have no output.
-
-    Args:
-        reply: What the harness returned.
-        form: The form that was asked for.
-        of: Name of the harness, for the error.
-        where: Place of the call, for the error.
-        prompt: What the harness was asked, for the error.
-
-    Raises:
-        BadResponseError: The text does not have the form.
-    """
-    if not issubclass(type(reply), AgentReply):
-        return reply  # a harness that is written by hand may return something else: the node gets it as it is
-    answer: AgentReply = reply
-    if answer.tool_calls or answer.stopped is not None or _is_made(answer):
-        return answer
-    try:
-        return replace(answer, output=form.read(answer.text))
-    except ValueError as error:
-        problem = str(error)
-    asked: tuple[Message, ...] = (UserMessage(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
-    raise misfit(problem, answer, of=of, where=where, said=(*asked, answer.message))
-
-
-def misfit(
-    problem: str, reply: AgentReply, *, of: str, where: str, said: Sequence[Message], told: str = ""
-) -> BadResponseError:
-    """Return the error for an answer that does not have the form that was asked for.
-
-    Args:
-        problem: Why it does not.
-        reply: The answer.
-        of: Name of the harness or agent.
-        where: Place of the call.
-        said: The whole conversation.
-        told: What was done about it, ending with "; "; may be empty.
-    """
-    return BAD_OUTPUT(
-        of=of,
-        problem=problem,
-        told=told,
-        beginning=reply.text[:80],
-        model=reply.model,
-        messages=tuple(said),
-        where=where,
-    )
-
-
-def in_words(request: ModelRequest) -> ModelRequest:
-    """Return *request* with its form as part of the instructions, for models whose provider cannot enforce it."""
-    from pydantic_core import to_json
-
-    if request.output is None:
-        return request
-    schema = to_json(request.output.schema).decode()
-    told = f"{_TOLD}{schema}"
-    first, *rest = request.messages
-    if isinstance(first, SystemMessage):
-        messages = (replace(first, text=f"{first.text}\n\n{told}"), *rest)
-    else:
-        messages = (SystemMessage(text=told), *request.messages)
-    return replace(request, output=None, messages=messages)
-
-
-def without_words(text: str) -> str:
-    """Return the instructions *text* without the last line, if `in_words` added it."""
-    at = text.rfind(_TOLD)
-    return text if at < 0 or "\n" in text[at:] else text[:at].removesuffix("\n\n")
-
-
-def _is_made(reply: AgentReply) -> bool:
-    """Return whether the harness itself made the output of *reply*, which is more than the parsed JSON of its text."""
-    made: Any = reply.output
-    if made is None or type(made) not in _DATA:
-        return made is not None
-    try:
-        return bool(made != _parsed(reply.text))
-    except ValueError:
-        return True
-
-
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
     """Parse *text* as JSON, which may be inside a fenced code block.
 
     Raises:

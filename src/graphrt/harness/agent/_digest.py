@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from graphrt.harness._output.form import OutputForm, in_words
+from graphrt.harness._output.exchange import asked_of, in_words
+from graphrt.harness._output.form import OutputForm
 from graphrt.harness.messages import AssistantMessage, ToolCall
 from graphrt.harness.protocol import ChatModel
 from graphrt.harness.request import ModelRequest
@@ -67,7 +68,7 @@ def _ways(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> t
     """Return *request* as *model* is asked for *form*, then as a model of the other kind would be."""
     if form is None:
         return (request,)
-    asked = form.asked_of(model, request)
+    asked = asked_of(form, model, request)
     held = replace(request, output=form.spec)
     return asked, in_words(held) if asked.output is not None else held
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from graphrt.harness._output.form import without_words
+from graphrt.harness._output.exchange import without_words
 from graphrt.harness.messages import SystemMessage
 from graphrt.harness.request import ModelRequest, RunOptions
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt.errors import BadResponseError
 from graphrt.errors._codes.agents import AGENT_LIMIT, ANSWER_CUT_OFF
 from graphrt.events import Usage
-from graphrt.harness._output.form import OutputForm, misfit
+from graphrt.harness._output.exchange import misfit
+from graphrt.harness._output.form import OutputForm
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import ModelCall
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage

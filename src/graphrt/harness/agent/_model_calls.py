@@ -16,7 +16,7 @@ from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
 from graphrt.events import Usage
 from graphrt.harness._harness_checks import check_real, usage_problem
-from graphrt.harness._output.form import in_words
+from graphrt.harness._output.exchange import in_words
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.agent._retry_waits import rest
 from graphrt.harness.agent._services import Place
