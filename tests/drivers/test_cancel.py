@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphrt import Limits, Runtime
+from graphrt._drivers.thread_pool import ThreadPool
 from graphrt.errors import StoreError
 from graphrt.stores import open_store
 
@@ -199,6 +200,42 @@ def test_sync_tasks_that_did_not_start_never_start(face: str) -> None:
     assert result.status == "completed"
     assert result.state["notes"] == [f"n{i}" for i in range(5)]
     assert runs == [f"n{i}" for i in range(1, 5)]
+
+
+def test_no_sync_task_starts_in_the_moment_of_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may learn of the cancellation and of the end of the task that asked for it at once."""
+    submitted: list[str] = []
+    submit = ThreadPool.submit
+
+    def spied(pool: ThreadPool, job: Any) -> None:
+        submitted.append(job.key[0].node.name)
+        submit(pool, job)
+
+    monkeypatch.setattr(ThreadPool, "submit", spied)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def node(name: str) -> Any:
+            def run(state: Any) -> Any:
+                begun = threading.Event()
+                loop.call_soon_threadsafe(lambda: (begun.set(), ended.wait(PATIENCE_S)))
+                begun.wait(PATIENCE_S)  # the loop is busy now, until the task has ended
+                runtime.cancel("t")
+                threading.Timer(0.05, ended.set).start()
+                return {"notes": [name]}
+
+            return (name, run)
+
+        ended = threading.Event()
+        graph = parallel(node("n0"), node("n1"), limits=Limits(max_concurrency=1))
+        runtime = Runtime(graph, store="memory:")
+
+        assert (await runtime.arun({}, thread="t")).status == "cancelled"
+
+    asyncio.run(main())
+
+    assert submitted == ["n0"]
 
 
 def test_close_cancels_what_still_runs_even_if_its_cleanup_awaits(face: str) -> None:

@@ -177,9 +177,11 @@ def test_ctrl_c_while_ctx_call_waits() -> None:
 def test_a_cancelled_asyncio_task_ends_its_nodes_first(shape: str, context: bool) -> None:
     ended: list[str] = []
     mood = {"broken": True}
+    begun = asyncio.Event()
 
     async def body() -> Any:
         if mood["broken"]:
+            begun.set()
             try:
                 await asyncio.sleep(60)
             finally:
@@ -196,7 +198,7 @@ def test_a_cancelled_asyncio_task_ends_its_nodes_first(shape: str, context: bool
     async def main() -> None:
         runtime = Runtime(shaped(shape, with_context if context else node), store="memory:")
         task = asyncio.ensure_future(runtime.arun({}, thread="t"))
-        await asyncio.sleep(0.005)
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

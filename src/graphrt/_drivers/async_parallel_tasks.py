@@ -157,7 +157,9 @@ class AsyncParallelTasks:
             self._waiting.append(task)
 
     def _launch(self) -> None:
-        """Start queued tasks while the concurrency limit and the pool allow."""
+        """Start queued tasks while the concurrency limit and the pool allow, unless the run is to halt."""
+        if self.services.control.halt is not None:  # set by any thread; the loop may see the end of a job before it
+            return
         waiting, limit = self._waiting, self._limit
         while waiting and not self._held and (limit is None or limit.take(self._woken)):
             task = waiting.popleft()
