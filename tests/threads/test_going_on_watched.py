@@ -96,7 +96,7 @@ MODES = {
     "events": [
         "run-resumed",
         "interrupt-answered",
-        "effect-recorded",
+        "model-replied",
         "answer-used",
         "task-succeeded",
         "superstep-committed",

@@ -76,7 +76,7 @@ class FirstRun:
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.tests: frozenset[str] | None = None
         self.ignored: frozenset[str] = frozenset()
-        self.folder = Path(job["folder"])
+        self.folder: Path = Path(job["folder"])
         self._root = Path(job["root"])
         self._targets: list[str] = job["targets"]
         self._seed: int = job["seed"]
@@ -232,7 +232,7 @@ class MutantRun:
         self.tests: frozenset[str] | None = frozenset(job["tests"])
         self.ignored: frozenset[str] = frozenset(job["ignored"])
         """Files of which no test is to run."""
-        self.folder = Path(job["folder"])
+        self.folder: Path = Path(job["folder"])
         self._key: str = job["key"]
         self._mutation = Mutation.of(job["mutation"])
         self._made: set[int] = set()
