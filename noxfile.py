@@ -45,6 +45,13 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def machine(session: nox.Session) -> None:
+    """Use threads at random, on every store, and compare them with a model: 1,000 examples of 100 steps."""
+    session.install("--editable", ".[dev]")
+    session.run("pytest", *PARALLEL, "tests/machine", *session.posargs, env={"GRAPHRT_FULL": "1", "CI": "true"})
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """Measure branch coverage; of the engine it has to be 100 %."""
     session.install("--editable", ".[dev]")

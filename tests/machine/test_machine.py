@@ -17,7 +17,7 @@ from . import replicas
 from .editing import Threads
 
 FULL = bool(os.environ.get("GRAPHRT_FULL"))
-EXAMPLES, STEPS = (1_000, 100) if FULL else (100, 50)
+EXAMPLES, STEPS = (1_000, 100) if FULL else (50, 50)
 """About 5,000 steps, 100,000 in full."""
 LARGE_BYTES = 1
 """What is longer is a large value here."""
