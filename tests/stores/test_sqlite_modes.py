@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -241,3 +242,25 @@ def test_pages_are_small_also_with_a_write_ahead_log(tmp_path):
     for mode in ("delete", "wal"):
         SqliteStore(tmp_path / mode, _pragmas=modes.Pragmas(mode, "FULL")).close()
         assert pragma(tmp_path / mode, "page_size") == schema.PAGE_BYTES
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_state_of_a_file_is_of_one_moment(tmp_path, mode):
+    """Another process may create the tables between two of its reads: they are there in all of them, or in none."""
+    path = tmp_path / "runs.db"
+    db, other = (sqlite3.connect(path, isolation_level=None, timeout=0) for _ in range(2))
+    db.execute(f"PRAGMA journal_mode={mode}")
+
+    def meanwhile(statement):
+        if "user_version" in statement:
+            with contextlib.suppress(sqlite3.OperationalError):  # without a log the reader keeps the writer out
+                schema.migrate(other, str(path))
+
+    db.set_trace_callback(meanwhile)
+    found = schema.state(db)
+    db.set_trace_callback(None)
+
+    assert found == (0, 0, 0)
+    assert not db.in_transaction
+    db.close()
+    other.close()

@@ -71,6 +71,18 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create,)
 
 def state(db: Connection) -> tuple[int, int, int]:
     """Return the file's application id, its schema version, and the number of its tables and indices."""
+    if db.in_transaction:
+        return _state(db)
+    # One transaction, so that all three are of one moment: another process may create the tables meanwhile.
+    db.execute("BEGIN")
+    try:
+        return _state(db)
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _state(db: Connection) -> tuple[int, int, int]:
     with_id = db.execute("PRAGMA application_id").fetchall()[0][0]
     version = db.execute("PRAGMA user_version").fetchall()[0][0]
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]
