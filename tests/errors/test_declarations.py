@@ -25,7 +25,7 @@ SRC = ROOT / "src"
 OVERRIDES = {"where", "known", "fix"}
 
 CLASSES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, GraphrtError)}
-JUDGED = {"UNREACHABLE_NODE", "NO_WAY_OUT", "STARVING_JOIN", "WRITE_CONFLICT", "ENDLESS_LOOP"}
+JUDGED = {"UNREACHABLE_NODE", "NO_WAY_OUT", "STARVING_JOIN", "WRITE_CONFLICT", "ENDLESS_LOOP", "DELETED_SOURCE"}
 """Names that are also listed as judgements, and are called where they are found."""
 
 RAISED_IN_FULL = [

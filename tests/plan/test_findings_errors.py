@@ -30,7 +30,7 @@ from .planting import (
 NAME = "Use a string of 1 to 500 characters."
 NODE_SHAPE = "Take the state, and the context as a second positional parameter without default."
 VALUE = "Correct the value."
-JUDGED = "'unreachable-node', 'no-way-out', 'starving-join', 'write-conflict', 'endless-loop'"
+JUDGED = "'unreachable-node', 'no-way-out', 'starving-join', 'write-conflict', 'endless-loop', 'deleted-source'"
 CODES = {
     "bad-limit",
     "bad-name",

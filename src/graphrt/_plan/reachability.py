@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from graphrt._plan.deleted_sources import deleted_sources
 from graphrt._plan.endless_loops import endless_loops
 from graphrt._plan.paths import OUT, SOME, Paths
 from graphrt._plan.starving_joins import starving_joins
@@ -18,6 +19,7 @@ from graphrt._plan.tables import Plan
 from graphrt._plan.write_conflicts import write_conflicts
 from graphrt.errors import Problem
 from graphrt.errors._codes.findings import (
+    DELETED_SOURCE,
     ENDLESS_LOOP,
     NO_WAY_OUT,
     STARVING_JOIN,
@@ -26,7 +28,8 @@ from graphrt.errors._codes.findings import (
 )
 
 JUDGEMENTS: Final = tuple(
-    finding.code for finding in (UNREACHABLE_NODE, NO_WAY_OUT, STARVING_JOIN, WRITE_CONFLICT, ENDLESS_LOOP)
+    finding.code
+    for finding in (UNREACHABLE_NODE, NO_WAY_OUT, STARVING_JOIN, WRITE_CONFLICT, ENDLESS_LOOP, DELETED_SOURCE)
 )
 """Codes that `compile(allow=...)` accepts, in the order in which they are reported."""
 
@@ -40,6 +43,7 @@ def judgements(plan: Plan) -> list[Problem]:
         *starving_joins(plan, paths),
         *write_conflicts(plan, paths),
         *endless_loops(plan, paths),
+        *deleted_sources(plan, paths),
     ]
 
 

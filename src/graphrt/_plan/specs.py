@@ -60,6 +60,17 @@ class Policy:
     """True if a sync node runs on the event loop of an asyncio run (R19). Not part of the fingerprint."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFields:
+    """Fields of the state that a node uses."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    """Fields that it may write, deleted ones included. Empty if that is unknown."""
+    deletes: tuple[str, ...] = ()
+    """Fields that it always deletes."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
     """A node as declared."""
@@ -72,6 +83,8 @@ class NodeSpec:
     """`file:line` of the call that added it; empty if unknown. The same holds for the other specs."""
     hint: Any = None
     """The function's return annotation, resolved if possible; `hints.UNRESOLVED` if not."""
+    fields: NodeFields | None = None
+    """The fields that the function declares to use; None if it declares none."""
 
 
 @dataclass(frozen=True, slots=True)

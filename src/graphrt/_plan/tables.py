@@ -12,7 +12,7 @@ from graphrt import reducers
 from graphrt._plan import specs
 from graphrt._plan.cache import DEFAULT_SIZE, NodeCache
 from graphrt._plan.callables import node_shape
-from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, Policy
+from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeFields, NodeSpec, Policy
 from graphrt._plan.state import StateSchema, Values
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
@@ -354,6 +354,10 @@ class Plan:
     def spec_hint(self, index: int) -> Any:
         """Return the return annotation of the node; `hints.UNRESOLVED` if unknown. *index* is 0 or more."""
         return self._node_specs[index].hint
+
+    def spec_fields(self, index: int) -> NodeFields | None:
+        """Return the fields that the node declares to use; None if it declares none. *index* is 0 or more."""
+        return self._node_specs[index].fields
 
     def spec_where(self, index: int) -> str:
         """Return the `file:line` where the node was added; empty if unknown, and for START."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from graphrt._plan import specs
 from graphrt._plan.callables import node_shape, router_problem
 from graphrt._plan.fields import is_mapping
+from graphrt._plan.node_fields import unknown_reads
 from graphrt._plan.nodes import MAX_NAME, leaking, name_problem, policy_problems, targets_in_a_type, unknown_writes
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, show
 from graphrt._plan.state import short
@@ -119,6 +120,7 @@ class _Checks:
                 yield BAD_NODE_SIGNATURE(node=name, problem=shape.problem, where=node.where, fix=shape.hint or None)
         else:
             yield from leaking(node, self.spec.state)
+        yield from unknown_reads(node, self.spec.state)
         yield from self._policy(node)
 
     def _policy(self, node: NodeSpec) -> Iterator[Problem]:

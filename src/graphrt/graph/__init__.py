@@ -6,6 +6,8 @@ A compiled graph can be drawn, routed without a run, changed into another one, a
 from typing import TYPE_CHECKING
 
 from graphrt._observers import GraphObserver, observe, substitute
+from graphrt._plan.node_fields import declare_fields
+from graphrt._plan.specs import NodeFields
 from graphrt.graph.builder import Branch, GraphBuilder
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.handles import NodeHandle
@@ -13,7 +15,18 @@ from graphrt.graph.handles import NodeHandle
 if TYPE_CHECKING:
     from graphrt.graph.rewiring import rewired
 
-__all__ = ["Branch", "CompiledGraph", "GraphBuilder", "GraphObserver", "NodeHandle", "observe", "rewired", "substitute"]
+__all__ = [
+    "Branch",
+    "CompiledGraph",
+    "GraphBuilder",
+    "GraphObserver",
+    "NodeFields",
+    "NodeHandle",
+    "declare_fields",
+    "observe",
+    "rewired",
+    "substitute",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 from graphrt._drivers.context import Context
 from graphrt._observers import substituted
 from graphrt._plan import hints
+from graphrt._plan.node_fields import fields_of
 from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
@@ -200,11 +201,14 @@ class GraphBuilder(Generic[S, U]):
         """Declare a node with the policy arguments *given*; *where* is the `file:line` of the call."""
         if self._inline:
             given = {"inline": self._inline, **given}
+        fn = function_of(fn)
+        fields = fields_of(fn)
+        if fields is not None and fields.writes:
+            given = {"writes": fields.writes, **given}
         policy, problems = read_policy(name, given, self._ref, where)
         self._problems += problems
-        fn = function_of(fn)
         hint = hints.return_hint(fn, self._localns) if getattr(fn, "__annotations__", None) else hints.UNRESOLVED
-        self._declared.append(NodeSpec(name, fn, policy, where, hint))
+        self._declared.append(NodeSpec(name, fn, policy, where, hint, fields))
         self._by_function.setdefault(id(fn), name)
 
     # -- edges ---------------------------------------------------------------------------------------------------

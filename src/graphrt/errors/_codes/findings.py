@@ -234,6 +234,17 @@ WRITE_CONFLICT = Finding(
     judgement=True,
 )
 
+UNKNOWN_READ = Finding(
+    "unknown-read", "Node {node!r} reads {name}, which is not a field of the state.", fix="Known: {fields:names}."
+)
+
+DELETED_SOURCE = Finding(
+    "deleted-source",
+    "Node {node!r} deletes {fields:names}, which node {reader!r} reads in another branch, before or after that.",
+    fix="Join {reader!r} before {node!r}, or let the node keep its sources.",
+    judgement=True,
+)
+
 BAD_ALLOW = Finding(
     "bad-allow",
     "allow= names {accepted!r}, which is not a judgement that can be accepted.",
