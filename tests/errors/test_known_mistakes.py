@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from graphrt import START, GraphBuilder, GraphrtError, InputError, Runtime, Send
 from graphrt.errors import DefinitionError
-from graphrt.harness import Agent, ScriptedModel
+from graphrt.harness import ScriptedModel
 from graphrt.reducers import append
 
 
@@ -204,15 +204,12 @@ def test_several_answers_are_replaced_by_id_and_none_where_an_effect_followed() 
     assert "replace it" not in message(lambda: Runtime(never, store="memory:").run({}, thread="t"))
 
 
-@pytest.mark.parametrize("given", ["agent", "builder", "runtime", "none"])
+@pytest.mark.parametrize("given", ["model", "builder", "runtime", "none"])
 def test_what_is_no_node(given: str) -> None:
     nodes: dict[str, tuple[Any, str]] = {
-        "agent": (
-            Agent(ScriptedModel(["x"]), name="r"),
-            (
-                "Write an async node that calls the agent: async def node(state, ctx): reply = await "
-                "ctx.bind(agent).run(state.question); return {'answer': reply.text}."
-            ),
+        "model": (
+            ScriptedModel(["x"]),
+            "Put the model into an agent: add_node('ask', Agent(model), input='question', output='answer').",
         ),
         "builder": (
             GraphBuilder(State),

@@ -179,7 +179,7 @@ g.node(key=lambda state: state.qestion)  # type: ignore[attr-defined]  # pyright
 g.node(input={"a": "b"})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 g.add_node("n", answer, retri=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 g.add_node("o", answer, max_visits="many")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
-g.add_node("p", g.compile(), output=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+g.add_node("p", g.compile(), output=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 # --- Where edges may lead

@@ -56,17 +56,14 @@ def node_shape(fn: Any) -> Shape:
 
 
 def _instead(given: Any) -> str:
-    """Return a hint for an argument that is not a function: None, an agent, a builder or a runtime; else "".
+    """Return a hint for an argument that is not a function: None, a model, a builder or a runtime; else "".
 
     The objects are recognised by their attributes: their classes live on floors above this one.
     """
     if given is None:
         return "Pass the function itself: add_node('work', work), not what a call of it returned."
-    if hasattr(given, "__graphrt_agent__") or (hasattr(given, "run") and hasattr(given, "tools")):
-        return (
-            "Write an async node that calls the agent: async def node(state, ctx): "
-            "reply = await ctx.bind(agent).run(state.question); return {'answer': reply.text}."
-        )
+    if hasattr(given, "invoke") and hasattr(given, "profile"):
+        return "Put the model into an agent: add_node('ask', Agent(model), input='question', output='answer')."
     if hasattr(given, "compile") and hasattr(given, "add_node"):
         return "A graph is a node once it is compiled: add_node('sub', builder.compile())."
     if hasattr(getattr(given, "graph", None), "__graphrt_plan__"):

@@ -26,9 +26,13 @@ from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator
 from graphrt.graph.handles import Outcome, RouterResult, S, Source, Target, U, function_of
+from graphrt.graph.harness_node import HarnessPolicy, harness_node, is_harness
 from graphrt.graph.places import at, caller, here
 from graphrt.graph.policies import GraphPolicy, NodePolicy, read_policy
 from graphrt.limits import Limits
+
+if TYPE_CHECKING:
+    from graphrt.harness import AgentHarness
 
 X = TypeVar("X")
 L = TypeVar("L")
@@ -178,18 +182,23 @@ class GraphBuilder(Generic[S, U]):
     def add_node(
         self, name: str, fn: CompiledGraph[Any, Any], /, **policy: Unpack[GraphPolicy[S]]
     ) -> GraphBuilder[S, U]: ...
+    @overload
+    def add_node(self, name: str, fn: AgentHarness, /, **policy: Unpack[HarnessPolicy[S]]) -> GraphBuilder[S, U]: ...
     @_foreign.told
     def add_node(self, name: str, fn: Any, /, **policy: Any) -> GraphBuilder[S, U]:
-        """Add a function or a compiled graph as a node.
+        """Add a function, a compiled graph, an agent or a harness as a node.
 
         Args:
             name: The node's name.
             fn: `fn(state)` or `fn(state, ctx)`, sync or async; or a CompiledGraph. A graph shares the fields that have
-                the same name here, or those that `input=` and `output=` map.
+                the same name here, or those that `input=` and `output=` map. An agent or harness continues the
+                conversation in the state's field with the reducer `messages`, or uses `input=` and `output=`.
             policy: `retry`, `timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`,
                 `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`. For a graph also `input`
                 (its field to this graph's field, or a function of this state) and `output` (this graph's field to its
-                field, or a function of its last state).
+                field, or a function of its last state). For an agent or harness: `input`, a field, a Template or a
+                function of the state that is the prompt, and `output`, a field for the answer or a mapping of fields
+                to attributes of the reply.
 
         Returns:
             The builder.
@@ -202,6 +211,9 @@ class GraphBuilder(Generic[S, U]):
         if self._inline:
             given = {"inline": self._inline, **given}
         fn = function_of(fn)
+        if is_harness(fn):
+            fn, given, problem = harness_node(name, fn, given, self._state, where)
+            self._problems += [] if problem is None else [problem]
         fields = fields_of(fn)
         if fields is not None and fields.writes:
             given = {"writes": fields.writes, **given}

@@ -234,6 +234,26 @@ WRITE_CONFLICT = Finding(
     judgement=True,
 )
 
+HARNESS_WITHOUT_PROMPT = Finding(
+    "bad-harness-node",
+    "Node {name!r} is an agent or harness, and the state has no conversation for it.",
+    fix="Name the prompt and the field for the answer: add_node(name, agent, input='question', output='answer'); or "
+    "give one field the reducer messages.",
+)
+HARNESS_WITHOUT_ANSWER_FIELD = HARNESS_WITHOUT_PROMPT.variant(
+    "Node {name!r} is an agent or harness, and no field takes its answer.", fix="Name it: output='answer'."
+)
+BAD_HARNESS_INPUT = HARNESS_WITHOUT_PROMPT.variant(
+    "Node {name!r} has the input {given!r}.", fix="Give the name of a field, a Template, or a function of the state."
+)
+BAD_HARNESS_OUTPUT = HARNESS_WITHOUT_PROMPT.variant(
+    "Node {name!r} has the output {given!r}.",
+    fix="Give a field, or a mapping of fields to attributes of the reply.",
+)
+UNKNOWN_PART_OF_REPLY = HARNESS_WITHOUT_PROMPT.variant(
+    "Node {name!r} writes {part!r} of the reply, which it has not.", fix="Known: {parts:names}."
+)
+
 UNKNOWN_READ = Finding(
     "unknown-read", "Node {node!r} reads {name}, which is not a field of the state.", fix="Known: {fields:names}."
 )

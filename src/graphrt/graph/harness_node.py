@@ -1,0 +1,119 @@
+"""An agent or another harness as a node: where its prompt comes from, and which fields its reply goes to.
+
+`add_node` makes an async function of it. What such a node does more (templates, structured output, fallbacks) belongs
+to `graphrt.nodes`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt import reducers
+from graphrt._drivers.context import Context
+from graphrt._plan.fields import is_mapping
+from graphrt._plan.node_fields import declare_fields
+from graphrt._plan.state import StateSchema
+from graphrt.errors import Problem
+from graphrt.errors._codes.findings import (
+    BAD_HARNESS_INPUT,
+    BAD_HARNESS_OUTPUT,
+    HARNESS_WITHOUT_ANSWER_FIELD,
+    HARNESS_WITHOUT_PROMPT,
+    UNKNOWN_PART_OF_REPLY,
+)
+from graphrt.graph.handles import S
+from graphrt.graph.policies import NodePolicy
+
+if TYPE_CHECKING:
+    from graphrt.harness import AgentReply, Prompt, Template
+
+REPLY: Final = ("text", "output", "thinking", "new_messages", "tool_calls", "finish_reason", "stopped")
+"""Attributes of a reply that `output=` may name."""
+
+
+class HarnessPolicy(NodePolicy[S], total=False):
+    """How an agent or harness is run as a node, and how its prompt and its reply map to fields of this graph."""
+
+    input: str | Template | Callable[[S], Prompt] | None
+    """The field that is the prompt, a Template over fields, or a function of the state that returns the prompt."""
+    output: str | Mapping[str, str] | None
+    """The field for the answer, or fields to attributes of the reply."""
+
+
+def is_harness(fn: Any) -> bool:
+    """Return True if *fn* is an agent or harness: an instance with an async `run` that is not itself a function."""
+    return not isinstance(fn, type) and not callable(fn) and inspect.iscoroutinefunction(getattr(fn, "run", None))
+
+
+def harness_node(
+    name: Any, harness: Any, given: Mapping[str, Any], state: StateSchema, where: str
+) -> tuple[Any, dict[str, Any], Problem | None]:
+    """Return the node function of a harness, the policy arguments left, and the problem of `input=` and `output=`.
+
+    Args:
+        name: The node's name.
+        harness: The agent or harness.
+        given: The policy arguments, as the user wrote them.
+        state: The schema of the state.
+        where: `file:line` of the call.
+    """
+    policy = {option: value for option, value in given.items() if option not in ("input", "output")}
+    source, target = given.get("input"), given.get("output")
+    chat = _conversation(state)
+    if source is None:
+        source = chat
+        target = chat if target is None else target
+    problem = _problem(name, source, target, where)
+    wrote: dict[str, str] = {target: ""} if isinstance(target, str) else {}
+    wrote |= target if is_mapping(target) else {}
+    tools = given.get("tools")
+    reads = getattr(source, "fields", (source,) if isinstance(source, str) else ())
+
+    async def node(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+        prompt: Any = _prompt(source, state)
+        reply: AgentReply = await ctx.bind(harness, tools=None if tools is None else list(tools)).run(prompt)
+        return {field: _part(reply, part, is_chat=field == chat) for field, part in wrote.items()}
+
+    return declare_fields(node, reads=reads, writes=wrote), policy, problem
+
+
+def _conversation(state: StateSchema) -> str | None:
+    """Return the only field with the reducer `messages`, else the field named "messages", else None."""
+    found = [name for name, field in state.fields.items() if field.reduce is reducers.messages]
+    if len(found) == 1:
+        return found[0]
+    return "messages" if "messages" in state.fields else None
+
+
+def _problem(name: Any, source: Any, target: Any, where: str) -> Problem | None:
+    node = name if isinstance(name, str) else None
+    parts: tuple[Any, ...] = tuple(target.values()) if is_mapping(target) else ()
+    if source is None:
+        return HARNESS_WITHOUT_PROMPT(node=node, name=name, where=where)
+    if target is None:
+        return HARNESS_WITHOUT_ANSWER_FIELD(node=node, name=name, where=where)
+    if not (isinstance(source, str) or callable(source) or hasattr(source, "render")):
+        return BAD_HARNESS_INPUT(node=node, name=name, given=source, where=where)
+    if not (target and isinstance(target, (str, Mapping))):
+        return BAD_HARNESS_OUTPUT(node=node, name=name, given=target, where=where)
+    if unknown := [part for part in parts if part not in REPLY]:
+        return UNKNOWN_PART_OF_REPLY(node=node, name=name, part=unknown[0], parts=REPLY, where=where)
+    return None
+
+
+def _prompt(source: Any, state: Any) -> Any:
+    if isinstance(source, str):
+        return state[source] if is_mapping(state) else getattr(state, source)
+    return source.render(state) if hasattr(source, "render") else source(state)
+
+
+def _part(reply: Any, part: str, *, is_chat: bool) -> Any:
+    """Return the *part* of a reply; "" stands for the messages in a conversation, and for the answer elsewhere."""
+    if not part:
+        if is_chat:
+            return list(reply.new_messages)
+        return reply.text if reply.output is None else reply.output
+    found: Any = getattr(reply, part)
+    return list(found) if part in ("new_messages", "tool_calls") else found
