@@ -1,8 +1,9 @@
 """graphrt: a typed graph runtime for agent workflows.
 
-The floors, and the rooms on each. Imports go down only (decision 0002, docs/explanation/floors.md):
+The floors, and the rooms on each. Imports go down only (decisions 0002 and 0100, docs/explanation/floors.md):
 
     8 doors     testing
+    7 wings     nodes
     6 face      graph, _runs, runtime
     5 drivers   _drivers, _agents
     4 flows     _flows

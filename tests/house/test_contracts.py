@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "graphrt"
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-FLOORS, PURE, KIT = CONFIG["contracts"]
+FLOORS, PURE, KIT, WINGS = CONFIG["contracts"]
 
 
 @pytest.fixture
@@ -118,6 +118,21 @@ def test_the_kit_notices_an_import_of_a_private_room(house: Path) -> None:
     assert code == 1
     missed = [
         name for name in KIT["forbidden_modules"] if f"graphrt.testing is not allowed to import {name}" not in text
+    ]
+    assert missed == []
+
+
+@pytest.mark.needs("importlinter")
+def test_the_wings_notice_an_import_of_a_private_room(house: Path) -> None:
+    for name in WINGS["forbidden_modules"]:
+        plant(house, "graphrt.nodes._values", f"import {name}")
+
+    code, text = lint(house)
+
+    assert f"{WINGS['name']} BROKEN" in text, text
+    assert code == 1
+    missed = [
+        name for name in WINGS["forbidden_modules"] if f"graphrt.nodes is not allowed to import {name}" not in text
     ]
     assert missed == []
 

@@ -77,6 +77,10 @@ def test_import_loads_only_the_declared_dependencies(imported: dict[str, Any]) -
     assert len(third_party | {"graphrt"}) <= 6
 
 
+def test_import_loads_no_ready_made_node(imported: dict[str, Any]) -> None:
+    assert [name for name in imported["new"] if name.startswith("graphrt.nodes")] == []
+
+
 def test_import_touches_neither_network_nor_files_nor_environment(imported: dict[str, Any]) -> None:
     assert imported["touched"] == []
 

@@ -1,4 +1,4 @@
-"""Write the ignores of `refused.py` anew: `python tests/typing/annotate.py`, then read the diff.
+"""Write the ignores of a file anew: `python tests/typing/annotate.py [refused_nodes.py]`, then read the diff.
 
 Lists the lines with a mistake that only one checker notices; such a line has to be changed or removed by hand.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-REFUSED = HERE / "refused.py"
+REFUSED = HERE / (sys.argv[1] if len(sys.argv) > 1 else "refused.py")
 IGNORES = re.compile(r"  # (type|pyright): ignore\[[^]]*\]")
 
 Rules = dict[int, set[str]]
@@ -30,7 +30,7 @@ def output_of(*command: str) -> str:
 def of_mypy() -> Rules:
     found: Rules = defaultdict(set)
     text = output_of("mypy", "--no-pretty", "--hide-error-context", str(REFUSED))
-    for line, rule in re.findall(r"refused\.py:(\d+): error: .*\[([\w-]+)\]$", text, re.MULTILINE):
+    for line, rule in re.findall(rf"{REFUSED.name}:(\d+): error: .*\[([\w-]+)\]$", text, re.MULTILINE):
         found[int(line)].add(rule)
     return found
 

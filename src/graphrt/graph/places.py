@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-_OURS = (__name__.rpartition(".")[0], "graphrt.errors")
-"""Modules whose frames are skipped: this package, and the wrapper around its methods that explains foreign names."""
+_OURS = (__name__.rpartition(".")[0], "graphrt.errors", "graphrt.nodes")
+"""Modules whose frames are skipped: this package, the wrapper around its methods that explains foreign names, and
+factories that build graphs for their caller."""
 
 
 def caller() -> FrameType:

@@ -1,0 +1,39 @@
+"""Ready-made nodes: factories of functions and graphs for `GraphBuilder.add_node`, and of routers.
+
+They stand on the public face alone: whatever they do, a node of your own could do. `import graphrt` does not import
+them.
+"""
+
+from __future__ import annotations
+
+from graphrt.nodes._batch import ItemFailure, OnFailure, batch
+from graphrt.nodes._human import Decision, human
+from graphrt.nodes._model_call import ModelOptions
+from graphrt.nodes._model_nodes import llm, subagent
+from graphrt.nodes._reduce import reduce
+from graphrt.nodes._router import Routes, router
+from graphrt.nodes._state_access import AsyncNode, SyncNode
+from graphrt.nodes._tool import tool
+from graphrt.nodes._values import ErrorRecord, clear_error, copy_of, record_error, set_value
+
+__all__ = [
+    "AsyncNode",
+    "Decision",
+    "ErrorRecord",
+    "ItemFailure",
+    "ModelOptions",
+    "OnFailure",
+    "Routes",
+    "SyncNode",
+    "batch",
+    "clear_error",
+    "copy_of",
+    "human",
+    "llm",
+    "record_error",
+    "reduce",
+    "router",
+    "set_value",
+    "subagent",
+    "tool",
+]

@@ -1,0 +1,210 @@
+"""`batch`: a nested graph that runs nodes side by side, once each or once per item, and judges what failed.
+
+```text
+   START -> split ==Sends==> the nodes of the batch --on_error--> settle
+```
+
+Each item is a task of the nested graph. So its outcome is journalled when it ends, a resumed run repeats only what is
+missing, and updates fold through the reducers of the graph around it, in the order of the items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from typing_extensions import Unpack
+
+from graphrt._drivers.context import Context
+from graphrt.commands import END, START, Command, Send
+from graphrt.errors import LimitError, NodeError, TaskFailure, count
+from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.graph.policies import GraphPolicy
+from graphrt.limits import Limits
+from graphrt.nodes._state_access import checked_names, is_iterable, is_mapping, read, refused
+from graphrt.nodes._values import ErrorRecord, error_record
+
+S = TypeVar("S")
+OnFailure: TypeAlias = Literal["raise", "collect", "best_effort", "quorum"]
+"""What a batch does about items that failed."""
+
+_POLICIES: Final = ("raise", "collect", "best_effort", "quorum")
+_SPLIT, _SETTLE, _WORK = "split", "settle", "work"
+_LISTED: Final = 5
+"""Failures that a message names."""
+
+
+class ItemFailure(ErrorRecord):
+    """A failed item of a batch, as plain data."""
+
+    index: int | None
+    """Place of the item, from 0; None in a batch without items."""
+
+
+def batch(
+    state: type[S],
+    work: Any,
+    *,
+    over: str | Callable[[S], Iterable[Any]] | None = None,
+    item: str | None = None,
+    on_failure: OnFailure = "raise",
+    quorum: int | None = None,
+    failures: str | None = None,
+    max_concurrency: int | None = None,
+    max_items: int = 10_000,
+    name: str = "batch",
+    **policy: Unpack[GraphPolicy[S]],
+) -> CompiledGraph[S, Mapping[str, Any]]:
+    """Return a graph for `add_node` that runs nodes side by side: each once, or each once per item.
+
+    What the nodes return folds through the reducers of the graph around it, in the order of the items.
+
+    Args:
+        state: The state class of the graph around it.
+        work: What runs: a node (function, compiled graph, agent), or a mapping of names to nodes.
+        over: The field with the items, or a function of the state that returns them. None runs each node once. Over no
+            items, nothing runs and nothing is written.
+        item: For a compiled graph: its field that gets the item. Without it each item is a mapping of its fields. A
+            function finds the item as `ctx.arg`.
+        on_failure: "raise" fails at the first failure and cancels the other items; the error's `arg` is the item.
+            "collect" runs every item and writes each failure into `failures`. "best_effort" is the same where
+            `failures` may be left out. "quorum" is the same if at least `quorum` tasks succeed; otherwise the batch
+            fails, and nothing is written.
+        quorum: How many tasks must succeed; one task is one node for one item.
+        failures: A list field with an appending reducer for `ItemFailure`s, in the order of the items.
+        max_concurrency: Tasks at the same time; None takes the limit of the run.
+        max_items: More items are refused with a LimitError (`batch-limit`), before anything runs.
+        name: Name of the nested graph, for messages.
+        **policy: Policy arguments of every node in it, such as `retry`, `timeout_s` and `tools`; and `input` and
+            `output` of a compiled graph.
+
+    Raises:
+        InputError: An argument is wrong (`bad-ready-node`).
+        DefinitionError: A node of the batch cannot be one.
+    """
+    options: dict[str, Any] = dict(policy)
+    nodes: dict[str, Any] = dict(work) if is_mapping(work) else {_WORK: work}
+    _check(nodes, over, on_failure, quorum, failures, max_items, options)
+    as_mapping = item if any(hasattr(fn, "__graphrt_plan__") for fn in nodes.values()) else None
+    if item is not None and as_mapping is None:
+        raise refused("item= of batch() is for compiled graphs.", "A function finds its item as ctx.arg.")
+    wanted = quorum if on_failure == "quorum" else None
+    tasks = partial(_tasks, over=over, nodes=tuple(nodes), item=as_mapping, most=max_items, name=name)
+
+    def split(state: Any) -> Command[Any]:
+        due = tasks(state)
+        if wanted is not None and len(due) < wanted:
+            raise _missed([], len(due), wanted, name)
+        return Command(goto=due)
+
+    def settle(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+        found = [_failed(failure, tuple(nodes), as_mapping, each=over is not None) for failure in ctx.failures]
+        total = len(tasks(state))
+        if wanted is not None and total - len(found) < wanted:
+            raise _missed(found, total, wanted, name)
+        return {} if failures is None else {failures: found}
+
+    builder = GraphBuilder(state, name=name)
+    builder.add_node(_SPLIT, split, goto=[*nodes, END])
+    lasting = on_failure != "raise"
+    if lasting:
+        options["on_error"] = _SETTLE
+    for node, fn in nodes.items():
+        builder.add_node(node, fn, **options)
+    if lasting:
+        builder.add_node(_SETTLE, settle)
+    builder.add_edge(START, _SPLIT)
+    room = max(1, max_items * len(nodes))
+    return builder.compile(limits=Limits(max_tasks=room, max_concurrency=max_concurrency))
+
+
+def _check(
+    nodes: Mapping[Any, Any],
+    over: Any,
+    on_failure: Any,
+    quorum: Any,
+    failures: Any,
+    max_items: Any,
+    options: Mapping[str, Any],
+) -> None:
+    if not nodes:
+        raise refused("batch() was given no nodes.", "Give a node, or a mapping of names to nodes.")
+    taken = [name for name in nodes if name in (_SPLIT, _SETTLE)]
+    if taken:
+        raise refused(f"A node of a batch cannot be named {taken[0]!r}.", "The batch has a node of that name.")
+    if not (over is None or callable(over) or (isinstance(over, str) and over)):
+        raise refused(f"over= of batch() is {over!r}.", "Give a field with items, or a function that returns them.")
+    if on_failure not in _POLICIES:
+        raise refused(f"on_failure= of batch() is {on_failure!r}.", f"Use one of {_POLICIES!r}.")
+    if (on_failure == "quorum") != (quorum is not None):
+        raise refused("on_failure='quorum' and quorum= of batch() belong together.", "Give both, or neither.")
+    for option, value in (("quorum", 1 if quorum is None else quorum), ("max_items", max_items)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise refused(f"{option}= of batch() is {value!r}.", "Give a whole number of 1 or more.")
+    if on_failure == "collect" and failures is None:
+        raise refused("on_failure='collect' of batch() needs a field.", "Name it: failures='failed'.")
+    if on_failure == "raise" and failures is not None:
+        raise refused("failures= of batch() says nothing with on_failure='raise'.", "Use 'collect'.")
+    if failures is not None:
+        checked_names("failures", failures, "batch()")
+    if "on_error" in options:
+        raise refused("on_error= of batch() is the batch's own.", "Use on_failure=, and on_error= of add_node.")
+
+
+def _tasks(state: Any, *, over: Any, nodes: tuple[str, ...], item: str | None, most: int, name: str) -> list[Any]:
+    """Return what starts: the nodes themselves, or a Send for each item and node, in this order.
+
+    Raises:
+        LimitError: There are more than *most* items (`batch-limit`).
+        NodeError: What *over* gives cannot be iterated over (`batch-items`).
+    """
+    if over is None:
+        return list(nodes)
+    found: Any = over(state) if callable(over) else read(state, over)
+    if found is None:
+        found = ()
+    if not is_iterable(found) or isinstance(found, (str, bytes)) or is_mapping(found):
+        raise NodeError(
+            f"Batch {name!r} is to run over a value of type {type(found).__name__}, which has no items.",
+            code="batch-items",
+            fix="Give a list, or a function of the state that makes one.",
+        )
+    items = list(islice(found, most + 1))  # an endless iterable is read no further than this
+    if len(items) > most:
+        raise LimitError(
+            f"Batch {name!r} has more than {count(most, 'item')}.",
+            code="batch-limit",
+            known=f"max_items={most}",
+            fix="Split the items into several runs, or raise max_items= if so many tasks are meant.",
+            limit=most,
+        )
+    return [Send(node, value if item is None else {item: value}) for value in items for node in nodes]
+
+
+def _failed(failure: TaskFailure, nodes: tuple[str, ...], item: str | None, *, each: bool) -> ItemFailure:
+    value = failure.arg[item] if item is not None and is_mapping(failure.arg) else failure.arg
+    record = error_record(failure.error, failure.node, failure.task_id, value)
+    index = _place(failure.task_id) // len(nodes) if each else None
+    return ItemFailure(index=index, **record)
+
+
+def _place(task_id: str) -> int:
+    """Return the place of a task in its superstep, which its id has after the dot: "1.0:batch/2.7:work" is the 7th."""
+    return int(task_id.rpartition("/")[2].partition(":")[0].partition(".")[2])
+
+
+def _missed(found: list[ItemFailure], total: int, wanted: int, name: str) -> NodeError:
+    shown = [f"{one['node']}[{one['index']}]: {one['type']}: {one['message']}" for one in found[:_LISTED]]
+    if len(found) > _LISTED:
+        shown.append(f"and {len(found) - _LISTED} more")
+    return NodeError(
+        f"Only {total - len(found)} of {count(total, 'task')} of batch {name!r} succeeded, and its quorum is {wanted}.",
+        code="batch-quorum",
+        known="; ".join(shown),
+        fix="Look at error.values, which has each failed item. Route the error with on_error=, or lower the quorum.",
+        limit=wanted,
+        values=found,
+        boundary=True,
+    )

@@ -1,0 +1,129 @@
+"""`human`: a node that asks a person for a decision, and makes it a value that a router can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from typing_extensions import TypedDict
+
+from graphrt._drivers.context import Context
+from graphrt.commands import Interrupt, Overwrite
+from graphrt.graph import declare_fields
+from graphrt.harness import Template
+from graphrt.nodes._decision import Rules, decision_type
+from graphrt.nodes._state_access import SyncNode, checked_names, is_mapping, read, refused
+from graphrt.nodes._terminal import ReadLine, ask_at_terminal, line_reader
+
+EDIT: Final = "edit"
+
+
+class Decision(TypedDict):
+    """Who decided what, and why: what `record=` of `human` writes."""
+
+    choice: str
+    by: str | None
+    """The person; None after a timeout."""
+    role: str | None
+    rationale: str
+    edits: dict[str, Any]
+    """The replaced fields with their new values."""
+
+
+def human(
+    question: str | Template,
+    *,
+    into: str,
+    choices: Sequence[str] = ("approve", "reject"),
+    record: str | None = None,
+    show: str | Sequence[str] = (),
+    roles: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    rationale: bool = False,
+    edit: str | Sequence[str] = (),
+    timeout_s: float | None = None,
+    on_timeout: str = "timeout",
+    terminal: bool | ReadLine = False,
+) -> SyncNode:
+    """Return a node that asks a person, and writes the choice into a field for `router`.
+
+    The run pauses with an interrupt. The answer is a mapping: `resume(thread, answer={"choice": "approve", "by":
+    "Ann"})`. An answer without a person, with an unknown choice or role, or in a role that may not make this choice is
+    an InputError (`bad-answer`), and the question stays open.
+
+    Args:
+        question: The text of a Template over fields, or a Template.
+        into: The field for the choice, a string.
+        choices: 1..n choices; "edit" is added if `edit` names fields.
+        record: The field for the whole `Decision`.
+        show: Fields that the question shows.
+        roles: Roles that may decide; or by choice, where a choice that is not named is free to anybody. None asks for
+            no role.
+        rationale: Whether a reason must be given. It may always be given.
+        edit: Fields that the person may replace, with the choice "edit" and `edits={field: value}`.
+        timeout_s: Seconds after which the choice is `on_timeout`. Nothing happens by itself: call `retry(thread)`.
+        on_timeout: The choice after a timeout.
+        terminal: True asks at the terminal if there is one, instead of pausing; or a function that shows a prompt and
+            returns a line. Where the input ends, the run pauses.
+
+    Raises:
+        InputError: An argument is wrong (`bad-ready-node`, or the code of a template).
+    """
+    text = Template(question) if isinstance(question, str) else question
+    shown = checked_names("show", show, "human()")
+    rules = _rules(choices, roles, rationale=rationale, edit=edit)
+    targets = [name for name in (into, record) if name is not None]
+    checked_names("into and record", targets, "human()", least=1)
+    answer_type = decision_type(rules)
+
+    def ask(state: Any, ctx: Context[Any]) -> Any:
+        if ctx.answer is not None:
+            return update(ctx.answer.model_dump())
+        payload: dict[str, Any] = {
+            "question": text.render(state),
+            "choices": list(rules.choices),
+            "context": {name: read(state, name) for name in shown},
+            "roles": list(rules.known_roles),
+            "rationale": rules.rationale,
+            "edit": list(rules.edit),
+        }
+        reader = line_reader(terminal=terminal)
+        if reader is not None:
+            given = ctx.effect("terminal", ask_at_terminal, reader, payload, rules, answer_type)
+            if given is not None:
+                return update(given)
+        if timeout_s is None:
+            return Interrupt(payload, answer_type=answer_type)
+        # Recorded once, so that a later execution knows when the question was asked.
+        left = ctx.effect("asked", ctx.now) + timeout_s - ctx.now()
+        if left <= 0:
+            return update({"choice": on_timeout, "by": None, "role": None, "rationale": ""})
+        return Interrupt(payload, answer_type=answer_type, expires_s=left)
+
+    def update(given: Mapping[str, Any]) -> dict[str, Any]:
+        edits: dict[str, Any] = given.get("edits", {})
+        wrote = {field: Overwrite(value) for field, value in edits.items()} | {into: given["choice"]}
+        if record is not None:
+            wrote[record] = {**given, "edits": edits}
+        return wrote
+
+    reads = dict.fromkeys((*text.fields, *shown))
+    return declare_fields(ask, reads=reads, writes=dict.fromkeys((*targets, *rules.edit)))
+
+
+def _rules(choices: Any, roles: Any, *, rationale: bool, edit: Any) -> Rules:
+    editable = checked_names("edit", edit, "human()")
+    offered = checked_names("choices", choices, "human()", least=1)
+    if editable and EDIT not in offered:
+        offered = (*offered, EDIT)
+    if EDIT in offered and not editable:
+        raise refused("human() offers the choice 'edit' and names no fields.", "Name them: edit=('letter',).")
+    if roles is None:
+        return Rules(offered, (), rationale, editable)
+    by_choice = roles if is_mapping(roles) else dict.fromkeys(offered, roles)
+    unknown = [choice for choice in by_choice if choice not in offered]
+    if unknown:
+        raise refused(
+            f"roles= of human() names {unknown[0]!r}, which is not a choice.", f"The choices are {offered!r}."
+        )
+    may = tuple((choice, checked_names("roles", by_choice[choice], "human()", least=1)) for choice in by_choice)
+    return Rules(offered, may, rationale, editable)

@@ -1,0 +1,168 @@
+"""One question to a model: its prompt from the state, who answers, and the reply with its thinking kept apart.
+
+`llm`, `subagent` and `reduce` differ in what they do with the reply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import typing_extensions as te
+
+from graphrt._drivers.context import Context
+from graphrt.errors import AgentLimitError
+from graphrt.harness import Agent, AgentHarness, AgentReply, Budget, ChatModel, Prompt, Template
+from graphrt.harness.request import ReasoningEffort
+from graphrt.nodes._state_access import refused
+
+PromptSource: TypeAlias = str | Template | Callable[[Any], Prompt]
+"""The text of a Template, a Template, or a function of the state that returns a prompt."""
+
+_THOUGHTS: Final = re.compile(r"\A\s*<think>(.*?)</think>\s*", re.DOTALL)
+"""Thinking that a model writes into its text, as models served without a reasoning parser do."""
+_FOR_THE_CALL: Final = ("reasoning", "max_tokens", "temperature", "options")
+
+
+class ModelOptions(te.TypedDict, total=False):
+    """Who answers, and how. Each may be left out."""
+
+    model: str | ChatModel | None
+    """A model, which an agent of its own then calls; None uses the run's harness."""
+    harness: AgentHarness | None
+    """An agent or harness, in place of the run's; with all tools of the agent."""
+    fallbacks: Sequence[str | ChatModel]
+    """Models that are called in turn when *model* has failed for good."""
+    name: str
+    """Name of the agent that calls *model*, for events and for `models=` of a runtime; "llm" by default."""
+    system: str | Template | None
+    """Instructions: a text, or a Template over fields of the state."""
+    reasoning: ReasoningEffort | None
+    max_tokens: int | None
+    temperature: float | None
+    options: Mapping[str, Any] | None
+    """Further options that only this provider understands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall:
+    """A question to a model, as a factory was given it."""
+
+    prompt: Template | Callable[[Any], Prompt]
+    harness: AgentHarness | None
+    """None for the run's own."""
+    system: str | Template | None
+    options: Mapping[str, Any]
+    """Options of the call."""
+    item: str | None
+    """The template field that is `ctx.arg`."""
+    budget: Budget | None = None
+    tools: Sequence[Any] | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The fields of the state that the templates use."""
+        templates = [one for one in (self.prompt, self.system) if isinstance(one, Template)]
+        return tuple(dict.fromkeys(name for one in templates for name in one.fields if name != self.item))
+
+    async def ask(self, state: Any, ctx: Context[Any]) -> AgentReply:
+        """Ask, and return the reply with its thinking split off.
+
+        Raises:
+            InputError: A template cannot be filled.
+            AgentLimitError: A limit of the agent ended its run before it had the output that was asked for.
+            GraphrtError: The call failed.
+        """
+        prompt = self._filled(self.prompt, state, ctx) if isinstance(self.prompt, Template) else self.prompt(state)
+        options = dict(self.options)
+        if self.system is not None:
+            given = self.system
+            options["system"] = self._filled(given, state, ctx) if isinstance(given, Template) else given
+        asked = ctx.harness if self.harness is None else ctx.bind(self.harness, tools=self.tools, budget=self.budget)
+        reply = await asked.run(prompt, **options)
+        if reply.stopped is not None and "output" in options and reply.output is None:
+            raise AgentLimitError(
+                f"The agent of node {ctx.node!r} was stopped by its limit {reply.stopped!r} and has no output.",
+                fix="Raise the limit of the agent, or route the error with on_error=.",
+                limit=reply.stopped,
+            )
+        return _thought_apart(reply)
+
+    def _filled(self, template: Template, state: Any, ctx: Context[Any]) -> str:
+        more = {self.item: ctx.arg} if self.item is not None and self.item in template.fields else {}
+        return template.render(state, **more)
+
+
+def model_call(
+    prompt: Any,
+    given: ModelOptions,
+    *,
+    of: str,
+    output: Any = None,
+    item: str | None = None,
+    budget: Budget | None = None,
+    tools: Sequence[Any] | None = None,
+) -> ModelCall:
+    """Return the call that the arguments of a factory describe.
+
+    Args:
+        prompt: See `PromptSource`.
+        given: Options of the factory.
+        of: Name of the factory, for messages.
+        output: Type of the answer.
+        item: See `ModelCall`.
+        budget: Budget of the calls.
+        tools: Tools that the agent may use; None for all.
+
+    Raises:
+        InputError: An argument is wrong, or two do not fit together.
+    """
+    options: dict[str, Any] = dict(given)
+    unknown = [name for name in options if name not in ModelOptions.__annotations__]
+    if unknown:
+        raise refused(f"{of}() has no option {unknown[0]!r}.", "See the reference.")
+    source: Any = Template(prompt) if isinstance(prompt, str) else prompt
+    if not _can_prompt(source):
+        raise refused(f"The prompt of {of}() is {prompt!r}.", "Give a text, a Template or a function of the state.")
+    call = {name: options[name] for name in _FOR_THE_CALL if options.get(name) is not None}
+    if output is not None:
+        call["output"] = output
+    return ModelCall(
+        prompt=source,
+        harness=_answering(options, of),
+        system=options.get("system"),
+        options=call,
+        item=item,
+        budget=budget,
+        tools=tools,
+    )
+
+
+def _can_prompt(source: object) -> bool:
+    """Return True for a Template or a function; a plain function, so that checkers keep the type of what they see."""
+    return callable(source) or isinstance(source, Template)
+
+
+def _answering(options: Mapping[str, Any], of: str) -> AgentHarness | None:
+    model, harness = options.get("model"), options.get("harness")
+    if model is None and (options.get("fallbacks") or options.get("name")):
+        raise refused(
+            f"{of}() was given fallbacks= or name= without model=.",
+            "Give them to the agent: Agent(model, fallbacks=...).",
+        )
+    if model is not None and harness is not None:
+        raise refused(f"{of}() was given a model and a harness.", "Give one of them.")
+    if model is None:
+        found: AgentHarness | None = harness
+        return found
+    return Agent(model, name=options.get("name", "llm"), fallbacks=options.get("fallbacks", ()))
+
+
+def _thought_apart(reply: AgentReply) -> AgentReply:
+    found = _THOUGHTS.match(reply.text)
+    if found is None:
+        return reply
+    thinking = "\n".join(part for part in (reply.thinking, found[1].strip()) if part)
+    return replace(reply, text=reply.text[found.end() :], thinking=thinking)

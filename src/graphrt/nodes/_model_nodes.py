@@ -1,0 +1,117 @@
+"""`llm` and `subagent`: nodes that ask a model or an agent, and put the reply into fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from typing_extensions import Unpack
+
+from graphrt._drivers.context import Context
+from graphrt.graph import declare_fields
+from graphrt.harness import Agent, AgentReply, Budget
+from graphrt.nodes._model_call import ModelCall, ModelOptions, PromptSource, model_call
+from graphrt.nodes._state_access import AsyncNode, Into, checked_into, fields_in, refused, update_of
+
+
+def llm(
+    prompt: PromptSource,
+    *,
+    into: Into,
+    output: Any = None,
+    thinking: str | None = None,
+    messages: str | None = None,
+    item: str | None = None,
+    as_list: bool = False,
+    **options: Unpack[ModelOptions],
+) -> AsyncNode:
+    """Return a node that asks a model and writes its answer.
+
+    The reply is recorded, budgeted and shown on the stream mode `messages`, as every call of `ctx.harness` is. A failed
+    call fails the node, so `retry=` and `on_error=` of `add_node` apply.
+
+    Args:
+        prompt: The text of a Template over fields of the state, a Template, or a function of the state that returns a
+            prompt.
+        into: The field for the answer: its text, or its value with `output=`. Or fields to parts of that value.
+        output: Type of the answer, as `output=` of a harness.
+        thinking: The field for the model's thinking, which is never part of the answer.
+        messages: The field to which the new messages go, as for a conversation.
+        item: Name in the templates for `ctx.arg`, the item of a batch or the argument of a Send.
+        as_list: Write a list of the one value, for a field whose reducer appends.
+        **options: See `ModelOptions`. Without `model=` and `harness=` the run's harness answers, with the tools that
+            the node may use (`tools=` of `add_node`).
+
+    Raises:
+        InputError: An argument is wrong (`bad-ready-node`, or the code of a template or an agent).
+    """
+    call = model_call(prompt, options, of="llm", output=output, item=item)
+    if isinstance(into, Mapping) and output is None:
+        raise refused("into= of llm() maps parts of an answer that is a text.", "Give output=, or name one field.")
+    return _node(call, into, of="llm()", thinking=thinking, messages=messages, as_list=as_list)
+
+
+def subagent(
+    agent: Agent[Any],
+    prompt: PromptSource,
+    *,
+    into: Into,
+    thinking: str | None = None,
+    messages: str | None = None,
+    budget: Budget | None = None,
+    tools: Sequence[str] | None = None,
+    item: str | None = None,
+    as_list: bool = False,
+) -> AsyncNode:
+    """Return a node that gives a task to an agent, which works with its own instructions and tools.
+
+    Its model and tool calls are recorded one by one, so that a resumed run repeats none. Its conversation stays its
+    own, unless `messages=` names a field.
+
+    Args:
+        agent: The agent.
+        prompt: The task; see `llm`.
+        into: The field for the answer, or fields to parts of the agent's output.
+        thinking: The field for the model's thinking.
+        messages: The field to which the agent's new messages go.
+        budget: Budget of each run of the node, inside those of the run and the node.
+        tools: Names of the agent's tools that it may use here; None allows all.
+        item: Name in the template for `ctx.arg`.
+        as_list: Write a list of the one value.
+
+    Raises:
+        InputError: An argument is wrong (`bad-ready-node`, or the code of a template).
+    """
+    given: Any = agent
+    if not isinstance(given, Agent):
+        raise refused(
+            f"subagent() was given {given!r}, which is not an Agent.", "For any harness use llm(harness=...)."
+        )
+    call = model_call(prompt, {"harness": agent}, of="subagent", item=item, budget=budget, tools=tools)
+    return _node(call, into, of=f"agent {agent.name!r}", thinking=thinking, messages=messages, as_list=as_list)
+
+
+def _node(
+    call: ModelCall, into: Any, *, of: str, thinking: str | None, messages: str | None, as_list: bool
+) -> AsyncNode:
+    target = checked_into(into, of)
+
+    async def ask(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+        reply = await call.ask(state, ctx)
+        update = update_of(target, answer_of(reply), as_list=as_list, of=of)
+        if thinking is not None:
+            update[thinking] = [reply.thinking] if as_list else reply.thinking
+        if messages is not None:
+            update[messages] = list(reply.new_messages)
+        return update
+
+    extra = [field for field in (thinking, messages) if field is not None]
+    written = (*fields_in(target), *extra)
+    if len(set(written)) < len(written):
+        raise refused(f"Two results of {of} go to one field: {written!r}.", "Name different fields.")
+    return declare_fields(ask, reads=call.reads, writes=written)
+
+
+def answer_of(reply: AgentReply) -> Any:
+    """Return the output of a reply, or its text if it has none."""
+    return reply.text if reply.output is None else reply.output

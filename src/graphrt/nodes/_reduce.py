@@ -1,0 +1,95 @@
+"""`reduce`: compress several fields into one, by a model or a function, and delete the sources."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from typing_extensions import Unpack
+
+from graphrt._drivers.context import Context
+from graphrt.commands import DELETE, Overwrite
+from graphrt.graph import declare_fields
+from graphrt.harness import Template
+from graphrt.nodes._model_call import ModelOptions, PromptSource, model_call
+from graphrt.nodes._model_nodes import answer_of
+from graphrt.nodes._state_access import AsyncNode, SyncNode, checked_names, read, refused
+
+
+def reduce(
+    sources: str | Sequence[str],
+    *,
+    into: str,
+    prompt: PromptSource | None = None,
+    function: Callable[..., Any] | None = None,
+    output: Any = None,
+    keep: str | Sequence[str] = (),
+    **options: Unpack[ModelOptions],
+) -> AsyncNode | SyncNode:
+    """Return a node that compresses fields into one, and then deletes them.
+
+    The sources are deleted in the same commit in which the result appears: never without it. A deleted field has its
+    default again, or is absent. If a node of another branch declares to read a source, `compile()` reports
+    `deleted-source`.
+
+    Args:
+        sources: 1..n fields.
+        into: The field for the result; it replaces the old value and may be one of the sources.
+        prompt: The question to a model; a template must use every source.
+        function: In place of `prompt`: called with the values of the sources, in order; sync or async.
+        output: Type of the model's answer.
+        keep: Sources that are not deleted.
+        **options: See `ModelOptions`; only with `prompt`.
+
+    Raises:
+        InputError: An argument is wrong (`bad-ready-node`, or the code of a template or an agent).
+    """
+    read_ones = checked_names("sources", sources, "reduce()", least=1)
+    kept = checked_names("keep", keep, "reduce()")
+    checked_names("into", into, "reduce()", least=1)
+    stray = [name for name in kept if name not in read_ones]
+    if stray:
+        raise refused(f"reduce() is to keep {stray[0]!r}, which is not a source.", "Name a source, or leave it out.")
+    if (prompt is None) == (function is None):
+        raise refused("reduce() needs a prompt or a function, and not both.", "Give one of them.")
+    gone = tuple(name for name in read_ones if name not in kept and name != into)
+
+    def update(result: Any) -> dict[str, Any]:
+        return {into: Overwrite(result), **dict.fromkeys(gone, DELETE)}
+
+    if prompt is not None:
+        call = model_call(prompt, options, of="reduce", output=output)
+        unread = [] if not isinstance(call.prompt, Template) else [s for s in gone if s not in call.reads]
+        if unread:
+            raise refused(
+                f"reduce() would delete {unread[0]!r}, which its prompt does not use.",
+                "Use it in the prompt, or leave it out of the sources.",
+            )
+
+        async def ask(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+            return update(answer_of(await call.ask(state, ctx)))
+
+        reads = tuple(dict.fromkeys((*read_ones, *call.reads)))
+        return declare_fields(ask, reads=reads, writes=(into,), deletes=gone)
+    if options or output is not None:
+        raise refused("reduce() was given options of a model, and a function.", "Leave them out, or give a prompt.")
+    return _by_function(function, read_ones, update, into, gone)
+
+
+def _by_function(
+    function: Any, sources: Sequence[str], update: Callable[[Any], dict[str, Any]], into: str, gone: Sequence[str]
+) -> AsyncNode | SyncNode:
+    if not callable(function):
+        raise refused(f"function= of reduce() is {function!r}.", "Give a function of the sources' values.")
+    if inspect.iscoroutinefunction(function):
+
+        async def fold_async(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
+            return update(await function(*(read(state, name) for name in sources)))
+
+        return declare_fields(fold_async, reads=sources, writes=(into,), deletes=gone)
+
+    def fold(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
+        return update(function(*(read(state, name) for name in sources)))
+
+    return declare_fields(fold, reads=sources, writes=(into,), deletes=gone)

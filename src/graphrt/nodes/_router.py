@@ -1,0 +1,55 @@
+"""`router`: the arguments of a conditional edge that goes where a field, or a function of the state, says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from graphrt.graph.handles import RouterResult, Target
+from graphrt.nodes._state_access import read, refused
+
+NOTHING: Final = "(nothing)"
+"""Label for a field that is None; only the default takes it."""
+
+
+class Routes(NamedTuple):
+    """The arguments of `add_conditional_edges` after the source: `g.add_conditional_edges(node, *routes)`."""
+
+    router: Callable[[Any], RouterResult]
+    """A pure function of the state."""
+    routes: Mapping[Any, Target] | Sequence[Target]
+    """Label to target, or a list of nodes."""
+    default: Target | None
+    """Where any other label leads; None refuses other labels."""
+
+
+def router(
+    by: str | Callable[[Any], RouterResult],
+    routes: Mapping[Any, Target] | Sequence[Target],
+    *,
+    default: Target | None = None,
+) -> Routes:
+    """Return a conditional edge that goes where a field says.
+
+    The routes are those of `add_conditional_edges`: `compile()` checks them, and `graph.route()` tests them. A label
+    without a route, or a field that is None, goes to the default; without one it is a RouteError.
+
+    Args:
+        by: The field whose value is the label (a string, bool, int, Enum member, or a list of these), or a function of
+            the state.
+        routes: Label to target, or a list of nodes.
+        default: Where any other label leads.
+
+    Raises:
+        InputError: *by* is neither a field nor a function (`bad-ready-node`).
+    """
+    if not isinstance(by, str):
+        if not callable(by):
+            raise refused(f"router() was given {by!r}.", "Give the name of a field, or a function of the state.")
+        return Routes(by, routes, default)
+
+    def choose(state: Any) -> Any:
+        label = read(state, by)
+        return NOTHING if label is None and default is not None else label
+
+    return Routes(choose, routes, default)

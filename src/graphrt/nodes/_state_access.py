@@ -1,0 +1,117 @@
+"""What all factories share: the types of nodes, how fields are read, and how a result becomes an update.
+
+Nothing here knows a model, a tool or a person.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeAlias, TypeGuard
+
+from pydantic import BaseModel
+
+from graphrt._drivers.context import Context
+from graphrt.errors import InputError, UpdateError, names
+
+AsyncNode: TypeAlias = Callable[[Any, Context[Any]], Coroutine[Any, Any, Any]]
+"""An async node for a graph of any state. Its update is `Any`: the fields are names, which `compile()` checks."""
+SyncNode: TypeAlias = Callable[[Any, Context[Any]], Any]
+"""A sync node, likewise."""
+Into: TypeAlias = str | Mapping[str, str]
+"""The field for a result, or fields to keys (or attributes) of the result."""
+
+
+def read(state: Any, name: str) -> Any:
+    """Return a field of the state; None for a key that a TypedDict does not have."""
+    return state.get(name) if is_mapping(state) else getattr(state, name)
+
+
+def checked_into(into: Any, taker: str) -> Into:
+    """Return *into* if it names fields.
+
+    Raises:
+        InputError: It does not (`bad-ready-node`).
+    """
+    named = isinstance(into, str) and bool(into)
+    mapped = is_mapping(into) and bool(into) and all(isinstance(part, str) for part in (*into, *into.values()))
+    if not named and not mapped:
+        raise refused(
+            f"into= of {taker} must be a field, or a mapping of fields to parts of the result, not {into!r}.",
+            "Name a field: into='answer'.",
+        )
+    found: Into = into
+    return found
+
+
+def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tuple[str, ...]:
+    """Return *given* as a tuple of names; a string is one name.
+
+    Raises:
+        InputError: It is something else, has too few names, or one twice (`bad-ready-node`).
+    """
+    found: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if is_iterable(given) else (given,)
+    if any(not isinstance(name, str) or not name for name in found):
+        raise refused(f"{option} of {taker} must be names of fields, not {given!r}.", "Give the fields as strings.")
+    if len(found) < least:
+        raise refused(f"{option} of {taker} is empty.", "Name at least one field.")
+    if len(set(found)) < len(found):
+        raise refused(f"{option} of {taker} has a name twice: {given!r}.", "Name each field once.")
+    return found
+
+
+def is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
+    """Return True if *value* can be iterated over."""
+    return isinstance(value, Iterable)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Return True if *value* is a mapping; for type checkers, one of anything to anything."""
+    return isinstance(value, Mapping)
+
+
+def refused(what: str, fix: str, **data: Any) -> InputError:
+    """Return the error of a factory whose arguments do not fit together."""
+    return InputError(what, code="bad-ready-node", fix=fix, **data)
+
+
+def fields_in(into: Into) -> tuple[str, ...]:
+    """Return the fields that *into* names."""
+    return (into,) if isinstance(into, str) else tuple(into)
+
+
+def update_of(into: Into, result: Any, *, as_list: bool, of: str) -> dict[str, Any]:
+    """Return the update that puts *result* into fields.
+
+    Args:
+        into: See `Into`.
+        result: The whole result.
+        as_list: Write a list of the one value, for a field whose reducer appends.
+        of: What made the result, for the message.
+
+    Raises:
+        UpdateError: The result lacks a part that *into* names (`missing-part`).
+    """
+    if isinstance(into, str):
+        return {into: [result] if as_list else result}
+    parts = _parts(result)
+    missing = [part for part in into.values() if part not in parts]
+    if missing:
+        raise UpdateError(
+            f"The result of {of} has no {missing[0]!r}.",
+            code="missing-part",
+            known=f"it is of type {type(result).__name__} and has {names(parts) or 'no parts'}",
+            fix="Correct into=, or let the result have that part.",
+            field=next(field for field, part in into.items() if part == missing[0]),
+        )
+    return {field: [parts[part]] if as_list else parts[part] for field, part in into.items()}
+
+
+def _parts(result: Any) -> Mapping[str, Any]:
+    if is_mapping(result):
+        return result
+    if isinstance(result, BaseModel):
+        return {name: getattr(result, name) for name in type(result).model_fields}
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
+    return {}

@@ -1,0 +1,120 @@
+"""`tool`: a node that calls a function with fields of the state and writes its result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from graphrt._drivers.context import Context
+from graphrt.errors import UpdateError
+from graphrt.graph import declare_fields
+from graphrt.nodes._state_access import (
+    AsyncNode,
+    Into,
+    SyncNode,
+    checked_into,
+    checked_names,
+    fields_in,
+    is_mapping,
+    read,
+    refused,
+    update_of,
+)
+
+
+def tool(
+    fn: Callable[..., Any],
+    *,
+    inputs: str | Sequence[str] | Mapping[str, str] | None = None,
+    into: Into | None = None,
+    item: str | None = None,
+    as_list: bool = False,
+    effect: Literal["pure", "idempotent", "once"] | None = "idempotent",
+) -> AsyncNode | SyncNode:
+    """Return a node that calls a function with fields of the state.
+
+    The function sees no state and no context, so it can be tested, and used by a model, as it is. What it raises fails
+    the node: `retry=` and `on_error=` of `add_node` apply, and the result is then not written.
+
+    Args:
+        fn: The function, sync or async.
+        inputs: Fields for its positional parameters, in order; or parameters to fields. By default each parameter
+            without a default gets the field of its name.
+        into: The field for the result, or fields to keys (or attributes) of the result. By default the result is an
+            update itself: a mapping of fields, or None.
+        item: The parameter that gets `ctx.arg`, the item of a batch or the argument of a Send.
+        as_list: Write a list of the one value, for a field whose reducer appends.
+        effect: How the call is recorded, so that a task that runs again after a pause or a crash does not repeat it;
+            see `Context.effect`. None does not record it.
+
+    Raises:
+        InputError: An argument is wrong (`bad-ready-node`).
+    """
+    given: Any = fn
+    if not callable(given):
+        raise refused(f"tool() was given {fn!r}.", "Give a function.")
+    if effect not in ("pure", "idempotent", "once", None):
+        raise refused(f"effect= of tool() is {effect!r}.", "Use 'pure', 'idempotent', 'once' or None.")
+    name = getattr(fn, "__name__", type(fn).__name__)
+    positional, named = _inputs(fn, inputs, item, name)
+    target = None if into is None else checked_into(into, "tool()")
+    if target is None and as_list:
+        raise refused("as_list= of tool() says nothing without into=.", "Name the field: into='results'.")
+
+    def bound(state: Any, ctx: Context[Any]) -> Callable[[], Any]:
+        values = {parameter: read(state, field) for parameter, field in named.items()}
+        if item is not None:
+            values[item] = ctx.arg
+        return partial(fn, *(read(state, field) for field in positional), **values)
+
+    def update(result: Any) -> Any:
+        if target is not None:
+            return update_of(target, result, as_list=as_list, of=f"{name}()")
+        if result is None or is_mapping(result):
+            return result
+        raise UpdateError(
+            f"{name}() returned a value of type {type(result).__name__}, and no field takes it.",
+            code="missing-part",
+            fix="Name the field, tool(fn, into='result'), or return a mapping of fields.",
+        )
+
+    reads = dict.fromkeys((*positional, *named.values()))
+    writes = () if target is None else fields_in(target)  # without into= the function decides
+    if inspect.iscoroutinefunction(fn):
+
+        async def call_async(state: Any, ctx: Context[Any]) -> Any:
+            call = bound(state, ctx)
+            return update(await (call() if effect is None else ctx.effect(name, call, kind=effect)))
+
+        return declare_fields(call_async, reads=reads, writes=writes)
+
+    def call_sync(state: Any, ctx: Context[Any]) -> Any:
+        call = bound(state, ctx)
+        return update(call() if effect is None else ctx.effect(name, call, kind=effect))
+
+    return declare_fields(call_sync, reads=reads, writes=writes)
+
+
+def _inputs(fn: Any, inputs: Any, item: str | None, name: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the fields of the positional parameters, and the named parameters with their fields."""
+    if is_mapping(inputs):
+        parameters = checked_names("inputs", tuple(inputs), "tool()")
+        checked_names("inputs", tuple(dict.fromkeys(inputs.values())), "tool()")
+        return (), {parameter: inputs[parameter] for parameter in parameters}
+    if inputs is not None:
+        fields: tuple[str, ...] = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+        checked_names("inputs", tuple(dict.fromkeys(fields)), "tool()")
+        return fields, {}
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        raise refused(
+            f"The parameters of {name}() are unknown.", "Name the fields: inputs=('field',), or inputs=() for none."
+        ) from None
+    known = [p for p in signature.parameters.values() if p.default is p.empty and p.name != item]
+    odd = [p for p in known if p.kind is p.POSITIONAL_ONLY]
+    if odd:
+        return tuple(p.name for p in odd), {}
+    return (), {p.name: p.name for p in known if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}

@@ -1,0 +1,140 @@
+"""`set_value`, `clear_error` and `record_error`: nodes that write values, and turn errors into values and back."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from graphrt._drivers.context import Context
+from graphrt.commands import DELETE
+from graphrt.errors import GraphrtError
+from graphrt.graph import declare_fields
+from graphrt.harness import Template
+from graphrt.nodes._state_access import SyncNode, checked_names, read, refused
+
+
+class ErrorRecord(TypedDict):
+    """An error as plain data, which any state can hold."""
+
+    type: str
+    """Name of its class."""
+    code: str | None
+    """Stable slug, if it is an error of graphrt."""
+    message: str
+    """What happened, without advice."""
+    node: str
+    """The node that failed."""
+    task_id: str
+    item: Any
+    """Argument of the Send that started the task; None if no Send did."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCopy:
+    """What `copy_of` returns."""
+
+    name: str
+
+
+def copy_of(name: str) -> FieldCopy:
+    """Return a value for `set_value` that is a copy of another field.
+
+    Raises:
+        InputError: *name* is not a name (`bad-ready-node`).
+    """
+    return FieldCopy(*checked_names("name", name, "copy_of()", least=1))
+
+
+def set_value(**values: Any) -> SyncNode:
+    """Return a node that writes values.
+
+    Args:
+        **values: By field: a value, of which each run gets a copy of its own; `copy_of(field)`; a Template over fields;
+            or a function of the state.
+
+    Raises:
+        InputError: No value was given (`bad-ready-node`).
+    """
+    if not values:
+        raise refused("set_value() was given nothing.", "Name a field: set_value(status='done').")
+
+    def write(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
+        return {field: _made(value, state) for field, value in values.items()}
+
+    reads = [value.name for value in values.values() if isinstance(value, FieldCopy)]
+    reads += [field for value in values.values() if isinstance(value, Template) for field in value.fields]
+    return declare_fields(write, reads=dict.fromkeys(reads), writes=values)
+
+
+def _made(value: Any, state: Any) -> Any:
+    if isinstance(value, FieldCopy):
+        return deepcopy(read(state, value.name))
+    if isinstance(value, Template):
+        return value.render(state)
+    if callable(value):
+        return value(state)
+    return value if value is DELETE else deepcopy(value)
+
+
+def clear_error(*fields: str) -> SyncNode:
+    """Return a node that deletes fields, such as the one that `record_error` wrote: each has its default again.
+
+    An error is never a flag that stays: a handled error marks nothing. This is for errors that you keep as values.
+
+    Args:
+        *fields: 1..n fields; "error" by default.
+
+    Raises:
+        InputError: A field is not a name (`bad-ready-node`).
+    """
+    gone = checked_names("fields", fields or ("error",), "clear_error()", least=1)
+
+    def clear(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
+        return dict.fromkeys(gone, DELETE)
+
+    return declare_fields(clear, writes=gone)
+
+
+def record_error(*, into: str = "error", as_list: bool = False) -> SyncNode:
+    """Return a node for `on_error=`: it writes what failed as an `ErrorRecord`.
+
+    Args:
+        into: The field.
+        as_list: Write a list with a record of each task that failed. Otherwise the field has the first record, and its
+            message says how many others there are.
+
+    Raises:
+        InputError: *into* is not a name (`bad-ready-node`).
+    """
+    (field,) = checked_names("into", into, "record_error()", least=1)
+
+    def keep(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
+        records = [error_record(failure.error, failure.node, failure.task_id, failure.arg) for failure in ctx.failures]
+        if as_list:
+            return {field: records}
+        if not records:
+            return {}
+        first = records[0]
+        if len(records) > 1:
+            first["message"] += f" (and {len(records) - 1} more)"
+        return {field: first}
+
+    return declare_fields(keep, writes=(field,))
+
+
+def error_record(error: BaseException, node: str, task_id: str, item: Any) -> ErrorRecord:
+    """Return *error* as plain data."""
+    # An error of a foreign class that came back from a journal is a RecordedError, with the name of its class.
+    kept: str | None = getattr(error, "type_name", None)
+    message: str = getattr(error, "message", "") if kept else str(error)
+    return ErrorRecord(
+        type=kept or type(error).__name__,
+        code=error.code if isinstance(error, GraphrtError) else None,
+        message=error.what if isinstance(error, GraphrtError) else message,
+        node=node,
+        task_id=task_id,
+        item=item,
+    )

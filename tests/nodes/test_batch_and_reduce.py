@@ -1,0 +1,299 @@
+"""`batch`: items side by side, and what failed. `reduce`: shorter prompts, and no source that is still needed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import END, START, DefinitionError, GraphBuilder, InputError, LimitError, MockHarness, NodeError, Runtime
+from graphrt.errors import ConcurrentUpdateError
+from graphrt.harness import Template
+from graphrt.nodes import batch, llm, record_error, reduce, tool
+from graphrt.reducers import append
+
+from .support import State, chain, one
+
+
+def shout(state: Any, ctx: Any) -> dict[str, Any]:
+    if not ctx.arg:
+        raise ValueError("empty")
+    return {"notes": [ctx.arg.upper()]}
+
+
+def over_pages(work: Any = shout, **options: Any) -> Any:
+    return one(batch(State, work, over="pages", **options))
+
+
+# -- batch ---------------------------------------------------------------------------------------------------------
+
+
+def test_updates_fold_in_the_order_of_the_items() -> None:
+    assert over_pages().run({"pages": ["c", "a", "b"], "notes": ["0"]}).state.notes == ["0", "C", "A", "B"]
+
+
+def test_over_nothing_nothing_runs() -> None:
+    assert over_pages().run({"pages": []}).state.notes == []
+    assert over_pages(on_failure="collect", failures="failed").run({"pages": []}).state.failed == []
+
+
+def test_raise_names_the_item_and_a_retry_repeats_only_it() -> None:
+    ran: list[str] = []
+    ready = False
+
+    def work(state: Any, ctx: Any) -> dict[str, Any]:
+        ran.append(ctx.arg)
+        if ctx.arg == "b" and not ready:
+            raise ValueError("not yet")
+        return {"notes": [ctx.arg]}
+
+    with Runtime(over_pages(work), store="memory:") as runtime:
+        with pytest.raises(NodeError, match="not yet") as caught:
+            runtime.run({"pages": ["a", "b"]}, thread="t")
+        assert caught.value.arg == "b"
+        ready = True
+
+        assert runtime.retry("t").state.notes == ["a", "b"]
+    assert ran.count("a") == 1
+
+
+def test_collect_tells_which_item_failed_and_why() -> None:
+    state = over_pages(on_failure="collect", failures="failed").run({"pages": ["a", "", "c", ""]}).state
+
+    assert state.notes == ["A", "C"]
+    assert [(f["index"], f["item"], f["type"], f["message"], f["node"]) for f in state.failed] == [
+        (1, "", "ValueError", "empty", "work"),
+        (3, "", "ValueError", "empty", "work"),
+    ]
+
+
+def test_best_effort_goes_on_without_the_failed_items() -> None:
+    assert over_pages(on_failure="best_effort").run({"pages": ["", "b"]}).state.notes == ["B"]
+    assert over_pages(on_failure="best_effort").run({"pages": [""]}).state.notes == []
+
+
+def test_a_quorum_that_is_reached_keeps_the_successes() -> None:
+    options: Any = {"on_failure": "quorum", "quorum": 2, "failures": "failed"}
+
+    state = over_pages(**options).run({"pages": ["a", "", "c"]}).state
+
+    assert (state.notes, [f["index"] for f in state.failed]) == (["A", "C"], [1])
+
+
+@pytest.mark.parametrize("pages", [["a", "", ""], ["a"], []])
+def test_a_quorum_that_is_missed_fails_with_data_and_can_be_routed(pages: list[str]) -> None:
+    node = batch(State, shout, over="pages", on_failure="quorum", quorum=2)
+
+    with pytest.raises(NodeError) as caught:
+        one(node).run({"pages": pages})
+    assert caught.value.code == "batch-quorum"
+    assert [f["index"] for f in caught.value.values] == [n for n, page in enumerate(pages) if not page]
+
+    g = GraphBuilder(State).add_node("all", node, on_error="keep").add_node("keep", record_error())
+    state = g.add_edge(START, "all").add_edge("keep", END).compile().run({"pages": pages}).state
+    assert state.error is not None
+    assert (state.error["code"], state.notes) == ("batch-quorum", [])
+
+
+@pytest.mark.parametrize("items", [lambda: range(1_000_000), itertools.count], ids=["a million", "endless"])
+def test_too_many_items_are_refused_before_the_first_one_runs(items: Any) -> None:
+    ran: list[Any] = []
+
+    with pytest.raises(LimitError, match="more than 10,000 items") as caught:
+        one(batch(State, lambda state, ctx: ran.append(ctx.arg), over=lambda state: items())).run({})
+
+    assert (caught.value.code, caught.value.limit, ran) == ("batch-limit", 10_000, [])
+
+
+@pytest.mark.parametrize("items", ["text", 3, {"a": 1}])
+def test_what_has_no_items_is_refused(items: Any) -> None:
+    with pytest.raises(NodeError, match="has no items"):
+        one(batch(State, shout, over=lambda state: items)).run({})
+
+
+def test_never_more_tasks_than_max_concurrency_run_at_once() -> None:
+    lock = threading.Lock()
+    now = peak = 0
+    met = threading.Barrier(2, timeout=10)
+
+    def work(state: Any, ctx: Any) -> None:
+        nonlocal now, peak
+        with lock:
+            now += 1
+            peak = max(peak, now)
+        met.wait()  # passes only if two run at once
+        with lock:
+            now -= 1
+
+    over_pages(work, max_concurrency=2).run({"pages": list("abcdef")})
+
+    assert peak == 2
+
+
+def test_several_nodes_run_for_each_item() -> None:
+    def low(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"notes": [ctx.arg.lower()]}
+
+    graph = one(batch(State, {"high": shout, "low": low}, over="pages", on_failure="collect", failures="failed"))
+    state = graph.run({"pages": ["A", "", "c"]}).state
+
+    assert state.notes == ["A", "a", "", "C", "c"]
+    assert [(f["index"], f["node"]) for f in state.failed] == [(1, "high")]
+
+
+def test_without_items_each_node_runs_once() -> None:
+    views = {name: llm(f"{name} {{topic}}", into="notes", as_list=True) for name in ("warm", "cold")}
+
+    assert one(batch(State, views)).run({}, harness=MockHarness(rules={"warm": "1", "cold": "2"})).state.notes == [
+        "1",
+        "2",
+    ]
+
+
+def test_a_graph_runs_for_each_item() -> None:
+    class Page(BaseModel):
+        page: str
+        notes: Annotated[list[str], append] = []
+
+    inner = GraphBuilder(Page, name="page").add_node("work", lambda state: {"notes": [state.page * 2]})
+    graph = one(
+        batch(State, inner.add_edge(START, "work").compile(), over="pages", item="page", output={"notes": "notes"})
+    )
+
+    assert graph.run({"pages": ["a", "b"]}).state.notes == ["aa", "bb"]
+
+
+def test_ready_made_nodes_find_their_item() -> None:
+    mock = MockHarness(rules={"read a": "A", "read b": "B"})
+    asked = over_pages(llm("read {page}", into="notes", item="page", as_list=True)).run(
+        {"pages": ["a", "b"]}, harness=mock
+    )
+    called = over_pages(tool(lambda page: page * 2, inputs=(), item="page", into="notes", as_list=True))
+
+    assert asked.state.notes == ["A", "B"]
+    assert called.run({"pages": ["a", "b"]}).state.notes == ["aa", "bb"]
+
+
+def test_two_items_that_write_one_plain_field_conflict() -> None:
+    with pytest.raises(ConcurrentUpdateError):
+        over_pages(lambda state, ctx: {"answer": ctx.arg}).run({"pages": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: batch(State, {}),
+        lambda: batch(State, {"settle": shout}),
+        lambda: batch(State, shout, over=3),  # type: ignore[arg-type]
+        lambda: batch(State, shout, on_failure="ignore"),  # type: ignore[arg-type]
+        lambda: batch(State, shout, quorum=1),
+        lambda: batch(State, shout, on_failure="quorum"),
+        lambda: batch(State, shout, on_failure="quorum", quorum=0),
+        lambda: batch(State, shout, on_failure="collect"),
+        lambda: batch(State, shout, failures="failed"),
+        lambda: batch(State, shout, max_items=0),
+        lambda: batch(State, shout, over="pages", item="page"),
+        lambda: batch(State, shout, on_error="x"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_at_once(make: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert caught.value.code == "bad-ready-node"
+
+
+def test_a_problem_inside_names_the_line_of_the_user() -> None:
+    with pytest.raises(DefinitionError, match=r"test_batch_and_reduce\.py"):
+        batch(State, lambda: None)
+
+
+# -- reduce --------------------------------------------------------------------------------------------------------
+
+
+def test_later_prompts_shrink() -> None:
+    mock = MockHarness(["Short.", "Done."])
+    graph = chain(
+        shorten=reduce(["notes", "pages"], into="answer", prompt="Shorten {notes} and {pages}."),
+        use=llm("{topic}: {answer} {notes} {pages}", into="verdict"),
+    )
+
+    state = graph.run({"notes": ["long"] * 500, "pages": ["longer"] * 500}, harness=mock).state
+
+    assert [len(call.text) for call in mock.calls] == [9014, 17]
+    assert (state.answer, state.notes, state.pages) == ("Short.", [], [])
+
+
+@pytest.mark.parametrize("fold", ["sync", "async"])
+def test_a_function_reduces_without_a_model(fold: str) -> None:
+    def count(notes: list[str], pages: list[str]) -> int:
+        return len(notes) + len(pages)
+
+    async def acount(notes: list[str], pages: list[str]) -> int:
+        return count(notes, pages)
+
+    node = reduce(["notes", "pages"], into="words", function=count if fold == "sync" else acount, keep="pages")
+    state = one(node).run({"notes": ["a"], "pages": ["b"]}).state
+
+    assert (state.words, state.notes, state.pages) == (2, [], ["b"])
+
+
+def test_the_result_may_replace_a_source() -> None:
+    node = reduce("notes", into="notes", function=lambda notes: [" ".join(notes)])
+
+    assert one(node).run({"notes": ["a", "b"]}).state.notes == ["a b"]
+
+
+def test_without_a_result_nothing_is_deleted() -> None:
+    def broken(request: Any) -> str:
+        raise RuntimeError("down")
+
+    graph = one(reduce("notes", into="answer", prompt="{notes}"))
+    with Runtime(graph, store="memory:", harness=MockHarness([broken])) as runtime:
+        with pytest.raises(NodeError):
+            runtime.run({"notes": ["a"]}, thread="t")
+
+        assert runtime.state("t").values.notes == ["a"]
+
+
+def test_a_source_that_another_branch_reads_is_found_by_compile() -> None:
+    g = GraphBuilder(State)
+    g.add_node("shorten", reduce("notes", into="answer", prompt="{notes}"))
+    g.add_node("wait", lambda state: None, writes=[]).add_node("quote", llm("{notes}", into="verdict"))
+    g.add_edge(START, "shorten").add_edge(START, "wait").add_edge("wait", "quote")
+
+    with pytest.raises(DefinitionError) as caught:
+        g.compile()
+    assert [problem.code for problem in caught.value.problems] == ["deleted-source"]
+
+
+def test_a_source_that_another_branch_writes_conflicts() -> None:
+    g = GraphBuilder(State)
+    g.add_node("shorten", reduce("notes", into="answer", function=" ".join))
+    g.add_node("write", lambda state: {"notes": ["new"]})
+    g.add_edge(START, "shorten").add_edge(START, "write")
+
+    with pytest.raises(ConcurrentUpdateError):
+        g.compile().run({"notes": ["old"]})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sources": [], "prompt": "x"}, "is empty"),
+        ({"sources": "notes"}, "a prompt or a function"),
+        ({"sources": "notes", "prompt": "{notes}", "function": len}, "a prompt or a function"),
+        ({"sources": ["notes", "pages"], "prompt": "{notes}"}, "does not use"),
+        ({"sources": "notes", "prompt": "{notes}", "keep": "pages"}, "is not a source"),
+        ({"sources": "notes", "function": 3}, "function= of reduce"),
+        ({"sources": "notes", "function": len, "system": Template("x")}, "options of a model"),
+    ],
+    ids=str,
+)
+def test_a_reduce_that_would_lose_something_is_refused_at_once(options: Any, text: str) -> None:
+    sources = options.pop("sources")
+
+    with pytest.raises(InputError, match=text):
+        reduce(sources, into="answer", **options)
