@@ -19,11 +19,26 @@ from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
 from graphrt.commands import END, START, Command, Send
-from graphrt.errors import LimitError, NodeError, TaskFailure, count
+from graphrt.errors import NodeError, TaskFailure
+from graphrt.errors._codes.ready_nodes import (
+    BAD_BATCH_NUMBER,
+    BAD_ON_FAILURE,
+    BAD_OVER,
+    BATCH_LIMIT,
+    BATCH_QUORUM,
+    BATCH_WITHOUT_NODES,
+    COLLECT_WITHOUT_FIELD,
+    FAILURES_WITHOUT_COLLECT,
+    HALF_A_QUORUM,
+    ITEM_OF_FUNCTION,
+    NO_BATCH_ITEMS,
+    NODE_NAME_OF_BATCH,
+    ON_ERROR_IN_BATCH,
+)
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.graph.policies import GraphPolicy
 from graphrt.limits import Limits
-from graphrt.nodes._state_access import checked_names, is_iterable, is_mapping, read, refused
+from graphrt.nodes._state_access import checked_names, is_iterable, is_mapping, read
 from graphrt.nodes._values import ErrorRecord, error_record
 
 S = TypeVar("S")
@@ -89,7 +104,7 @@ def batch(
     _check(nodes, over, on_failure, quorum, failures, max_items, options)
     as_mapping = item if any(hasattr(fn, "__graphrt_plan__") for fn in nodes.values()) else None
     if item is not None and as_mapping is None:
-        raise refused("item= of batch() is for compiled graphs.", "A function finds its item as ctx.arg.")
+        raise ITEM_OF_FUNCTION()
     wanted = quorum if on_failure == "quorum" else None
     tasks = partial(_tasks, over=over, nodes=tuple(nodes), item=as_mapping, most=max_items, name=name)
 
@@ -130,27 +145,27 @@ def _check(
     options: Mapping[str, Any],
 ) -> None:
     if not nodes:
-        raise refused("batch() was given no nodes.", "Give a node, or a mapping of names to nodes.")
+        raise BATCH_WITHOUT_NODES()
     taken = [name for name in nodes if name in (_SPLIT, _SETTLE)]
     if taken:
-        raise refused(f"A node of a batch cannot be named {taken[0]!r}.", "The batch has a node of that name.")
+        raise NODE_NAME_OF_BATCH(name=taken[0])
     if not (over is None or callable(over) or (isinstance(over, str) and over)):
-        raise refused(f"over= of batch() is {over!r}.", "Give a field with items, or a function that returns them.")
+        raise BAD_OVER(given=over)
     if on_failure not in _POLICIES:
-        raise refused(f"on_failure= of batch() is {on_failure!r}.", f"Use one of {_POLICIES!r}.")
+        raise BAD_ON_FAILURE(given=on_failure, policies=_POLICIES)
     if (on_failure == "quorum") != (quorum is not None):
-        raise refused("on_failure='quorum' and quorum= of batch() belong together.", "Give both, or neither.")
+        raise HALF_A_QUORUM()
     for option, value in (("quorum", 1 if quorum is None else quorum), ("max_items", max_items)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise refused(f"{option}= of batch() is {value!r}.", "Give a whole number of 1 or more.")
+            raise BAD_BATCH_NUMBER(option=option, given=value)
     if on_failure == "collect" and failures is None:
-        raise refused("on_failure='collect' of batch() needs a field.", "Name it: failures='failed'.")
+        raise COLLECT_WITHOUT_FIELD()
     if on_failure == "raise" and failures is not None:
-        raise refused("failures= of batch() says nothing with on_failure='raise'.", "Use 'collect'.")
+        raise FAILURES_WITHOUT_COLLECT()
     if failures is not None:
         checked_names("failures", failures, "batch()")
     if "on_error" in options:
-        raise refused("on_error= of batch() is the batch's own.", "Use on_failure=, and on_error= of add_node.")
+        raise ON_ERROR_IN_BATCH()
 
 
 def _tasks(state: Any, *, over: Any, nodes: tuple[str, ...], item: str | None, most: int, name: str) -> list[Any]:
@@ -166,20 +181,10 @@ def _tasks(state: Any, *, over: Any, nodes: tuple[str, ...], item: str | None, m
     if found is None:
         found = ()
     if not is_iterable(found) or isinstance(found, (str, bytes)) or is_mapping(found):
-        raise NodeError(
-            f"Batch {name!r} is to run over a value of type {type(found).__name__}, which has no items.",
-            code="batch-items",
-            fix="Give a list, or a function of the state that makes one.",
-        )
+        raise NO_BATCH_ITEMS(name=name, given=found)
     items = list(islice(found, most + 1))  # an endless iterable is read no further than this
     if len(items) > most:
-        raise LimitError(
-            f"Batch {name!r} has more than {count(most, 'item')}.",
-            code="batch-limit",
-            known=f"max_items={most}",
-            fix="Split the items into several runs, or raise max_items= if so many tasks are meant.",
-            limit=most,
-        )
+        raise BATCH_LIMIT(name=name, limit=most)
     return [Send(node, value if item is None else {item: value}) for value in items for node in nodes]
 
 
@@ -199,12 +204,7 @@ def _missed(found: list[ItemFailure], total: int, wanted: int, name: str) -> Nod
     shown = [f"{one['node']}[{one['index']}]: {one['type']}: {one['message']}" for one in found[:_LISTED]]
     if len(found) > _LISTED:
         shown.append(f"and {len(found) - _LISTED} more")
-    return NodeError(
-        f"Only {total - len(found)} of {count(total, 'task')} of batch {name!r} succeeded, and its quorum is {wanted}.",
-        code="batch-quorum",
-        known="; ".join(shown),
-        fix="Look at error.values, which has each failed item. Route the error with on_error=, or lower the quorum.",
-        limit=wanted,
-        values=found,
-        boundary=True,
+    succeeded = total - len(found)
+    return BATCH_QUORUM(
+        name=name, succeeded=succeeded, total=total, failed="; ".join(shown), limit=wanted, values=found
     )

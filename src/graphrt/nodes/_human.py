@@ -9,10 +9,11 @@ from typing_extensions import TypedDict
 
 from graphrt._drivers.context import Context
 from graphrt.commands import Interrupt, Overwrite
+from graphrt.errors._codes.ready_nodes import EDIT_OF_NO_FIELDS, ROLE_OF_NO_CHOICE
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._decision import Rules, decision_type
-from graphrt.nodes._state_access import SyncNode, checked_names, is_mapping, read, refused
+from graphrt.nodes._state_access import SyncNode, checked_names, is_mapping, read
 from graphrt.nodes._terminal import ReadLine, ask_at_terminal, line_reader
 
 EDIT: Final = "edit"
@@ -116,14 +117,12 @@ def _rules(choices: Any, roles: Any, *, rationale: bool, edit: Any) -> Rules:
     if editable and EDIT not in offered:
         offered = (*offered, EDIT)
     if EDIT in offered and not editable:
-        raise refused("human() offers the choice 'edit' and names no fields.", "Name them: edit=('letter',).")
+        raise EDIT_OF_NO_FIELDS()
     if roles is None:
         return Rules(offered, (), rationale, editable)
     by_choice = roles if is_mapping(roles) else dict.fromkeys(offered, roles)
     unknown = [choice for choice in by_choice if choice not in offered]
     if unknown:
-        raise refused(
-            f"roles= of human() names {unknown[0]!r}, which is not a choice.", f"The choices are {offered!r}."
-        )
+        raise ROLE_OF_NO_CHOICE(choice=unknown[0], choices=offered)
     may = tuple((choice, checked_names("roles", by_choice[choice], "human()", least=1)) for choice in by_choice)
     return Rules(offered, may, rationale, editable)

@@ -13,10 +13,15 @@ from typing import Any, Final, TypeAlias
 import typing_extensions as te
 
 from graphrt._drivers.context import Context
-from graphrt.errors import AgentLimitError
+from graphrt.errors._codes.ready_nodes import (
+    AGENT_WITHOUT_OUTPUT,
+    BAD_NODE_PROMPT,
+    MODEL_AND_HARNESS,
+    MODEL_OPTION_WITHOUT_MODEL,
+    UNKNOWN_MODEL_OPTION,
+)
 from graphrt.harness import Agent, AgentHarness, AgentReply, Budget, ChatModel, Prompt, Template
 from graphrt.harness.request import ReasoningEffort
-from graphrt.nodes._state_access import refused
 
 PromptSource: TypeAlias = str | Template | Callable[[Any], Prompt]
 """The text of a Template, a Template, or a function of the state that returns a prompt."""
@@ -83,11 +88,7 @@ class ModelCall:
         asked = ctx.harness if self.harness is None else ctx.bind(self.harness, tools=self.tools, budget=self.budget)
         reply = await asked.run(prompt, **options)
         if reply.stopped is not None and "output" in options and reply.output is None:
-            raise AgentLimitError(
-                f"The agent of node {ctx.node!r} was stopped by its limit {reply.stopped!r} and has no output.",
-                fix="Raise the limit of the agent, or route the error with on_error=.",
-                limit=reply.stopped,
-            )
+            raise AGENT_WITHOUT_OUTPUT(node=ctx.node, limit=reply.stopped)
         return _thought_apart(reply)
 
     def _filled(self, template: Template, state: Any, ctx: Context[Any]) -> str:
@@ -122,10 +123,10 @@ def model_call(
     options: dict[str, Any] = dict(given)
     unknown = [name for name in options if name not in ModelOptions.__annotations__]
     if unknown:
-        raise refused(f"{of}() has no option {unknown[0]!r}.", "See the reference.")
+        raise UNKNOWN_MODEL_OPTION(factory=of, option=unknown[0], options=ModelOptions.__annotations__)
     source: Any = Template(prompt) if isinstance(prompt, str) else prompt
     if not _can_prompt(source):
-        raise refused(f"The prompt of {of}() is {prompt!r}.", "Give a text, a Template or a function of the state.")
+        raise BAD_NODE_PROMPT(factory=of, given=prompt)
     call = {name: options[name] for name in _FOR_THE_CALL if options.get(name) is not None}
     if output is not None:
         call["output"] = output
@@ -148,12 +149,9 @@ def _can_prompt(source: object) -> bool:
 def _answering(options: Mapping[str, Any], of: str) -> AgentHarness | None:
     model, harness = options.get("model"), options.get("harness")
     if model is None and (options.get("fallbacks") or options.get("name")):
-        raise refused(
-            f"{of}() was given fallbacks= or name= without model=.",
-            "Give them to the agent: Agent(model, fallbacks=...).",
-        )
+        raise MODEL_OPTION_WITHOUT_MODEL(factory=of)
     if model is not None and harness is not None:
-        raise refused(f"{of}() was given a model and a harness.", "Give one of them.")
+        raise MODEL_AND_HARNESS(factory=of)
     if model is None:
         found: AgentHarness | None = harness
         return found

@@ -8,10 +8,11 @@ from typing import Any
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
+from graphrt.errors._codes.ready_nodes import NO_AGENT, PARTS_OF_TEXT, TWO_RESULTS_IN_ONE_FIELD
 from graphrt.graph import declare_fields
 from graphrt.harness import Agent, AgentReply, Budget
 from graphrt.nodes._model_call import ModelCall, ModelOptions, PromptSource, model_call
-from graphrt.nodes._state_access import AsyncNode, Into, checked_into, fields_in, refused, update_of
+from graphrt.nodes._state_access import AsyncNode, Into, checked_into, fields_in, update_of
 
 
 def llm(
@@ -47,7 +48,7 @@ def llm(
     """
     call = model_call(prompt, options, of="llm", output=output, item=item)
     if isinstance(into, Mapping) and output is None:
-        raise refused("into= of llm() maps parts of an answer that is a text.", "Give output=, or name one field.")
+        raise PARTS_OF_TEXT()
     return _node(call, into, of="llm()", thinking=thinking, messages=messages, as_list=as_list)
 
 
@@ -84,9 +85,7 @@ def subagent(
     """
     given: Any = agent
     if not isinstance(given, Agent):
-        raise refused(
-            f"subagent() was given {given!r}, which is not an Agent.", "For any harness use llm(harness=...)."
-        )
+        raise NO_AGENT(given=given)
     call = model_call(prompt, {"harness": agent}, of="subagent", item=item, budget=budget, tools=tools)
     return _node(call, into, of=f"agent {agent.name!r}", thinking=thinking, messages=messages, as_list=as_list)
 
@@ -108,7 +107,7 @@ def _node(
     extra = [field for field in (thinking, messages) if field is not None]
     written = (*fields_in(target), *extra)
     if len(set(written)) < len(written):
-        raise refused(f"Two results of {of} go to one field: {written!r}.", "Name different fields.")
+        raise TWO_RESULTS_IN_ONE_FIELD(factory=of, written=written)
     return declare_fields(ask, reads=call.reads, writes=written)
 
 

@@ -10,11 +10,18 @@ from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
 from graphrt.commands import DELETE, Overwrite
+from graphrt.errors._codes.ready_nodes import (
+    BAD_REDUCE_FUNCTION,
+    KEEPS_NO_SOURCE,
+    MODEL_OPTION_OF_FUNCTION,
+    PROMPT_OR_FUNCTION,
+    UNUSED_SOURCE,
+)
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._model_call import ModelOptions, PromptSource, model_call
 from graphrt.nodes._model_nodes import answer_of
-from graphrt.nodes._state_access import AsyncNode, SyncNode, checked_names, read, refused
+from graphrt.nodes._state_access import AsyncNode, SyncNode, checked_names, read
 
 
 def reduce(
@@ -50,9 +57,9 @@ def reduce(
     checked_names("into", into, "reduce()", least=1)
     stray = [name for name in kept if name not in read_ones]
     if stray:
-        raise refused(f"reduce() is to keep {stray[0]!r}, which is not a source.", "Name a source, or leave it out.")
+        raise KEEPS_NO_SOURCE(field_name=stray[0])
     if (prompt is None) == (function is None):
-        raise refused("reduce() needs a prompt or a function, and not both.", "Give one of them.")
+        raise PROMPT_OR_FUNCTION()
     gone = tuple(name for name in read_ones if name not in kept and name != into)
 
     def update(result: Any) -> dict[str, Any]:
@@ -62,10 +69,7 @@ def reduce(
         call = model_call(prompt, options, of="reduce", output=output)
         unread = [] if not isinstance(call.prompt, Template) else [s for s in gone if s not in call.reads]
         if unread:
-            raise refused(
-                f"reduce() would delete {unread[0]!r}, which its prompt does not use.",
-                "Use it in the prompt, or leave it out of the sources.",
-            )
+            raise UNUSED_SOURCE(field_name=unread[0])
 
         async def ask(state: Any, ctx: Context[Any]) -> dict[str, Any]:
             return update(answer_of(await call.ask(state, ctx)))
@@ -73,7 +77,7 @@ def reduce(
         reads = tuple(dict.fromkeys((*read_ones, *call.reads)))
         return declare_fields(ask, reads=reads, writes=(into,), deletes=gone)
     if options or output is not None:
-        raise refused("reduce() was given options of a model, and a function.", "Leave them out, or give a prompt.")
+        raise MODEL_OPTION_OF_FUNCTION()
     return _by_function(function, read_ones, update, into, gone)
 
 
@@ -81,7 +85,7 @@ def _by_function(
     function: Any, sources: Sequence[str], update: Callable[[Any], dict[str, Any]], into: str, gone: Sequence[str]
 ) -> AsyncNode | SyncNode:
     if not callable(function):
-        raise refused(f"function= of reduce() is {function!r}.", "Give a function of the sources' values.")
+        raise BAD_REDUCE_FUNCTION(given=function)
     if inspect.iscoroutinefunction(function):
 
         async def fold_async(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from graphrt.errors._codes.ready_nodes import BAD_ROUTER_FIELD
 from graphrt.graph.handles import RouterResult, Target
-from graphrt.nodes._state_access import read, refused
+from graphrt.nodes._state_access import read
 
 NOTHING: Final = "(nothing)"
 """Label for a field that is None; only the default takes it."""
@@ -45,7 +46,7 @@ def router(
     """
     if not isinstance(by, str):
         if not callable(by):
-            raise refused(f"router() was given {by!r}.", "Give the name of a field, or a function of the state.")
+            raise BAD_ROUTER_FIELD(given=by)
         return Routes(by, routes, default)
 
     def choose(state: Any) -> Any:

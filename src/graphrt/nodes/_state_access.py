@@ -12,7 +12,8 @@ from typing import Any, TypeAlias, TypeGuard
 from pydantic import BaseModel
 
 from graphrt._drivers.context import Context
-from graphrt.errors import InputError, UpdateError, names
+from graphrt.errors import names
+from graphrt.errors._codes.ready_nodes import BAD_INTO, FIELD_NAMED_TWICE, MISSING_PART, NO_FIELD_NAMES, TOO_FEW_FIELDS
 
 AsyncNode: TypeAlias = Callable[[Any, Context[Any]], Coroutine[Any, Any, Any]]
 """An async node for a graph of any state. Its update is `Any`: the fields are names, which `compile()` checks."""
@@ -36,10 +37,7 @@ def checked_into(into: Any, taker: str) -> Into:
     named = isinstance(into, str) and bool(into)
     mapped = is_mapping(into) and bool(into) and all(isinstance(part, str) for part in (*into, *into.values()))
     if not named and not mapped:
-        raise refused(
-            f"into= of {taker} must be a field, or a mapping of fields to parts of the result, not {into!r}.",
-            "Name a field: into='answer'.",
-        )
+        raise BAD_INTO(factory=taker, given=into)
     found: Into = into
     return found
 
@@ -52,11 +50,11 @@ def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tup
     """
     found: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if is_iterable(given) else (given,)
     if any(not isinstance(name, str) or not name for name in found):
-        raise refused(f"{option} of {taker} must be names of fields, not {given!r}.", "Give the fields as strings.")
+        raise NO_FIELD_NAMES(option=option, factory=taker, given=given)
     if len(found) < least:
-        raise refused(f"{option} of {taker} is empty.", "Name at least one field.")
+        raise TOO_FEW_FIELDS(option=option, factory=taker)
     if len(set(found)) < len(found):
-        raise refused(f"{option} of {taker} has a name twice: {given!r}.", "Name each field once.")
+        raise FIELD_NAMED_TWICE(option=option, factory=taker, given=given)
     return found
 
 
@@ -68,11 +66,6 @@ def is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     """Return True if *value* is a mapping; for type checkers, one of anything to anything."""
     return isinstance(value, Mapping)
-
-
-def refused(what: str, fix: str, **data: Any) -> InputError:
-    """Return the error of a factory whose arguments do not fit together."""
-    return InputError(what, code="bad-ready-node", fix=fix, **data)
 
 
 def fields_in(into: Into) -> tuple[str, ...]:
@@ -97,13 +90,9 @@ def update_of(into: Into, result: Any, *, as_list: bool, of: str) -> dict[str, A
     parts = _parts(result)
     missing = [part for part in into.values() if part not in parts]
     if missing:
-        raise UpdateError(
-            f"The result of {of} has no {missing[0]!r}.",
-            code="missing-part",
-            known=f"it is of type {type(result).__name__} and has {names(parts) or 'no parts'}",
-            fix="Correct into=, or let the result have that part.",
-            field=next(field for field, part in into.items() if part == missing[0]),
-        )
+        field = next(field for field, part in into.items() if part == missing[0])
+        had = names(parts) or "no parts"
+        raise MISSING_PART(source=of, part=missing[0], result=result, parts=had, field=field)
     return {field: [parts[part]] if as_list else parts[part] for field, part in into.items()}
 
 

@@ -8,7 +8,13 @@ from functools import partial
 from typing import Any, Literal
 
 from graphrt._drivers.context import Context
-from graphrt.errors import UpdateError
+from graphrt.errors._codes.ready_nodes import (
+    BAD_EFFECT,
+    LIST_WITHOUT_FIELD,
+    NO_TOOL_FUNCTION,
+    RESULT_WITHOUT_FIELD,
+    UNKNOWN_PARAMETERS,
+)
 from graphrt.graph import declare_fields
 from graphrt.nodes._state_access import (
     AsyncNode,
@@ -19,7 +25,6 @@ from graphrt.nodes._state_access import (
     fields_in,
     is_mapping,
     read,
-    refused,
     update_of,
 )
 
@@ -54,14 +59,14 @@ def tool(
     """
     given: Any = fn
     if not callable(given):
-        raise refused(f"tool() was given {fn!r}.", "Give a function.")
+        raise NO_TOOL_FUNCTION(given=fn)
     if effect not in ("pure", "idempotent", "once", None):
-        raise refused(f"effect= of tool() is {effect!r}.", "Use 'pure', 'idempotent', 'once' or None.")
+        raise BAD_EFFECT(given=effect)
     name = getattr(fn, "__name__", type(fn).__name__)
     positional, named = _inputs(fn, inputs, item, name)
     target = None if into is None else checked_into(into, "tool()")
     if target is None and as_list:
-        raise refused("as_list= of tool() says nothing without into=.", "Name the field: into='results'.")
+        raise LIST_WITHOUT_FIELD()
 
     def bound(state: Any, ctx: Context[Any]) -> Callable[[], Any]:
         values = {parameter: read(state, field) for parameter, field in named.items()}
@@ -74,11 +79,7 @@ def tool(
             return update_of(target, result, as_list=as_list, of=f"{name}()")
         if result is None or is_mapping(result):
             return result
-        raise UpdateError(
-            f"{name}() returned a value of type {type(result).__name__}, and no field takes it.",
-            code="missing-part",
-            fix="Name the field, tool(fn, into='result'), or return a mapping of fields.",
-        )
+        raise RESULT_WITHOUT_FIELD(function=name, result=result)
 
     reads = dict.fromkeys((*positional, *named.values()))
     writes = () if target is None else fields_in(target)  # without into= the function decides
@@ -110,9 +111,7 @@ def _inputs(fn: Any, inputs: Any, item: str | None, name: str) -> tuple[tuple[st
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
-        raise refused(
-            f"The parameters of {name}() are unknown.", "Name the fields: inputs=('field',), or inputs=() for none."
-        ) from None
+        raise UNKNOWN_PARAMETERS(function=name) from None
     known = [p for p in signature.parameters.values() if p.default is p.empty and p.name != item]
     odd = [p for p in known if p.kind is p.POSITIONAL_ONLY]
     if odd:

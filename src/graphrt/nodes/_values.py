@@ -11,9 +11,10 @@ from typing_extensions import TypedDict
 from graphrt._drivers.context import Context
 from graphrt.commands import DELETE
 from graphrt.errors import GraphrtError
+from graphrt.errors._codes.ready_nodes import NOTHING_TO_SET
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
-from graphrt.nodes._state_access import SyncNode, checked_names, read, refused
+from graphrt.nodes._state_access import SyncNode, checked_names, read
 
 
 class ErrorRecord(TypedDict):
@@ -59,7 +60,7 @@ def set_value(**values: Any) -> SyncNode:
         InputError: No value was given (`bad-ready-node`).
     """
     if not values:
-        raise refused("set_value() was given nothing.", "Name a field: set_value(status='done').")
+        raise NOTHING_TO_SET()
 
     def write(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
         return {field: _made(value, state) for field, value in values.items()}
