@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HEADER = ">BQIq32s32s32s"
-HEADER_BYTES = 117
+HEADER = ">BQIq8s32s32s32s"
+FIXED = ">BB8s32s32s"
 SALT_BYTES = 16
 SPAN = 2**36
 
@@ -30,6 +30,7 @@ class Header(NamedTuple):
     seq: int
     count: int
     at: int
+    kid: bytes
     prev: bytes
     body: bytes
     state: bytes
@@ -46,9 +47,15 @@ class Row(NamedTuple):
 
     seq: int
     count: int
-    header: bytes
+    kid: bytes
+    state: bytes
+    leaf: bytes
     lines: tuple[bytes | None, ...]
     salts: tuple[bytes | None, ...]
+
+    def sealed(self, header: Header) -> bool:
+        """Whether *header* is the one that was sealed."""
+        return (header.kid, header.state, header.leaf()) == (self.kid, self.state, self.leaf)
 
     def commitments(self) -> tuple[bytes | None, ...]:
         return tuple(
@@ -95,9 +102,11 @@ def saved_in(snapshot: bytes) -> dict[str, str]:
 
 def row(seq: int, count: int, body: bytes, seal: bytes) -> Row:
     lines = tuple(body.split(b"\n")[:-1])
-    salts = seal[HEADER_BYTES:]
-    assert len(salts) == SALT_BYTES * len(lines)
-    return Row(seq, count, seal[:HEADER_BYTES], lines, tuple(salts[at : at + 16] for at in range(0, len(salts), 16)))
+    version, macs, kid, state, leaf = struct.unpack_from(FIXED, seal)
+    assert (version, macs, kid, len(seal)) == (2, 0, bytes(8), struct.calcsize(FIXED) + 16)
+    salts = hashlib.shake_256(b"graphrt/salts/v2\x00" + seal[-16:]).digest(SALT_BYTES * len(lines))
+    parts = tuple(salts[at : at + SALT_BYTES] for at in range(0, len(salts), SALT_BYTES))
+    return Row(seq, count, kid, state, leaf, lines, parts)
 
 
 def pairs(flat: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -137,8 +146,9 @@ class Chain:
     """
 
     def __init__(self, chained: str, names: Iterable[str], saved: Mapping[str, str] | None = None) -> None:
-        self.digests = {name: bytes.fromhex(digest) for name, digest in (saved or {}).items()}
-        self.prev = self.digests.pop("\x00", b"") or sha(b"graphrt/journal/v1\x00", chained.encode())
+        kept = {name: bytes.fromhex(digest) for name, digest in (saved or {}).items() if name != "\x00tree"}
+        self.prev = kept.pop("\x00", b"") or sha(b"graphrt/journal/v1\x00", chained.encode())
+        self.digests = kept
         self.names = list(names)
 
     def header(self, row: Row, commitments_kept: Mapping[int, bytes] | None = None) -> Header:
@@ -152,7 +162,8 @@ class Chain:
             name = self.names[number]
             self.digests[name] = rolled(self.digests.get(name, b""), commitments[at])
         state = b"".join(name.encode() + b"\x00" + digest for name, digest in sorted(self.digests.items()))
-        made = Header(1, row.seq, row.count, round(structure[1] * 1_000_000), self.prev, sha(*commitments), sha(state))
+        at = round(structure[1] * 1_000_000)
+        made = Header(2, row.seq, row.count, at, row.kid, self.prev, sha(*commitments), sha(state))
         self.prev = made.leaf()
         return made
 
@@ -161,7 +172,7 @@ def verify(thread: Thread) -> int:
     """How many records are what was sealed, from the first on."""
     chain, seq = Chain(thread.chained, thread.names, thread.saved), thread.pruned
     for done, row in enumerate(thread.rows):
-        if row.seq - row.count != seq or chain.header(row).packed() != row.header:
+        if row.seq - row.count != seq or not row.sealed(chain.header(row)):
             return done
         seq = row.seq
     return len(thread.rows)

@@ -80,7 +80,9 @@ def test_every_change_of_a_row_is_noticed_where_it_stands(path: Path, thread: st
         for salt in range(len(one.salts)):
             salts = [s if k != salt else flipped(s, choose) for k, s in enumerate(one.salts)]
             assert verify(with_row(found, at, one._replace(salts=tuple(salts)))) == at
-        assert verify(with_row(found, at, one._replace(header=flipped(one.header, choose)))) == at
+        for part in ("kid", "state", "leaf"):
+            changed = one._replace(**{part: flipped(getattr(one, part), choose)})
+            assert verify(with_row(found, at, changed)) == at
 
 
 def test_record_that_is_dropped_or_swapped_or_repeated_is_noticed(path: Path) -> None:
@@ -113,7 +115,7 @@ def test_every_header_is_recomputed_with_any_lines_taken_out(path: Path, thread:
     assert sum(one.lines.count(None) for one in hollow.rows) == len(gone)
     chain = Chain(hollow.chained, hollow.names, hollow.saved)
     for at, one in enumerate(hollow.rows):
-        assert chain.header(one, kept[at]).packed() == one.header
+        assert one.sealed(chain.header(one, kept[at]))
 
 
 def test_wrong_commitment_of_a_line_that_was_taken_out_does_not_fit(path: Path) -> None:
@@ -125,8 +127,8 @@ def test_wrong_commitment_of_a_line_that_was_taken_out_does_not_fit(path: Path) 
     for index, one in enumerate(hollow.rows[: at + 1]):
         made = chain.header(one, {line: bytes(32)} if index == at else kept[index])
 
-    assert made.body != found.rows[at].header[53:85]
-    assert made.state != found.rows[at].header[85:]
+    assert made.leaf() != found.rows[at].leaf
+    assert made.state != found.rows[at].state
 
 
 def test_line_with_another_salt_does_not_fit(path: Path) -> None:
@@ -148,6 +150,8 @@ def test_what_the_snapshot_keeps_of_the_chain_has_to_fit(path: Path, thread: str
     found = thread_in(path, thread)
     assert found.saved is not None
     for name, digest in found.saved.items():
+        if name == "\x00tree":  # for proofs, not for the chain
+            continue
         saved = found.saved | {name: digest[:-1] + ("0" if digest[-1] != "0" else "1")}
         assert verify(found._replace(saved=saved)) == 0
 

@@ -134,7 +134,7 @@ def test_snapshots_of_a_state_that_is_appended_to_are_smaller_than_the_journal(s
     assert sum(size for _, size in found.snapshots) <= found.journal / 2
 
 
-@pytest.mark.parametrize("size", [60, 100, 150])
+@pytest.mark.parametrize("size", [40, 80, 120])
 def test_tails_between_snapshots_grow_geometrically(size: int) -> None:
     """Twice as long a journal has a few snapshots more, not twice as many, and the next tail is a multiple of the last."""
     found = run({"log": ["x" * size]}, 8000)

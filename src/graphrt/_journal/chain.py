@@ -1,22 +1,23 @@
 """The hash chain over the journal: a small header for each commit, and salted commitments to its lines.
 
 A header holds the hash of the previous header, of the commit's own lines and of the state after it, and no user values.
-A signature, a MAC or a Merkle tree can be built on headers later. A line and its salt can be removed, and the chain
-still verifies. The layout is fixed, so that each header can be written in one way only (decision 0021):
+Its layout is fixed, so that each header can be written in one way only (decisions 0021 and 0120):
 
-    version u8 | seq u64 | entries u32 | at i64, microseconds | prev 32 | body 32 | state 32     big-endian, 117 bytes
+    version u8 | seq u64 | entries u32 | at i64, microseconds | kid 8 | prev 32 | body 32 | state 32      125 bytes
 
-- `prev` is SHA-256 of 0x00 and the previous header (a leaf of RFC 6962); in the first header, a hash of the thread's
-  id.
+- `kid` names the key that the commit is authenticated with; zeros without one.
+- `prev` is the leaf of the previous header; in the first header, a hash of the thread's id. The leaf of a header is
+  SHA-256 of 0x00 and the header (RFC 9162), so that leaves are those of a Merkle tree.
 - `body` is SHA-256 over the commitments of the lines. A commitment is SHA-256 of a label, 16 bytes of salt, and the
   line.
 - `state` is SHA-256 over the rolling digests of the fields, sorted by name.
 
 A field's digest is a chain over the commitments of the lines that were folded into it. It is extended and never
 computed again, however large the field has grown. Of a line only the commitment enters a header: without the salt, none
-of these hashes tells whether a guess of the line is right.
+of these hashes tells whether a guess of the line is right. So a line can be erased, and the chain still verifies.
 
-A seal is a header, followed by the salts of the lines.
+What is stored of a header is its seal, from which a reader computes the header again; see `seal`. Commits of 0.1 have
+headers of version 1, without `kid`, and store them whole.
 This module loads OpenSSL, so it is imported for chained threads only.
 """
 
@@ -24,19 +25,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256, shake_256
+from hmac import compare_digest
 from os import urandom
 from struct import Struct, error
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from graphrt._journal.batch import LATEST_S
+from graphrt._journal.merkle import Tree
+from graphrt._journal.seal import (
+    ERASED_LINE,
+    HEADER_1,
+    SALT_BYTES,
+    SEED_BYTES,
+    UNKEYED,
+    VERSION,
+    Seal,
+    packed,
+    parsed,
+    salts_of,
+)
 from graphrt.errors import StoreError
-from graphrt.errors._codes.journal import BROKEN_SEAL, TIME_CANNOT_BE_SEALED
+from graphrt.errors._codes.journal import BROKEN_SEAL, FORGED_SEAL, LOG_KEY_NEEDED, TIME_CANNOT_BE_SEALED
 
-HEADER: Final = Struct(">BQIq32s32s32s")
-"""Layout of a header: 117 bytes."""
-SALT_BYTES: Final = 16
-"""Length of the salt of each line."""
-VERSION: Final = 1
+if TYPE_CHECKING:
+    from graphrt._journal.log_keys import LogKeys
+
 _HEAD: Final = Struct(">BQIq")
 """The part of a header that needs no hash: version, `seq`, number of entries, time."""
 # Each kind of hash begins with a label of its own, so that no hash is valid as one of another kind.
@@ -44,7 +57,14 @@ _GENESIS: Final = b"graphrt/journal/v1\x00"
 _COMMIT: Final = b"graphrt/commit/v1\x00"
 _FIELD: Final = b"graphrt/field/v1\x00"
 LEAF: Final = "\x00"
-"""Key of the last header's hash among the saved digests; no field can have this name."""
+"""Key of the last header's leaf among the saved digests; no field can have this name."""
+KID: Final = "\x00kid"
+"""Key of the last header's `kid` among the saved digests, in hexadecimal; missing without a key."""
+TREE: Final = "\x00tree"
+"""Key of the Merkle tree among the saved digests: its size, a colon, and its roots. Snapshots of 0.1 lack it."""
+
+_LEAVES: Final = 256
+"""Most leaves of new commits that wait to be taken into the tree."""
 
 
 @final
@@ -54,21 +74,66 @@ class Chain:
     Args:
         thread: Id of the thread that the chain began with.
         digests: What `saved` returned, to go on from a snapshot; None at the beginning.
+        keys: Keys of the log. None adds no MACs, and checks none.
     """
 
-    __slots__ = ("_labels", "digests", "leaf")
+    __slots__ = ("_keys", "_labels", "_leaves", "_tree", "digests", "kid", "leaf", "thread")
 
-    def __init__(self, thread: str, digests: Mapping[str, str] | None = None) -> None:
-        self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in (digests or {}).items()}
+    def __init__(self, thread: str, digests: Mapping[str, str] | None = None, *, keys: LogKeys | None = None) -> None:
+        kept = dict(digests or {})
+        tree = kept.pop(TREE, None)
+        self.thread: str = thread
+        self.kid: bytes = bytes.fromhex(kept.pop(KID, "")) or UNKEYED
+        """Name of the key of the last header."""
+        self._tree: Tree | None = _read_tree(tree) if tree is not None else None if kept else Tree()
+        self._leaves: list[bytes] = []
+        """Leaves that are not in the tree yet: whoever only reads a thread does not need its tree."""
+        self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in kept.items()}
         """Field to its rolling digest."""
         self._labels: list[tuple[str, bytes]] = []
         """Fields in order of their names, each with the bytes that stand before its digest in the hash of the state."""
-        self.leaf: bytes = self.digests.pop(LEAF, b"") or sha256(_GENESIS + thread.encode()).digest()
-        """Hash of the last header, which becomes `prev` of the next one."""
+        self._keys = keys
+        self.leaf: bytes = self.digests.pop(LEAF, b"") or genesis(thread)
+        """Leaf of the last header, which becomes `prev` of the next one."""
+
+    @property
+    def tree(self) -> Tree | None:
+        """The tree of all leaves so far; None if a snapshot of 0.1 did not keep it."""
+        self._grow()
+        return self._tree
+
+    def _grow(self) -> None:
+        if self._tree is not None:
+            for leaf in self._leaves:
+                self._tree.add(leaf)
+        self._leaves.clear()
 
     def saved(self) -> dict[str, str]:
-        """Return what a snapshot keeps of the chain: digests in hexadecimal, by field, and the leaf under `LEAF`."""
-        return {LEAF: self.leaf.hex(), **{name: value.hex() for name, value in sorted(self.digests.items())}}
+        """Return what a snapshot keeps of the chain: digests in hexadecimal, by field, and the end of the chain."""
+        kept = {LEAF: self.leaf.hex()}
+        if self.kid != UNKEYED:
+            kept[KID] = self.kid.hex()
+        tree = self.tree
+        if tree is not None:
+            kept[TREE] = f"{tree.size}:{b''.join(tree.roots).hex()}"
+        return {**kept, **{name: value.hex() for name, value in sorted(self.digests.items())}}
+
+    def agrees(self, saved: Mapping[str, str]) -> bool:
+        """Return whether *saved*, of a snapshot, is what this chain would save. Snapshots of 0.1 have no tree."""
+        own = self.saved()
+        if TREE not in saved or TREE not in own:
+            own.pop(TREE, None)
+            saved = {name: value for name, value in saved.items() if name != TREE}
+        return own == saved
+
+    def writable(self) -> None:
+        """Check that a commit can be added.
+
+        Raises:
+            InputError: The last commit was authenticated with a key that is not here (`log-key-needed`).
+        """
+        if self.kid != UNKEYED and (self._keys is None or self._keys.mac(self.kid, self.leaf) is None):
+            raise LOG_KEY_NEEDED(thread=self.thread, kid=self.kid.hex())
 
     def seal(
         self,
@@ -79,7 +144,7 @@ class Chain:
         written: Iterable[tuple[str, int]],
         seed: int | None,
     ) -> bytes:
-        """Add a commit to the chain, and return its seal: the header and the salts.
+        """Add a commit to the chain, and return its seal.
 
         Args:
             seq: Number of the commit's last entry.
@@ -97,31 +162,85 @@ class Chain:
             head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
         except (error, TypeError, ValueError, OverflowError) as cause:
             raise TIME_CANNOT_BE_SEALED(at=at, latest_s=LATEST_S, seq=seq) from cause
-        size = SALT_BYTES * len(lines)
-        salts = urandom(size) if seed is None else _salts(seed, seq, size)
-        header = self._header(head, lines, written, salts)
-        self.leaf = sha256(b"\x00" + header).digest()
-        return header + salts
+        salts_seed = urandom(SEED_BYTES) if seed is None else _seed(seed, seq)
+        salts = salts_of(salts_seed, len(lines))
+        commits = _commits(lines, salts)
+        state = self._fold(commits, written)
+        keys = self._keys
+        kid = UNKEYED if keys is None else keys.kid
+        body = sha256(b"".join(commits)).digest()
+        leaf = self.leaf = sha256(b"\x00" + head + kid + self.leaf + body + state).digest()
+        leaves = self._leaves
+        leaves.append(leaf)
+        if len(leaves) >= _LEAVES:
+            self._grow()
+        if keys is None:
+            return packed(UNKEYED, state, leaf, (), salts_seed)
+        macs = [mac for one in self._signers(kid) if (mac := keys.mac(one, leaf)) is not None]
+        self.kid = kid
+        return packed(kid, state, leaf, macs, salts_seed)
 
-    def _header(self, head: bytes, lines: Sequence[bytes], written: Iterable[tuple[str, int]], salts: bytes) -> bytes:
-        """Return the header of a commit, and extend the digests of the fields that it wrote."""
-        # Loops, because comprehensions cost a call before CPython 3.12 (PEP 709), and this runs for every record.
-        commits: list[bytes] = []
-        begin = 0
-        for line in lines:
-            end = begin + SALT_BYTES
-            commits.append(sha256(_COMMIT + salts[begin:end] + line).digest())
-            begin = end
+    def check(
+        self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Sequence[tuple[str, int]], seal: bytes
+    ) -> None:
+        """Verify a stored commit against its *seal*, and add it to the chain; for *written* see `seal`.
+
+        MACs are verified where their key is known.
+
+        Raises:
+            StoreError: The commit was changed, or is not the one that follows.
+        """
+        if seal[:1] == b"\x01":
+            self._check_1(seq, count, at, lines, written, seal)
+            return
+        parts = parsed(seal, len(lines))
+        commits = None if parts is None else commitments(parts, lines)
+        if parts is None or commits is None:
+            raise _misfit(seq, count)
+        try:
+            state = self._fold(commits, written)
+        except IndexError:  # fewer lines than were written
+            raise _misfit(seq, count) from None
+        leaf = leaf_of(seq, count, at, parts.kid, self.leaf, commits, state)
+        if state != parts.state or leaf != parts.leaf:
+            raise _misfit(seq, count)
+        if parts.kid != UNKEYED or self.kid != UNKEYED:
+            signers = self._signers(parts.kid)
+            if len(signers) != len(parts.macs):
+                raise _misfit(seq, count)
+            if self._keys is not None:
+                check_macs(self._keys, signers, parts, seq)
+            self.kid = parts.kid
+        self.leaf = leaf
+        self._leaves.append(leaf)
+
+    def _check_1(
+        self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
+    ) -> None:
+        """Do the same for a seal of version 1, which holds the header."""
+        header, commits = seal[: HEADER_1.size], commitments_1(seal, lines)
+        if commits is None or self.kid != UNKEYED:
+            raise _misfit(seq, count)
+        state = self._fold(commits, written)
+        if header != header_1(seq, count, at, self.leaf, commits, state):
+            raise _misfit(seq, count)
+        self.leaf = sha256(b"\x00" + header).digest()
+        self._leaves.append(self.leaf)
+
+    def _signers(self, kid: bytes) -> tuple[bytes, ...]:
+        """Return the names of the keys that a record with *kid* is authenticated with: under a new key, the old too."""
+        if self.kid in (kid, UNKEYED):
+            return () if kid == UNKEYED else (kid,)
+        # Without a key after one with a key no number of MACs fits, so a record cannot shed its key.
+        return (kid, self.kid) if kid != UNKEYED else (kid, kid, kid)
+
+    def _fold(self, commits: Sequence[bytes], written: Iterable[tuple[str, int]]) -> bytes:
+        """Extend the digests of the fields that a commit wrote, and return the hash of the state after it."""
         digests = self.digests
         for name, number in written:
             before = digests[name] if name in digests else b""  # noqa: SIM401 - saves a call per field
             # The commitment, not the line: a digest over the line would have no salt, and would confirm a guess of it.
             digests[name] = sha256(_FIELD + before + commits[number]).digest()
-        return head + self.leaf + sha256(b"".join(commits)).digest() + self._fields()
-
-    def _fields(self) -> bytes:
-        """Return the hash of the state: SHA-256 over names and digests of all fields."""
-        digests = self.digests
         labels = self._labels
         # Fields are only ever added, so the count tells whether one is new.
         if len(labels) != len(digests):
@@ -131,36 +250,22 @@ class Chain:
             state += label + digests[name]
         return sha256(state).digest()
 
-    def check(
-        self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
-    ) -> None:
-        """Verify a stored commit against its *seal*, and add it to the chain; for *written* see `seal`.
-
-        Raises:
-            StoreError: The commit was changed, or is not the one that follows.
-        """
-        header, salts = seal[: HEADER.size], seal[HEADER.size :]
-        head = _head(seq, count, at)
-        if len(salts) != SALT_BYTES * len(lines) or header != self._header(head, lines, written, salts):
-            raise _misfit(seq, count)
-        self.leaf = sha256(b"\x00" + header).digest()
-
 
 @final
 class Links:
     """Verifies records in sequence without the state: that each is what was sealed, and follows the one before.
 
-    The hash of the state in a header is not verified: that needs everything that was ever written.
+    The hash of the state in a seal is taken as it is: to verify it needs everything that was ever written.
 
     Args:
-        thread: Id that the chain began with, if the first record is the first of the thread. None accepts any first
-            record as being in its place.
+        leaf: Leaf of the record before the first one, or `genesis` of the thread. None if it is not known: of the first
+            record is then only verified what does not depend on it.
     """
 
     __slots__ = ("_leaf",)
 
-    def __init__(self, thread: str | None) -> None:
-        self._leaf = b"" if thread is None else sha256(_GENESIS + thread.encode()).digest()
+    def __init__(self, leaf: bytes | None) -> None:
+        self._leaf = leaf
 
     def check(self, seq: int, count: int, at: float, lines: Sequence[bytes], seal: bytes) -> None:
         """Verify the next commit; see `Chain.check`.
@@ -168,24 +273,94 @@ class Links:
         Raises:
             StoreError: The commit was changed, or is not the one that follows.
         """
-        header, salts = seal[: HEADER.size], seal[HEADER.size :]
-        if len(salts) != SALT_BYTES * len(lines):
+        if seal[:1] == b"\x01":
+            header, commits = seal[: HEADER_1.size], commitments_1(seal, lines)
+            # If the record before is not known, the first one's own `prev` is taken as right.
+            before = self._leaf or header[_HEAD.size : _HEAD.size + 32]
+            state = header[-32:]
+            if commits is None or header != header_1(seq, count, at, before, commits, state):
+                raise _misfit(seq, count)
+            self._leaf = sha256(b"\x00" + header).digest()
+            return
+        parts = parsed(seal, len(lines))
+        commits = None if parts is None else commitments(parts, lines)
+        if parts is None or commits is None:
             raise _misfit(seq, count)
-        commits = b""
-        for at_line, line in enumerate(lines):
-            salt = salts[SALT_BYTES * at_line : SALT_BYTES * (at_line + 1)]
-            commits += sha256(_COMMIT + salt + line).digest()
-        # If the record before is not known, the first one's own `prev` is taken as right.
-        before = self._leaf or header[_HEAD.size : _HEAD.size + 32]
-        if header[: _HEAD.size + 64] != _head(seq, count, at) + before + sha256(commits).digest():
+        if self._leaf is not None and parts.leaf != leaf_of(
+            seq, count, at, parts.kid, self._leaf, commits, parts.state
+        ):
             raise _misfit(seq, count)
-        self._leaf = sha256(b"\x00" + header).digest()
+        self._leaf = parts.leaf
 
 
-def _head(seq: int, count: int, at: float) -> bytes:
+def genesis(thread: str) -> bytes:
+    """Return what stands in the place of a leaf before the first record of a chain that began with *thread*."""
+    return sha256(_GENESIS + thread.encode()).digest()
+
+
+def commitments(seal: Seal, lines: Sequence[bytes]) -> list[bytes] | None:
+    """Return the commitments to *lines*; None if a line that was erased is not what stands in its place."""
+    if not seal.kept:
+        return _commits(lines, seal.salts)
+    if any(commitment and line != ERASED_LINE for (_, commitment), line in zip(seal.kept, lines, strict=True)):
+        return None
+    return [
+        commitment or sha256(_COMMIT + salt + line).digest()
+        for (salt, commitment), line in zip(seal.kept, lines, strict=True)
+    ]
+
+
+def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
+    # A loop, because a comprehension costs a call before CPython 3.12 (PEP 709), and this runs for every record.
+    made: list[bytes] = []
+    begin = 0
+    for line in lines:
+        end = begin + SALT_BYTES
+        made.append(sha256(_COMMIT + salts[begin:end] + line).digest())
+        begin = end
+    return made
+
+
+def commitments_1(seal: bytes, lines: Sequence[bytes]) -> list[bytes] | None:
+    """Return the commitments to *lines* by a seal of version 1; None if it is not that of so many lines."""
+    salts = seal[HEADER_1.size :]
+    return _commits(lines, salts) if len(salts) == SALT_BYTES * len(lines) else None
+
+
+def leaf_of(seq: int, count: int, at: float, kid: bytes, prev: bytes, commits: Sequence[bytes], state: bytes) -> bytes:
+    """Return the leaf of a header of version 2; nothing if the numbers do not fit, so that no seal matches."""
+    head = _head(VERSION, seq, count, at)
+    body = sha256(b"".join(commits)).digest()
+    return sha256(b"\x00" + head + kid + prev + body + state).digest() if head else b""
+
+
+def header_1(seq: int, count: int, at: float, prev: bytes, commits: Sequence[bytes], state: bytes) -> bytes:
+    """Return a header of version 1, or one that matches no seal if the numbers do not fit."""
+    return _head(1, seq, count, at) + prev + sha256(b"".join(commits)).digest() + state
+
+
+def check_macs(keys: LogKeys, signers: Sequence[bytes], seal: Seal, seq: int) -> None:
+    """Check the MACs of a seal by the names of their keys; those whose key is not here are not checked.
+
+    Raises:
+        StoreError: A MAC does not match.
+    """
+    for kid, mac in zip(signers, seal.macs, strict=True):
+        own = keys.mac(kid, seal.leaf)
+        if own is not None and not compare_digest(own, mac):
+            raise FORGED_SEAL(seq=seq, kid=kid.hex())
+
+
+def _read_tree(saved: str) -> Tree:
+    size, _, roots = saved.partition(":")
+    data = bytes.fromhex(roots)
+    return Tree(int(size), [data[at : at + 32] for at in range(0, len(data), 32)])
+
+
+def _head(version: int, seq: int, count: int, at: float) -> bytes:
     """Return the beginning of a header, or nothing if the numbers do not fit: then no seal matches."""
     try:
-        return _HEAD.pack(VERSION, seq, count, round(at * 1e6))
+        return _HEAD.pack(version, seq, count, round(at * 1e6))
     except (error, ValueError, OverflowError):
         return b""
 
@@ -198,6 +373,6 @@ def _misfit(seq: int, count: int) -> StoreError:
     )
 
 
-def _salts(seed: int, seq: int, size: int) -> bytes:
-    """Return the salts of a seeded run. Anyone who knows the seed can compute them, and confirm a guess of a line."""
-    return shake_256(f"graphrt/salt/{seed}/{seq}".encode()).digest(size)
+def _seed(seed: int, seq: int) -> bytes:
+    """Return the seed of a record's salts in a seeded run. Anyone who knows the run's seed can compute it, and confirm a guess."""
+    return shake_256(f"graphrt/salt/{seed}/{seq}".encode()).digest(SEED_BYTES)

@@ -39,6 +39,7 @@ from graphrt.stores.protocol import Record, Store
 if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._journal.chain import Links
+    from graphrt._journal.log_keys import KeyRing
 
 WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
 """Codes of errors of the store that say nothing about what is stored in it."""
@@ -51,13 +52,26 @@ class Reader:
     Args:
         names: Names of the thread, if there is no *meta*.
         meta: The thread's meta, as `read_meta` returns it: names, chain, and whether staged bodies are bound.
+        keys: Keys that MACs are verified with; None verifies none.
     """
 
-    __slots__ = ("_alone", "_blobs", "_bound", "_chained", "_saved", "beside", "codec", "names", "store", "thread")
+    # fmt: off
+    __slots__ = (
+        "_alone", "_blobs", "_bound", "_chained", "_saved", "beside", "codec", "keys", "names", "store", "thread",
+    )
+    # fmt: on
 
     def __init__(
-        self, store: Store, thread: str, codec: Codec, names: Iterable[str] = (), *, meta: Mapping[str, Any] = {}
+        self,
+        store: Store,
+        thread: str,
+        codec: Codec,
+        names: Iterable[str] = (),
+        *,
+        meta: Mapping[str, Any] = {},
+        keys: KeyRing | None = None,
     ) -> None:
+        self.keys: KeyRing | None = keys
         self.store: Store = store
         self.thread: str = thread
         self.codec: Codec = codec

@@ -28,12 +28,14 @@ from graphrt.stores.protocol import Record, Status
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
+    from graphrt._journal.log_keys import KeyRing
 
 
-def _chain(thread: str, digests: Mapping[str, str] | None) -> Chain:
+def chain_of(thread: str, digests: Mapping[str, str] | None, keys: KeyRing | None) -> Chain:
+    """Return the chain that began with *thread*, at its beginning, or after the snapshot that keeps *digests*."""
     from graphrt._journal.chain import Chain  # imported here because it loads OpenSSL
 
-    return Chain(thread, digests)
+    return Chain(thread, digests, keys=keys.of(thread) if keys is not None else None)
 
 
 @final
@@ -68,7 +70,7 @@ class Fold:
         self.engine: Engine = Engine(plan, limits, thread=reader.thread, check_state=check_state)
         self.reader: Reader = reader
         self.meta: dict[str, Any] = meta
-        self.chain: Chain | None = _chain(str(meta["chained"]), None) if meta.get("chained") else None
+        self.chain: Chain | None = chain_of(str(meta["chained"]), None, reader.keys) if meta.get("chained") else None
         """The end of the hash chain; None if there is none. A copied thread continues its source's chain."""
         self.seq: int = 0
         """Number of the last entry that was folded."""
@@ -120,7 +122,7 @@ class Fold:
         self._stand(saved, seq)
         if self.chain is not None:
             # A snapshot keeps the chain's digests, so records after it can be verified without those before.
-            self.chain = _chain(str(self.meta["chained"]), saved.digests)
+            self.chain = chain_of(str(self.meta["chained"]), saved.digests, self.reader.keys)
 
     def _stand(self, saved: events.StateSaved, seq: int) -> None:
         """Set what a snapshot, or the state of a fork, says about position and run."""

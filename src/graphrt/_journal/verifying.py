@@ -134,7 +134,7 @@ class Check:
             if broken:
                 chain, whole = None, False  # without its state, the chain says nothing about later records
             self._named |= blob_names(record.body)
-            if chain is not None and seq in digests and digests[seq] != chain.saved():
+            if chain is not None and seq in digests and not chain.agrees(digests[seq]):
                 yield "snapshot", f"The snapshot of entry {seq} does not belong to what was written before it.", seq
         # After a gap or damage, a missing end is not reported as well.
         if whole and seq < head.seq:

@@ -22,7 +22,7 @@ from graphrt._journal import commit_queue, leases, name_table, writer
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
-from graphrt.stores.protocol import Claim, Store
+from graphrt.stores.protocol import Claim
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
@@ -103,7 +103,7 @@ class ActiveRun:
             engine.listen()
         else:
             # Whether a journal is chained is decided once, when its thread is made; the meta keeps it.
-            meta = fold.meta if fold is not None else {"chained": claim.thread if self._chained(store) else None}
+            meta = fold.meta if fold is not None else {"chained": claim.thread if config.chains(store) else None}
             chained = bool(meta.get("chained"))
             # A store in memory keeps events as objects, unless the chain needs their bytes.
             codec = engine.plan.codec if store.durable or chained else None
@@ -111,9 +111,9 @@ class ActiveRun:
             engine.listen(engine.plan.codec, staging=True, stamps=codec is not None)
             chain: Chain | None = None
             if chained:
-                from graphrt._journal.chain import Chain  # imported late: it loads OpenSSL
+                from graphrt._journal.thread_fold import chain_of  # imported late: it loads OpenSSL
 
-                chain = fold.chain if fold is not None else Chain(claim.thread)
+                chain = fold.chain if fold is not None else chain_of(claim.thread, None, config.keys)
             journal.keep(
                 commit_queue.CommitQueue(store, claim, config.durability),
                 engine,
@@ -138,10 +138,6 @@ class ActiveRun:
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
                 leases.renewer_of(store).add(claim)
         self._journal = journal
-
-    def _chained(self, store: Store) -> bool:
-        """Return whether the journal of a new thread is hash-chained."""
-        return store.durable if self.config.chain is None else self.config.chain
 
     @property
     def seq(self) -> int:

@@ -21,6 +21,7 @@ from graphrt.stores.ids import check_id
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Links
+    from graphrt.stores.protocol import Store
 
 
 def entries(config: RunConfig, thread: str, *, after: int = 0) -> Iterator[Entry]:
@@ -38,11 +39,11 @@ def entries(config: RunConfig, thread: str, *, after: int = 0) -> Iterator[Entry
     loaded = store.load(thread, upto=max(after, 1))
     head, meta = loaded.head, read_meta(loaded.meta, thread)
     check_own(store, thread, meta)
-    reader = Reader(store, thread, config.plan.codec, meta=meta)
+    reader = Reader(store, thread, config.plan.codec, meta=meta, keys=config.keys)
     chained: str | None = meta.get("chained")
     # Start one record early, if there is one: the chain check of the next record needs its predecessor.
     seq = max(after, head.first) - 1
-    links = _links(chained if seq < 1 else None) if chained else None
+    links = _links(_leaf_before(store, reader, chained, seq, head.first)) if chained else None
     for record in store.records(thread, after=seq):
         first = record.seq - record.count + 1
         if first > seq + 1:
@@ -59,8 +60,25 @@ def entries(config: RunConfig, thread: str, *, after: int = 0) -> Iterator[Entry
         check_end(thread, seq, head.seq, more=True)
 
 
-def _links(chained: str | None) -> Links:
-    """Return a chain check; None for *chained* if the record that it starts with is not the first of the chain."""
+def _links(leaf: bytes | None) -> Links:
     from graphrt._journal.chain import Links  # imported late: it loads OpenSSL
 
-    return Links(chained)
+    return Links(leaf)
+
+
+def _leaf_before(store: Store, reader: Reader, chained: str, seq: int, first: int) -> bytes | None:
+    """Return the leaf of the record that ends with entry *seq*, from which a chain check goes on; None if not known.
+
+    Args:
+        chained: Id of the thread that the chain began with.
+        first: Number of the oldest entry that is left.
+    """
+    from graphrt._journal.chain import LEAF, genesis  # imported late: it loads OpenSSL
+
+    if seq < 1:
+        return genesis(chained)
+    if seq != first - 1:
+        return None
+    snapshot = store.load(reader.thread, upto=seq).snapshot  # a prune keeps it
+    digests = reader.saved(snapshot.body, snapshot.seq).digests if snapshot is not None else {}
+    return bytes.fromhex(digests[LEAF]) if snapshot is not None and snapshot.seq == seq else None

@@ -18,7 +18,7 @@ from graphrt._journal.compatibility_check import judge, pending
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import WORLD, Reader
-from graphrt._journal.thread_fold import Fold
+from graphrt._journal.thread_fold import Fold, chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.writer import Journal
 from graphrt._runs.loading import folded, loaded_at, the_store
@@ -112,9 +112,7 @@ def _begin_fork(
         commits: Writes to the new thread.
     """
     engine, source = fold.engine, fold.reader.thread
-    chained = store.durable if config.chain is None else config.chain
-    from graphrt._journal.chain import Chain  # imported late: it loads OpenSSL
-
+    chained = config.chains(store)
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=config.sinks)
     meta = {"chained": commits.claim.thread if chained else None}
@@ -122,7 +120,7 @@ def _begin_fork(
         commits,
         engine,
         codec=engine.plan.codec if store.durable or chained else None,
-        chain=Chain(commits.claim.thread) if chained else None,
+        chain=chain_of(commits.claim.thread, None, config.keys) if chained else None,
         names=Names(),
         meta=meta,
         tail=0,
@@ -198,7 +196,7 @@ def _judged(config: RunConfig, store: Store, head: Head) -> Verdict | None:
     try:
         loaded = store.load(head.thread)
         meta = read_meta(loaded.meta, head.thread)
-        reader = Reader(store, head.thread, config.plan.codec, meta=meta)
+        reader = Reader(store, head.thread, config.plan.codec, meta=meta, keys=config.keys)
         verdict = judge(config.graph, meta, reader, loaded, config.migrations)
         # `judge` leaves out the pending nodes of an identical graph, which a run does not need; the report does.
         verdict = replace(verdict, pending=pending(reader, loaded))

@@ -75,7 +75,7 @@ def _error(config: RunConfig, thread: str) -> str | None:
     """Return why the thread failed, from its last RunFailed entry. Reads only the end of the journal."""
     store = the_store(config)
     loaded = store.load(thread)
-    reader = Reader(store, thread, config.plan.codec, meta=read_meta(loaded.meta, thread))
+    reader = Reader(store, thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
     for record in reversed(loaded.records):
         for path, event in reversed(list(reader.batch(record).logged)):
             if isinstance(event, events.RunFailed) and not path:

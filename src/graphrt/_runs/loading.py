@@ -81,7 +81,7 @@ def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
     plan = config.plan
     meta = read_meta(loaded.meta, loaded.head.thread)
     check_own(the_store(config), loaded.head.thread, meta)
-    reader = Reader(the_store(config), loaded.head.thread, plan.codec, meta=meta)
+    reader = Reader(the_store(config), loaded.head.thread, plan.codec, meta=meta, keys=config.keys)
     verdict = compatibility_check.judge(config.graph, meta, reader, loaded, config.migrations)
     if not verdict.ok:
         raise compatibility_check.refusal(verdict)

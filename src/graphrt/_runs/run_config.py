@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphrt import events
     from graphrt._flows.effects import Control
     from graphrt._journal.durability import Durability
+    from graphrt._journal.log_keys import KeyRing
     from graphrt.harness.agent._model_overrides import NamedModels
     from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
@@ -116,6 +117,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     store: Store | None
     durability: Durability
     chain: bool | None
+    keys: KeyRing | None
+    """Keys that commits are authenticated with; None authenticates none."""
     lease_s: float
     migrations: tuple[Migration, ...]
     harness: Any
@@ -139,6 +142,10 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         """The plan of the graph."""
         return self.graph.__graphrt_plan__
 
+    def chains(self, store: Store) -> bool:
+        """Return whether the journal of a new thread in *store* is hash-chained."""
+        return store.durable or self.keys is not None if self.chain is None else self.chain
+
     @property
     def checks_state(self) -> bool:
         """Whether a run that begins now compares the state before and after each superstep."""
@@ -151,6 +158,7 @@ def configure(
     store: Store | str | None = None,
     durability: Durability = "sync",
     chain: bool | None = None,
+    keys: KeyRing | None = None,
     lease_s: float = 30.0,
     migrations: Sequence[Migration] = (),
     harness: Any = None,
@@ -180,6 +188,7 @@ def configure(
         limits=own if limits is None else arguments.checked(limits).over(own),
         durability=arguments.checked_durability(durability),
         chain=chain,
+        keys=keys,
         lease_s=arguments.checked_lease(lease_s),
         migrations=arguments.checked_migrations(migrations),
         harness=arguments.checked_harness(harness),

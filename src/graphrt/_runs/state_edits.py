@@ -79,9 +79,9 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
 def _new(config: RunConfig, store: Store, thread: str) -> Fold:
     """Return the fold of a thread that has no entries yet."""
     plan = config.plan
-    chained = store.durable if config.chain is None else config.chain
-    meta = {"chained": thread if chained else None}
-    return Fold(plan, config.limits, Reader(store, thread, plan.codec), meta, check_state=config.checks_state)
+    meta = {"chained": thread if config.chains(store) else None}
+    reader = Reader(store, thread, plan.codec, keys=config.keys)
+    return Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
 
 
 def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:

@@ -95,6 +95,19 @@ BROKEN_SEAL = STORE_DAMAGED.variant(
     "Entry {seq} of the journal is not what was written: its seal does not match.",
     fix="Restore the database from a backup{or_fork}",
 )
+FORGED_SEAL = STORE_DAMAGED.variant(
+    "Entry {seq} of the journal was not written with the key {kid}: its MAC does not match.",
+    known="its hash matches, so it was changed by somebody who knows the format and does not have the key",
+    fix="Restore the database from a backup; graphrt.audit.verify(...) says what is still proved.",
+)
+LOG_KEY_NEEDED = ErrorCode(
+    "log-key-needed",
+    InputError,
+    "The log of thread {thread!r} is authenticated with the key {kid}, and this runtime does not have it.",
+    known="a record without a MAC would end what the log proves",
+    fix="Open the runtime with audit=AuditLog(key=...); after a change of keys, pass the old one as older=[...].",
+    where="thread {thread!r}",
+)
 UNREADABLE_META = STORE_DAMAGED.variant(
     "The meta of thread {thread!r} cannot be read.",
     known="its topology is not what graphrt writes: {error:type}: {cause_text}",

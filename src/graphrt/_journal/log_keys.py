@@ -1,0 +1,70 @@
+"""Keys that authenticate the commits of a log: HMAC-SHA256, under a key of its own for each log (decision 0120)."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Final, final
+
+from graphrt._journal.seal import KID_BYTES
+
+_KID: Final = b"graphrt/kid/v1\x00"
+_LOG: Final = b"graphrt/log-key/v1\x00"
+
+
+def kid_of(root: bytes) -> bytes:
+    """Return the name of a key, which tells nothing about the key."""
+    return hmac.digest(root, _KID, "sha256")[:KID_BYTES]
+
+
+def key_of(root: bytes, log: str) -> bytes:
+    """Return the key of one log: HKDF-SHA256 (RFC 5869) without salt, whose `info` is a label and the id of the log."""
+    secret = hmac.digest(bytes(32), root, "sha256")
+    return hmac.digest(secret, _LOG + log.encode() + b"\x01", "sha256")
+
+
+@final
+class KeyRing:
+    """The keys of all logs of a runtime: one that is written with, and those that older commits were written with.
+
+    Args:
+        current: The key that is written with.
+        older: Keys that were written with before.
+    """
+
+    __slots__ = ("_roots", "kid")
+
+    def __init__(self, current: bytes, older: tuple[bytes, ...] = ()) -> None:
+        self._roots: Mapping[bytes, bytes] = {kid_of(root): root for root in (*older, current)}
+        self.kid = kid_of(current)
+        """Name of the key that is written with."""
+
+    def __repr__(self) -> str:  # keys stay out of logs and tracebacks
+        return f"KeyRing(kid={self.kid.hex()!r}, keys={len(self._roots)})"
+
+    def of(self, log: str) -> LogKeys:
+        """Return the keys of the log with the id *log*."""
+        return LogKeys(log, self._roots, self.kid)
+
+
+@final
+class LogKeys:
+    """The keys of one log."""
+
+    __slots__ = ("_derived", "_log", "_roots", "kid")
+
+    def __init__(self, log: str, roots: Mapping[bytes, bytes], kid: bytes) -> None:
+        self._log = log
+        self._roots = roots
+        self._derived: dict[bytes, bytes] = {}
+        self.kid = kid
+        """Name of the key that is written with."""
+
+    def mac(self, kid: bytes, leaf: bytes) -> bytes | None:
+        """Return the MAC of *leaf* under the key *kid*; None if that key is not here."""
+        key = self._derived.get(kid)
+        if key is None:
+            if kid not in self._roots:
+                return None
+            key = self._derived[kid] = key_of(self._roots[kid], self._log)
+        return hmac.digest(key, leaf, "sha256")

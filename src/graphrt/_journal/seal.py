@@ -1,0 +1,109 @@
+"""The seal of a record: what is stored of its header, from which a reader computes the header again.
+
+Version 2, which is written (decision 0120):
+
+    version u8 | macs u8 | kid 8 | state 32 | leaf 32 | mac 32, `macs` times | seed 16
+
+- `kid`, `state` and `leaf` are those of the header. The rest of the header is in the record: `seq`, `entries` and `at`,
+  and `body`, which is computed from the lines. `prev` is the leaf of the record before.
+- A `mac` is HMAC-SHA256 of the leaf. Without a key there is none. The first record under a new key has a second one,
+  under the key before, which shows that whoever changed the key had it.
+- `seed` gives the salts of all lines: SHAKE-256 of a label and the seed.
+
+When a line is erased, the salts of the others have to stay, and its own must go. Then the seed gives way to what it gave,
+and the version is `ERASED`:
+
+    ... | mac 32, `macs` times | for each line: 0 and its salt 16, or 1 and its commitment 32
+
+Version 1, of 0.1, is a whole header of 117 bytes and a salt of 16 bytes for each line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import shake_256
+from struct import Struct
+from typing import Final, NamedTuple
+
+VERSION: Final = 2
+"""Version of headers and seals that are written."""
+ERASED: Final = 0x82
+"""Version byte of a seal of version 2 whose record has lines that were erased."""
+ERASED_LINE: Final = b'{"$t":"erased","v":null}'
+"""What stands in the place of a line that was erased."""
+HEADER_1: Final = Struct(">BQIq32s32s32s")
+"""Header of version 1: version, `seq`, number of entries, time, `prev`, `body`, `state`; 117 bytes."""
+SALT_BYTES: Final = 16
+SEED_BYTES: Final = 16
+KID_BYTES: Final = 8
+"""Length of the name of a key."""
+MAC_BYTES: Final = 32
+UNKEYED: Final = bytes(KID_BYTES)
+"""`kid` of a commit that is not authenticated."""
+_FIXED: Final = Struct(">BB8s32s32s")
+_MACS: Final = 74
+"""Where the MACs begin."""
+_SECOND: Final = _MACS + MAC_BYTES
+_SALTS: Final = b"graphrt/salts/v2\x00"
+
+
+class Seal(NamedTuple):
+    """A seal of version 2, taken apart."""
+
+    kid: bytes
+    state: bytes
+    leaf: bytes
+    macs: tuple[bytes, ...]
+    salts: bytes
+    """The salts of all lines, one after another; empty if a line was erased."""
+    kept: tuple[tuple[bytes, bytes], ...]
+    """If a line was erased: for each line its salt and nothing, or nothing and its commitment."""
+
+
+def salts_of(seed: bytes, number: int) -> bytes:
+    """Return the salts of *number* lines, one after another."""
+    return shake_256(_SALTS + seed).digest(SALT_BYTES * number)
+
+
+def packed(kid: bytes, state: bytes, leaf: bytes, macs: Sequence[bytes], seed: bytes) -> bytes:
+    """Return a seal of version 2."""
+    return _FIXED.pack(VERSION, len(macs), kid, state, leaf) + b"".join(macs) + seed
+
+
+def parsed(seal: bytes, lines: int) -> Seal | None:
+    """Take a seal of version 2 apart; None if it does not have the form, or not that of a record of so many *lines*."""
+    if len(seal) < _FIXED.size:
+        return None
+    version, number, kid, state, leaf = _FIXED.unpack_from(seal)
+    # A key has one MAC, or two where it follows another one; without a key there is none.
+    if kid == UNKEYED:
+        if number:
+            return None
+        macs: tuple[bytes, ...] = ()
+    elif number == 1:
+        macs = (seal[_MACS:_SECOND],)
+    elif number == 2:
+        macs = (seal[_MACS:_SECOND], seal[_SECOND : _SECOND + MAC_BYTES])
+    else:
+        return None
+    rest = seal[_MACS + MAC_BYTES * number :]
+    if version == VERSION:
+        return Seal(kid, state, leaf, macs, salts_of(rest, lines), ()) if len(rest) == SEED_BYTES else None
+    kept = _kept(rest, lines) if version == ERASED else ()
+    return Seal(kid, state, leaf, macs, b"", kept) if kept else None
+
+
+def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the salts and commitments of a record with erased lines; nothing if *rest* does not have this form."""
+    kept: list[tuple[bytes, bytes]] = []
+    at, erased = 0, False
+    for _ in range(lines):
+        kind = rest[at : at + 1]
+        size = SALT_BYTES if kind == b"\x00" else 32
+        value = rest[at + 1 : at + 1 + size]
+        if kind not in (b"\x00", b"\x01") or len(value) != size:
+            return ()
+        erased = erased or kind == b"\x01"
+        kept.append((value, b"") if kind == b"\x00" else (b"", value))
+        at += 1 + size
+    return tuple(kept) if erased and at == len(rest) else ()
