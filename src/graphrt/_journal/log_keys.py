@@ -36,7 +36,7 @@ class KeyRing:
 
     def __init__(self, current: bytes, older: tuple[bytes, ...] = ()) -> None:
         self._roots: Mapping[bytes, bytes] = {kid_of(root): root for root in (*older, current)}
-        self.kid = kid_of(current)
+        self.kid: bytes = kid_of(current)
         """Name of the key that is written with."""
 
     def __repr__(self) -> str:  # keys stay out of logs and tracebacks
@@ -57,7 +57,7 @@ class LogKeys:
         self._log = log
         self._roots = roots
         self._derived: dict[bytes, bytes] = {}
-        self.kid = kid
+        self.kid: bytes = kid
         """Name of the key that is written with."""
 
     def mac(self, kid: bytes, leaf: bytes) -> bytes | None:

@@ -28,8 +28,8 @@ class Tree:
     __slots__ = ("roots", "size")
 
     def __init__(self, size: int = 0, roots: Sequence[bytes] = ()) -> None:
-        self.size = size
-        self.roots = list(roots)
+        self.size: int = size
+        self.roots: list[bytes] = list(roots)
 
     def add(self, leaf: bytes) -> None:
         """Add a leaf. Takes one hash on average."""
