@@ -7,7 +7,7 @@ The floors, and the rooms on each. Imports go down only (decisions 0002 and 0100
     6 face      graph, _runs, runtime
     5 drivers   _drivers, _agents
     4 flows     _flows
-    3 records   _journal, stores
+    3 records   _journal, stores, audit
     2 cores     _engine, harness
     1 plan      _plan, reducers
     0 words     errors, commands, events, limits, migrations, _codec, _retry_policy, _ambient, _observers, _arguments, _forks

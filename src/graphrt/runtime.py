@@ -42,6 +42,7 @@ from graphrt.stores import Store
 from graphrt.stores.protocol import Status
 
 if TYPE_CHECKING:
+    from graphrt.audit import AuditLog
     from graphrt.graph import CompiledGraph
     from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
@@ -82,6 +83,8 @@ class Runtime(Generic[S]):
         durability: When a commit is stored. "sync" stores it before anyone can see its results. If the process dies,
             "async" may lose the last 256 entries, and "exit" everything since the start or the last interrupt.
         chain: Whether the journals of new threads are hash-chained. None chains them if the store is durable.
+        audit: How the journals of threads are kept and authenticated as audit logs. A run without a store then has a
+            thread in memory. None authenticates nothing.
         lease_s: Seconds without a renewal after which an owner loses its thread. An owner that is known to be dead
             loses it at once.
         migrations: Migrations for threads that were started with an older graph.
@@ -113,6 +116,7 @@ class Runtime(Generic[S]):
         store: Store | str | None = None,
         durability: Literal["sync", "async", "exit"] = "sync",
         chain: bool | None = None,
+        audit: AuditLog | None = None,
         lease_s: float = 30.0,
         migrations: Sequence[Migration] = (),
         harness: Any = None,
@@ -134,6 +138,7 @@ class Runtime(Generic[S]):
             store=store,
             durability=durability,
             chain=chain,
+            audit=audit,
             lease_s=lease_s,
             migrations=migrations,
             harness=harness,

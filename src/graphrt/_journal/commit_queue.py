@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 from graphrt._journal.durability import Durability
 from graphrt._journal.leases import give_back
@@ -19,6 +19,18 @@ from graphrt.stores.protocol import Claim, Commit, Record, Store
 
 MOST_WAITING: Final = 256
 """Most entries that wait under `async`, and are lost if the process dies (R11)."""
+
+
+class Recorder(Protocol):
+    """What is told of commits: an audit log."""
+
+    def stored(self, commit: Commit) -> None:
+        """Take note of *commit*, which is stored. An error ends the run."""
+        ...
+
+    def close(self) -> None:
+        """Free what is held. May be called again."""
+        ...
 
 
 @final
@@ -40,11 +52,14 @@ class CommitQueue:
         "_store",
         "_waiting",
         "_worker",
+        "recorder",
     )
 
     def __init__(self, store: Store, claim: Claim, mode: Durability) -> None:
         self._store = store
         self._claim = claim
+        self.recorder: Recorder | None = None
+        """Is told of each commit once it is stored; None tells nobody."""
         self._mode = mode
         self._released = False
         """Whether the claim was given back, which the last commit can do itself."""
@@ -76,7 +91,7 @@ class CommitQueue:
             ConflictError: The claim is void.
         """
         if self._mode == "sync" or self._done:
-            self._store.commit(self._claim, commit)
+            self._commit(commit)
             self._released = commit.release
             return
         if self._mode == "exit":
@@ -99,6 +114,13 @@ class CommitQueue:
             self._size += count
             more.notify_all()
 
+    def _commit(self, commit: Commit) -> None:
+        self._store.commit(self._claim, commit)
+        if self.recorder is not None:
+            self.recorder.stored(commit)
+            if commit.release:  # a verb that edits a thread ends with such a commit, and closes nothing
+                self.recorder.close()
+
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
@@ -117,7 +139,7 @@ class CommitQueue:
                 self._busy = True
             for merged in merged_groups(batch):
                 try:
-                    self._store.commit(self._claim, merged)
+                    self._commit(merged)
                 except BaseException as error:  # noqa: BLE001 - the next call raises it
                     with more:
                         self._error = error
@@ -151,7 +173,7 @@ class CommitQueue:
         waiting, self._waiting = self._waiting, []
         for merged in merged_groups(waiting):
             try:
-                self._store.commit(self._claim, merged)
+                self._commit(merged)
             except BaseException as error:
                 self._error = error  # later commits expect the entries of this one
                 raise
@@ -173,6 +195,8 @@ class CommitQueue:
                     more.notify_all()
                 worker.join()
             self._done = True
+            if self.recorder is not None:
+                self.recorder.close()
             if not self._released:
                 self._released = True
                 give_back(self._store, self._claim)

@@ -136,9 +136,10 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("seed", INT),
             ("input", FIELDS),
             ("fresh", FLAG),
+            ("user", TEXT),
         ),
     ),
-    (2, events.RunResumed, (("verb", TEXT), ("thread", FieldCodec(same_, text_)))),
+    (2, events.RunResumed, (("verb", TEXT), ("thread", FieldCodec(same_, text_)), ("user", TEXT))),
     (3, events.InterruptAnswered, (("id", TEXT), ("answer", VALUE), ("nth", INT))),
     (
         4,

@@ -21,7 +21,7 @@ Version 1, of 0.1, is a whole header of 117 bytes and a salt of 16 bytes for eac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import shake_256
+from hashlib import sha256, shake_256
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -41,6 +41,8 @@ MAC_BYTES: Final = 32
 UNKEYED: Final = bytes(KID_BYTES)
 """`kid` of a commit that is not authenticated."""
 _FIXED: Final = Struct(">BB8s32s32s")
+_LEAF: Final = 42
+"""Where the leaf begins."""
 _MACS: Final = 74
 """Where the MACs begin."""
 _SECOND: Final = _MACS + MAC_BYTES
@@ -107,3 +109,10 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
         kept.append((value, b"") if kind == b"\x00" else (b"", value))
         at += 1 + size
     return tuple(kept) if erased and at == len(rest) else ()
+
+
+def leaf_in(seal: bytes) -> bytes:
+    """Return the leaf of the header that *seal*, of either version, belongs to."""
+    if seal[:1] == b"\x01":
+        return sha256(b"\x00" + seal[: HEADER_1.size]).digest()
+    return seal[_LEAF:_MACS]

@@ -48,7 +48,8 @@ class _Plain:
         return to_json(value)
 
 
-_PLAIN: Final[Any] = _Plain()
+PLAIN: Final[Any] = _Plain()
+"""A codec that reads any body, and knows no classes."""
 
 
 @final
@@ -75,7 +76,7 @@ class Check:
         loaded = self._store.load(self._thread)
         self.head = head = loaded.head
         meta = read_meta(loaded.meta, self._thread)
-        reader = Reader(self._store, self._thread, _PLAIN, meta=meta)
+        reader = Reader(self._store, self._thread, PLAIN, meta=meta)
         digests, found = self._snapshots(reader, loaded)
         yield from found
         yield from _found("head", partial(check_own, self._store, self._thread, meta))

@@ -114,8 +114,10 @@ class ActiveRun:
                 from graphrt._journal.thread_fold import chain_of  # imported late: it loads OpenSSL
 
                 chain = fold.chain if fold is not None else chain_of(claim.thread, None, config.keys)
+            commits = commit_queue.CommitQueue(store, claim, config.durability)
+            commits.recorder = config.recorder(store, claim.thread, chain)
             journal.keep(
-                commit_queue.CommitQueue(store, claim, config.durability),
+                commits,
                 engine,
                 codec=codec,
                 chain=chain,
@@ -128,7 +130,7 @@ class ActiveRun:
             if fold is not None:
                 journal.seq, journal.cause, journal.fingerprint = fold.seq, fold.cause, fold.fingerprint
             services.stage = journal.stage
-            services.blocking = store.blocking
+            services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends. With "exit" commits wait for the end anyway (R11).
             services.eager = store.durable and config.durability != "exit"
             # Steps of the fast path are written without building events, if nothing but the store reads them.

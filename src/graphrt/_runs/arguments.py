@@ -41,6 +41,7 @@ from graphrt.stores import Store, open_store
 from graphrt.stores.protocol import METHODS, Status
 
 if TYPE_CHECKING:
+    from graphrt.audit import AuditLog
     from graphrt.harness.agent._model_overrides import NamedModels
     from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
@@ -62,6 +63,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     store: Store | str | None
     durability: Durability
     chain: bool | None
+    audit: AuditLog | None
     lease_s: float
     migrations: Sequence[Migration]
     harness: Any
@@ -175,6 +177,38 @@ def checked_workers(worker_threads: Any) -> int:
         raise BAD_WORKER_THREADS(worker_threads=worker_threads)
     number: int = worker_threads
     return number
+
+
+def checked_audit(audit: Any, *, chain: bool | None) -> Any:
+    """Return *audit*; None stays None.
+
+    Raises:
+        InputError: It is not an `AuditLog`, or *chain* is switched off (`bad-audit`).
+    """
+    if audit is not None:
+        from graphrt.audit import AuditLog
+        from graphrt.errors._codes.audit import AUDIT_WITHOUT_CHAIN, BAD_AUDIT
+
+        if not isinstance(audit, AuditLog):
+            raise BAD_AUDIT(given=audit)
+        if chain is False:
+            raise AUDIT_WITHOUT_CHAIN()
+    return audit
+
+
+def audited_store(store: Any, audit: AuditLog | None) -> Any:
+    """Return the store of a runtime with an audit log: an audited run has a thread, in memory if nowhere else.
+
+    Raises:
+        InputError: The log is kept in another store than *store* (`bad-audit`).
+    """
+    if audit is None:
+        return store
+    if store is not None and audit.store not in (None, store):
+        from graphrt.errors._codes.audit import TWO_STORES
+
+        raise TWO_STORES(store=store, other=audit.store)
+    return store or audit.store or "memory:"
 
 
 def checked_harness(harness: Any) -> Any:

@@ -34,6 +34,7 @@ def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue
     """Return a journal that continues a folded thread."""
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=config.sinks)
+    commits.recorder = config.recorder(store, commits.claim.thread, fold.chain)
     bytes_ = store.durable or bool(fold.meta.get("chained"))  # else the store keeps events as objects
     journal.keep(
         commits,
@@ -115,12 +116,14 @@ def _begin_fork(
     chained = config.chains(store)
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=config.sinks)
+    chain = chain_of(commits.claim.thread, None, config.keys) if chained else None
+    commits.recorder = config.recorder(store, commits.claim.thread, chain)
     meta = {"chained": commits.claim.thread if chained else None}
     journal.keep(
         commits,
         engine,
         codec=engine.plan.codec if store.durable or chained else None,
-        chain=chain_of(commits.claim.thread, None, config.keys) if chained else None,
+        chain=chain,
         names=Names(),
         meta=meta,
         tail=0,

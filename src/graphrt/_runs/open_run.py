@@ -158,6 +158,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
                 seed=opened.seeded(),
                 input=kept,
                 fresh=fresh,
+                user=opened.config.user,
             ),
         )
     engine.count_anew()

@@ -149,7 +149,7 @@ def continued(
         open_run.give_up(store, claim, opened, error)
         raise
     open_run.adopted(engine, fold)
-    emit_events.note(engine, events.RunResumed(verb=verb, thread=thread_id))
+    emit_events.note(engine, events.RunResumed(verb=verb, thread=thread_id, user=config.user))
     engine.retry()
     for question, reason in anew:
         told = events.InterruptExpired(id=question.id)

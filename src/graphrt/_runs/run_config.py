@@ -23,8 +23,11 @@ from graphrt.errors._codes.arguments import NOT_COMPILED
 if TYPE_CHECKING:
     from graphrt import events
     from graphrt._flows.effects import Control
+    from graphrt._journal.chain import Chain
+    from graphrt._journal.commit_queue import Recorder
     from graphrt._journal.durability import Durability
     from graphrt._journal.log_keys import KeyRing
+    from graphrt.audit import AuditLog
     from graphrt.harness.agent._model_overrides import NamedModels
     from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
@@ -117,8 +120,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     store: Store | None
     durability: Durability
     chain: bool | None
-    keys: KeyRing | None
-    """Keys that commits are authenticated with; None authenticates none."""
+    audit: AuditLog | None
     lease_s: float
     migrations: tuple[Migration, ...]
     harness: Any
@@ -144,7 +146,23 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
 
     def chains(self, store: Store) -> bool:
         """Return whether the journal of a new thread in *store* is hash-chained."""
-        return store.durable or self.keys is not None if self.chain is None else self.chain
+        return store.durable or self.audit is not None if self.chain is None else self.chain
+
+    @property
+    def keys(self) -> KeyRing | None:
+        """Keys that commits are authenticated with; None authenticates none."""
+        return self.audit.keys if self.audit is not None else None
+
+    @property
+    def user(self) -> str:
+        """Who uses the runtime, for the journal; empty if that was not given."""
+        return self.audit.user if self.audit is not None else ""
+
+    def recorder(self, store: Store, thread: str, chain: Chain | None) -> Recorder | None:
+        """Return what is told of the commits of a claimed thread; None without an audit log."""
+        if chain is not None:
+            chain.writable()
+        return self.audit.recorder(store, thread, chain, self.plan.codec) if self.audit is not None else None
 
     @property
     def checks_state(self) -> bool:
@@ -158,7 +176,7 @@ def configure(
     store: Store | str | None = None,
     durability: Durability = "sync",
     chain: bool | None = None,
-    keys: KeyRing | None = None,
+    audit: AuditLog | None = None,
     lease_s: float = 30.0,
     migrations: Sequence[Migration] = (),
     harness: Any = None,
@@ -188,7 +206,7 @@ def configure(
         limits=own if limits is None else arguments.checked(limits).over(own),
         durability=arguments.checked_durability(durability),
         chain=chain,
-        keys=keys,
+        audit=arguments.checked_audit(audit, chain=chain),
         lease_s=arguments.checked_lease(lease_s),
         migrations=arguments.checked_migrations(migrations),
         harness=arguments.checked_harness(harness),
@@ -203,7 +221,9 @@ def configure(
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
         check_state=check_state,
         active=ActiveRuns(),
-        store=arguments.opened_store(store),  # last: a store is not left open if another argument is refused
+        store=arguments.opened_store(
+            arguments.audited_store(store, audit)
+        ),  # last: a store is not left open if another argument is refused
     )
 
 

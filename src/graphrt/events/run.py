@@ -51,6 +51,8 @@ class RunStarted(Word):
     """The validated input, without untracked fields, which are never stored."""
     fresh: bool = True
     """Whether *input* is the whole state. If not, it is an update of the thread's state."""
+    user: str = ""
+    """Who started it, as the audit log of the runtime says; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -61,6 +63,8 @@ class RunResumed(Word):
     """`resume` or `retry`."""
     thread: str | None
     """Id of the thread."""
+    user: str = ""
+    """Who resumed it, as the audit log of the runtime says; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -1,0 +1,13 @@
+"""Audit logs: the journal of a thread, authenticated with a key, mirrored to a file, and provable without graphrt.
+
+See `docs/how-to/audit.md`. `import graphrt` does not import it.
+"""
+
+from __future__ import annotations
+
+from graphrt.audit._heads import Anchor, Head, heads_in
+from graphrt.audit._keys import generate_key
+from graphrt.audit._log import AuditLog
+from graphrt.audit._stored import export, head
+
+__all__ = ["Anchor", "AuditLog", "Head", "export", "generate_key", "head", "heads_in"]

@@ -1,0 +1,100 @@
+"""A stored thread in the portable form of a log, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+
+from graphrt._journal.batch_format import blob_names
+from graphrt._journal.chain import TREE
+from graphrt._journal.merkle import Tree
+from graphrt._journal.reader import Reader
+from graphrt._journal.seal import leaf_in
+from graphrt._journal.thread_fold import chain_of
+from graphrt._journal.thread_meta import read_meta
+from graphrt.audit._lines import blob_line, first_line, line_of, record_line
+from graphrt.errors._codes.audit import NOT_CHAINED
+from graphrt.stores.protocol import Record, Store
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+
+Withhold = Callable[[Record, list[bytes]], tuple[list[bytes], bytes]]
+"""Takes values out of a record: gets it and its lines, and returns the lines and the seal to write."""
+
+
+def log_of(store: Store, thread: str) -> tuple[str, dict[str, Any]]:
+    """Return the id of the thread that the log of *thread* began with, and the thread's meta.
+
+    Raises:
+        InputError: The thread is not chained, so it has no log that could be verified; or there is no such thread.
+    """
+    meta = read_meta(store.load(thread, upto=0).meta, thread)
+    if not meta.get("chained"):
+        raise NOT_CHAINED(thread=thread)
+    return str(meta["chained"]), meta
+
+
+def exported(store: Store, thread: str, codec: Codec, withhold: Withhold | None = None) -> Iterator[bytes]:
+    """Yield the lines of a thread's log: everything but a head.
+
+    Raises:
+        InputError: The thread is not chained, or there is no such thread.
+    """
+    log, meta = log_of(store, thread)
+    yield first_line(log, thread)
+    first = store.head(thread).first
+    if first > 1:
+        digests = digests_before(store, thread, first, codec)
+        yield line_of({"begin": {"digests": digests, "seq": first - 1}})
+    yield line_of({"names": meta.get("names", [])})
+    blobs: set[str] = set()
+    for record in store.records(thread, after=first - 1):
+        yield from lines_of(store, thread, record, blobs, withhold)
+
+
+def lines_of(
+    store: Store, thread: str, record: Record, blobs: set[str], withhold: Withhold | None = None
+) -> Iterator[bytes]:
+    """Yield the line of *record*, after those of the large values that it names and that are not among *blobs* yet."""
+    lines, seal = list(record.body.split(b"\n")[:-1]), record.seal
+    if withhold is not None:
+        lines, seal = withhold(record, lines)
+    named = blob_names(b"\n".join(lines)) - blobs
+    for name, data in sorted(store.blobs(thread, named).items()) if named else ():
+        yield blob_line(name, data)
+    blobs |= named
+    yield record_line(record.seq, record.count, lines, seal)
+
+
+def digests_before(store: Store, thread: str, first: int, codec: Codec) -> dict[str, str]:
+    """Return what the snapshot keeps of the chain, before entry *first*, of a thread that was pruned up to there."""
+    snapshot = store.load(thread, upto=first - 1).snapshot
+    return dict(Reader(store, thread, codec).saved(snapshot.body, snapshot.seq).digests) if snapshot else {}
+
+
+def tree_of(store: Store, thread: str, log: str, codec: Codec, upto: int | None = None) -> Tree | None:
+    """Return the Merkle tree of a stored log up to an entry; None if it was pruned by a version that kept no tree."""
+    first = store.head(thread).first
+    begin = digests_before(store, thread, first, codec) if first > 1 else {}
+    if begin and TREE not in begin:
+        return None
+    tree = chain_of(log, begin or None, None).tree
+    if tree is not None:
+        for leaf in leaves_of(store.records(thread, after=first - 1, upto=upto)):
+            tree.add(leaf)
+    return tree
+
+
+def leaves_of(records: Iterator[Record] | Sequence[Record]) -> Iterator[bytes]:
+    """Yield the leaves of records."""
+    for record in records:
+        yield leaf_in(record.seal)
+
+
+def names_in(meta: Any) -> list[str]:
+    """Return the names in a thread's meta, as a commit writes it."""
+    names: list[str] = (from_json(meta) if meta.__class__ is bytes else dict(meta)).get("names", [])
+    return names

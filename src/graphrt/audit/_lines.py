@@ -1,0 +1,36 @@
+"""Lines of the portable form of a log: what each kind holds, as canonical JSON (RFC 8785).
+
+`docs/reference/audit-log.md` describes the form. Lines hold only text, integers, lists, objects and null, so sorted keys
+without spaces are all that RFC 8785 asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+FORM: Final = "graphrt-audit/1"
+
+
+def line_of(data: Mapping[str, Any]) -> bytes:
+    """Return *data* as a line."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode() + b"\n"
+
+
+def first_line(log: str, thread: str) -> bytes:
+    """Return the first line of a log."""
+    return line_of({"form": FORM, "log": log, "thread": thread})
+
+
+def record_line(seq: int, count: int, lines: Sequence[bytes], seal: bytes) -> bytes:
+    """Return the line of a record; *lines* are those of its body, without the checksum."""
+    texts = [line.decode() for line in lines]
+    return line_of({"count": count, "lines": texts, "seal": b64encode(seal).decode(), "seq": seq})
+
+
+def blob_line(name: str, data: bytes) -> bytes:
+    """Return the line of a large value."""
+    return line_of({"blob": name, "data": b64encode(data).decode()})

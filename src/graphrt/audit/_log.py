@@ -1,0 +1,113 @@
+"""`AuditLog`: how a runtime keeps and authenticates the logs of its threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+from graphrt._journal.log_keys import KeyRing
+from graphrt.audit._heads import Anchor
+from graphrt.audit._keys import key_ring
+from graphrt.audit._mirror import Mirror, file_of
+from graphrt.audit._recorder import Recorder
+from graphrt.errors._codes.audit import BAD_ANCHOR, BAD_CHOICE_ON_FAILURE, BAD_FOLDER, NOT_CHAINED
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+    from graphrt._journal.chain import Chain
+    from graphrt.stores.protocol import Store
+
+
+@final
+class AuditLog:
+    """Makes the journal of a runtime's threads an audit log.
+
+    The log is the journal itself: its records are in the same transaction as the step, and form a hash chain. With a
+    *key*, each record has a MAC (HMAC-SHA256), so that nobody without the key can change, add or remove one unnoticed.
+    With a folder, the log of each thread is also kept as a file that `graphrt.audit.verify` checks without the store.
+
+    Args:
+        place: A folder of one JSON Lines file for each thread: a file is appended to after each commit, and is durable
+            before the run goes on. Or a store, or its URL, for a runtime that has none. None: the runtime's store
+            alone.
+        key: 32 or more random bytes, as `generate_key` makes them. None leaves records without MACs.
+        older: Keys that records were written with before. To change keys, make the new one *key*, and put the old one
+            here: the next record of each thread is authenticated with both.
+        user: Who uses the runtime; recorded with each start, resume and edit.
+        anchor: Where the heads of logs are kept, outside of them: a file that is appended to, a function that gets each
+            `Head`, or a list of these. A head is made whenever a run pauses or ends.
+        on_failure: What happens if a log or anchor cannot be written: "stop" ends the run with an error, before
+            anything else is done; "continue" warns, and records what is missing when the thread is driven again.
+
+    Raises:
+        InputError: A key is weak, or another argument has a wrong type or value.
+    """
+
+    __slots__ = ("_anchors", "_folder", "_on_failure", "keys", "store", "user")
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str] | Store | None = None,
+        *,
+        key: bytes | None = None,
+        older: Sequence[bytes] = (),
+        user: str | None = None,
+        anchor: Anchor | Sequence[Anchor] | None = None,
+        on_failure: Literal["stop", "continue"] = "stop",
+    ) -> None:
+        is_url = isinstance(place, str) and ("://" in place or place == "memory:")
+        is_store = is_url or hasattr(place, "commit")
+        if place is not None and not is_store and not isinstance(place, (str, os.PathLike)):
+            raise BAD_FOLDER(given=place)
+        if on_failure not in ("stop", "continue"):
+            raise BAD_CHOICE_ON_FAILURE(given=on_failure)
+        self.store: Any = place if is_store else None
+        """The store, or its URL, of a runtime that has none itself; None if it was not given."""
+        self._folder: Final = Path(place) if place is not None and not is_store else None  # type: ignore[arg-type]
+        self._anchors: Final = _anchors(anchor)
+        self._on_failure: Final = on_failure
+        self.keys: KeyRing | None = key_ring(key, older) if key is not None else None
+        """The keys, whose `repr` shows none of them; None without one."""
+        self.user: str = user or ""
+        """Who uses the runtime; empty if that was not given."""
+
+    def __repr__(self) -> str:
+        return f"AuditLog({str(self._folder) if self._folder else None!r}, keys={self.keys!r}, user={self.user!r})"
+
+    def path(self, thread: str) -> Path | None:
+        """Return the file of a thread's log; None without a folder."""
+        return file_of(self._folder, thread) if self._folder is not None else None
+
+    def recorder(self, store: Store, thread: str, chain: Chain | None, codec: Codec) -> Recorder:
+        """Return what records the commits of a claimed thread.
+
+        Raises:
+            InputError: The thread is not chained.
+            StoreError: The thread's file cannot be opened or is in use.
+            AuditError: The thread's file is another log's.
+        """
+        if chain is None:
+            raise NOT_CHAINED(thread=thread)
+        path, log = self.path(thread), chain.thread
+        recorder = Recorder(
+            store,
+            thread,
+            chain,
+            codec,
+            keys=self.keys.of(log) if self.keys is not None else None,
+            open_mirror=(lambda: Mirror(path, log, thread)) if path is not None else None,
+            anchors=self._anchors,
+            on_failure=self._on_failure,
+        )
+        recorder.begin()
+        return recorder
+
+
+def _anchors(anchor: Any) -> tuple[Anchor, ...]:
+    given = () if anchor is None else anchor if isinstance(anchor, (list, tuple)) else (anchor,)
+    for one in given:
+        if not (callable(one) or isinstance(one, (str, os.PathLike))):
+            raise BAD_ANCHOR(given=one)
+    return tuple(given)

@@ -1,0 +1,190 @@
+"""What is done with each commit of an audited thread once it is stored: the mirror, heads, and their anchors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Literal, final
+
+from graphrt._journal.chain import LEAF
+from graphrt._journal.merkle import Tree
+from graphrt._journal.seal import leaf_in
+from graphrt.audit._export import digests_before, lines_of, names_in, tree_of
+from graphrt.audit._heads import Anchor, Head, anchored, head_of
+from graphrt.audit._lines import line_of
+from graphrt.audit._mirror import End, Mirror
+from graphrt.errors._codes.audit import FOREIGN_MIRROR, NOT_RECORDED
+from graphrt.stores.protocol import Commit, Store
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+    from graphrt._journal.chain import Chain
+    from graphrt._journal.log_keys import LogKeys
+    from graphrt.audit._export import Withhold
+
+_ENDS: Final = frozenset({"interrupted", "failed", "cancelled", "completed"})
+"""Statuses at which a head is made."""
+
+
+@final
+class Recorder:
+    """Records the commits of one claim.
+
+    Args:
+        chain: The end of the thread's chain, before the first of these commits.
+        open_mirror: Opens the mirror, before the first commit; None if there is none.
+        keys: Keys of the log.
+        on_failure: What happens if a commit cannot be mirrored or a head not anchored.
+        withhold: Takes values out of what is mirrored.
+    """
+
+    __slots__ = (
+        "_anchors",
+        "_codec",
+        "_keys",
+        "_log",
+        "_mirror",
+        "_on_failure",
+        "_open_mirror",
+        "_store",
+        "_thread",
+        "_tree",
+        "_withhold",
+        "head",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        thread: str,
+        chain: Chain,
+        codec: Codec,
+        *,
+        keys: LogKeys | None,
+        open_mirror: Callable[[], Mirror] | None,
+        anchors: Sequence[Anchor],
+        on_failure: Literal["stop", "continue"],
+        withhold: Withhold | None = None,
+    ) -> None:
+        self._store = store
+        self._thread = thread
+        self._log = chain.thread
+        self._codec = codec
+        self._keys = keys
+        self._open_mirror = open_mirror
+        self._mirror: Mirror | None = None
+        self._anchors = anchors
+        self._on_failure = on_failure
+        self._withhold = withhold
+        tree = chain.tree
+        self._tree: Tree | None = Tree(tree.size, tree.roots) if tree is not None else None
+        """The tree of all records; None until it is needed, if a snapshot of 0.1 did not keep it."""
+        self.head: Head | None = None
+        """The newest head; None before the first."""
+
+    def begin(self) -> None:
+        """Open the mirror, and bring it up to the thread: a crash may have come between a commit and its mirror.
+
+        Raises:
+            AuditError: The mirror cannot be written, is in use, or is another log's.
+        """
+        if self._open_mirror is None or self._mirror is not None:
+            return
+        try:
+            self._mirror = self._open_mirror()
+            self._catch_up(self._mirror)
+        except OSError as error:
+            self._failed(error)
+
+    def stored(self, commit: Commit) -> None:
+        """Record *commit*, which is stored.
+
+        Raises:
+            AuditError: It could not be recorded, and the run must not go on.
+        """
+        tree = self._tree
+        if tree is None:
+            tree = self._tree = tree_of(self._store, self._thread, self._log, self._codec) or Tree()
+        else:
+            for record in commit.records:
+                tree.add(leaf_in(record.seal))
+        last = commit.records[-1] if commit.records else None
+        head = None
+        if last is not None and commit.status in _ENDS:
+            head = self.head = head_of(self._log, self._thread, last.seq, commit.at, tree, self._keys)
+        try:
+            self._write(commit, head)
+            if head is not None:
+                for anchor in self._anchors:
+                    anchored(head, anchor)
+        except OSError as error:
+            self._failed(error)
+
+    def close(self) -> None:
+        """Close the mirror."""
+        if self._mirror is not None:
+            self._mirror.close()
+
+    def _write(self, commit: Commit, head: Head | None) -> None:
+        mirror = self._mirror
+        if mirror is None:
+            return
+        lines: list[bytes] = []
+        if commit.meta is not None:
+            names = names_in(commit.meta)
+            if len(names) != mirror.names:
+                lines.append(line_of({"names": names}))
+                mirror.names = len(names)
+        end = None
+        for record in commit.records:
+            lines += lines_of(self._store, self._thread, record, mirror.blobs, self._withhold)
+            end = End(record.seq, leaf_in(record.seal))
+        if head is not None:
+            lines.append(line_of({"head": head.to_dict()}))
+        if lines:
+            mirror.append(lines, end)
+
+    def _catch_up(self, mirror: Mirror) -> None:
+        """Append what the store has and the mirror lacks.
+
+        Raises:
+            AuditError: The mirror is not the beginning of what the store has.
+        """
+        store, thread = self._store, self._thread
+        stored = store.load(thread, upto=0)
+        last, first = stored.head.seq, stored.head.first
+        if mirror.end.seq > last or (mirror.end.seq and mirror.end.seq < first - 1):
+            raise self._foreign(mirror, f"it ends with entry {mirror.end.seq}, and the thread has {first} to {last}")
+        if not last:
+            return
+        lines: list[bytes] = []
+        if not mirror.end.seq and first > 1:
+            digests = digests_before(store, thread, first, self._codec)
+            lines.append(line_of({"begin": {"digests": digests, "seq": first - 1}}))
+            mirror.end = End(first - 1, bytes.fromhex(digests[LEAF]))
+        names = names_in(stored.meta) if stored.meta is not None else []
+        if len(names) != mirror.names:
+            lines.append(line_of({"names": names}))
+            mirror.names = len(names)
+        end = mirror.end
+        for record in store.records(thread, after=max(end.seq - 1, first - 1)):
+            if record.seq == end.seq:
+                if leaf_in(record.seal) != end.leaf:
+                    raise self._foreign(mirror, f"its entry {end.seq} is not that of the thread")
+                continue
+            lines += lines_of(store, thread, record, mirror.blobs, self._withhold)
+            end = End(record.seq, leaf_in(record.seal))
+        if lines:
+            mirror.append(lines, end)
+
+    def _foreign(self, mirror: Mirror, known: str) -> Exception:
+        return FOREIGN_MIRROR(path=str(mirror.path), thread=self._thread, known=known)
+
+    def _failed(self, error: OSError) -> None:
+        """Stop the run, or go on without a record until the mirror is opened again, as the user chose."""
+        self.close()
+        self._mirror = None
+        if self._on_failure == "stop":
+            raise NOT_RECORDED(thread=self._thread, error=error) from error
+        self._open_mirror = None  # later commits are caught up with when the thread is driven again
+        warnings.warn(f"The audit log of thread {self._thread!r} cannot be written: {error}", stacklevel=2)

@@ -1,0 +1,71 @@
+"""Errors of audit logs: keys, files, and what cannot be audited."""
+
+from __future__ import annotations
+
+from graphrt.errors import AuditError, InputError, StoreError
+from graphrt.errors._error_code import ErrorCode
+
+WEAK_KEY = ErrorCode(
+    "weak-key",
+    InputError,
+    "The key of the audit log is {problem}.",
+    known="a log proves nothing to somebody who can guess its key",
+    fix="Make one with graphrt.audit.generate_key(), and keep it where the log is not.",
+)
+BAD_AUDIT = ErrorCode(
+    "bad-audit", InputError, "audit= takes an AuditLog, not {given:a_type}.", fix="Pass audit=AuditLog(...)."
+)
+AUDIT_WITHOUT_CHAIN = BAD_AUDIT.variant(
+    "audit= needs the hash chain, and chain=False switches it off.", fix="Leave chain= out."
+)
+BAD_ANCHOR = BAD_AUDIT.variant(
+    "anchor= takes a file, a function of a head, or a list of these, not {given!r}.",
+    fix="Pass a path, or a function that keeps the head somewhere else.",
+)
+TWO_STORES = BAD_AUDIT.variant(
+    "The log is kept in {other!r}, and the runtime's threads in {store!r}.",
+    known="records are in the same transaction as the step, so log and threads share a store",
+    fix="Leave store= out, or give AuditLog a folder.",
+)
+BAD_CHOICE_ON_FAILURE = BAD_AUDIT.variant(
+    "on_failure= is {given!r}.", known="'stop', 'continue'", fix="Choose one of them; 'stop' is the default."
+)
+BAD_FOLDER = BAD_AUDIT.variant(
+    "The first argument of AuditLog is {given!r}.",
+    fix="Pass a folder for one file per thread, or a store or its URL; leave it out to use the runtime's store alone.",
+)
+NOT_CHAINED = ErrorCode(
+    "not-chained",
+    InputError,
+    "Thread {thread!r} has no hash chain, so nothing could be proved about its journal.",
+    known="it was begun with chain=False, or in a store that is not durable",
+    fix="Begin another thread with audit=AuditLog(...), or copy what you need into one.",
+    where="thread {thread!r}",
+)
+NO_HEAD = NOT_CHAINED.variant(
+    "The log of thread {thread!r} has no head.",
+    known="it is empty, or 0.1 wrote the snapshot that it begins with after a prune, which kept no Merkle tree",
+    fix="Drive the thread once; a log that lost its beginning in 0.1 has records and MACs, and no heads.",
+)
+NOT_RECORDED = ErrorCode(
+    "log-not-written",
+    StoreError,
+    "The audit log of thread {thread!r} cannot be written: {error:told}.",
+    known="the step is in the store, and its record is added to the log when the thread is driven again",
+    fix="Make room or give access, then go on with retry({thread!r}); AuditLog(on_failure='continue') goes on without.",
+    where="thread {thread!r}",
+)
+MIRROR_IN_USE = ErrorCode(
+    "log-in-use",
+    StoreError,
+    "The log file {path!r} is being written by another process.",
+    fix="Give each store a folder of its own for its logs.",
+    where="thread {thread!r}",
+)
+FOREIGN_MIRROR = ErrorCode(
+    "other-log",
+    AuditError,
+    "The log file {path!r} is not the log of thread {thread!r} in this store.",
+    fix="Verify the file with graphrt.audit.verify(). If the store was put back to a backup, move the file away: it proves what was lost.",
+    where="thread {thread!r}",
+)

@@ -1,0 +1,397 @@
+"""`AuditLog`: records with MACs in the store, files beside it, heads and anchors, and what stops a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.audit.support import KEY, OTHER, ask, lines_in, records_in, seal_of, talk
+
+from graphrt import Runtime
+from graphrt._journal.log_keys import KeyRing, kid_of
+from graphrt._journal.merkle import root_of
+from graphrt._journal.seal import leaf_in
+from graphrt.audit import AuditLog, Head, export, generate_key, head, heads_in
+from graphrt.errors import AuditError, GraphrtError, InputError, StoreError
+from graphrt.stores import MemoryStore, SqliteStore
+
+
+def database(folder: Path) -> str:
+    return f"sqlite:///{folder}/runs.db"
+
+
+def file_of(audit: AuditLog, thread: str = "t") -> Path:
+    path = audit.path(thread)
+    assert path is not None
+    return path
+
+
+def test_every_record_has_a_mac_and_the_file_has_every_record(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+        assert runtime.run({"notes": []}, thread="t").status == "interrupted"
+        assert runtime.resume("t", "yes").status == "completed"
+        runtime.update("t", {"notes": ["edited"]})
+        fork = runtime.fork("t", at=3, to="f")
+    with SqliteStore(tmp_path / "runs.db") as store:
+        for thread in ("t", fork):
+            stored = list(store.records(thread))
+            kept = records_in(file_of(audit, thread))
+            assert [(one["seq"], one["count"], seal_of(one)) for one in kept] == [
+                (one.seq, one.count, one.seal) for one in stored
+            ]
+            assert ["\n".join(one["lines"]).encode() for one in kept] == [
+                one.body.rpartition(b"\n")[0] for one in stored
+            ]
+            assert {seal_of(one)[2:10] for one in kept} == {kid_of(KEY)}
+
+
+def test_heads_are_made_when_a_run_pauses_or_ends_and_are_kept_in_the_anchor(tmp_path: Path) -> None:
+    got: list[Head] = []
+    anchor = tmp_path / "anchors.jsonl"
+    audit = AuditLog(tmp_path / "logs", key=KEY, anchor=[anchor, got.append])
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        assert [one.seq for one in got] == [5]
+        runtime.resume("t", "yes")
+    leaves = [leaf_in(seal_of(one)) for one in records_in(file_of(audit))]
+
+    assert heads_in(anchor) == got == [Head.from_dict(one["head"]) for one in lines_in(file_of(audit)) if "head" in one]
+    assert [one.root for one in got] == [root_of(leaves[: one.size]) for one in got]
+    assert got[-1].size == len(leaves)
+    assert head(database(tmp_path), "t", key=KEY)._replace(at=0) == got[-1]._replace(at=0)
+    assert export(database(tmp_path), "t", tmp_path / "out.jsonl", key=KEY).root == got[-1].root
+
+
+def test_export_is_what_the_file_beside_the_store_has(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    with Runtime(talk(3), store=database(tmp_path), audit=audit) as runtime:
+        runtime.run({"notes": ["x" * 100_000]}, thread="t")
+    export(database(tmp_path), "t", tmp_path / "out.jsonl", key=KEY)
+    beside, exported = lines_in(file_of(audit)), lines_in(tmp_path / "out.jsonl")
+
+    assert [one for one in beside if "head" not in one] == [one for one in exported if "head" not in one]
+    assert any("blob" in one for one in exported)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_user_is_recorded_with_every_start_and_resume(tmp_path: Path) -> None:
+    with Runtime(ask(), store=database(tmp_path), audit=AuditLog(user="anna")) as runtime:
+        runtime.run({"notes": []}, thread="t")
+    with Runtime(ask(), store=database(tmp_path), audit=AuditLog(user="bert")) as runtime:
+        runtime.resume("t", "yes")
+        told: list[Any] = [entry.event for entry in runtime.entries("t")]
+
+    assert [one.user for one in told if hasattr(one, "user")] == ["anna", "bert"]
+
+
+def test_without_a_store_the_thread_is_in_memory_and_the_log_in_the_folder(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path, key=KEY)
+    result = talk(2).run({"notes": []}, audit=audit)
+
+    assert result.thread
+    assert len(records_in(file_of(audit, result.thread))) == 4
+
+
+def test_store_of_the_log_is_the_store_of_the_runtime(tmp_path: Path) -> None:
+    audit = AuditLog(database(tmp_path), key=KEY)
+    with Runtime(talk(), audit=audit) as runtime:
+        runtime.run({"notes": []}, thread="t")
+    assert head(database(tmp_path), "t").size == 3
+    with pytest.raises(InputError, match="share a store"):
+        Runtime(talk(), store=MemoryStore(), audit=audit)
+
+
+def test_thread_with_a_key_is_driven_by_nobody_without_it(tmp_path: Path) -> None:
+    with Runtime(ask(), store=database(tmp_path), audit=AuditLog(key=KEY)) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        before = list(runtime.entries("t"))
+    for audit in (None, AuditLog(), AuditLog(key=OTHER)):
+        with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+            for verb in (
+                lambda it: it.resume("t", "yes"),
+                lambda it: it.update("t", {"answer": "no"}),
+                lambda it: it.cancel("t"),
+                lambda it: it.run({"notes": []}, thread="t", abandon=True),
+            ):
+                with pytest.raises(InputError) as caught:
+                    verb(runtime)
+                assert caught.value.code == "log-key-needed"
+            assert list(runtime.entries("t")) == before
+            assert runtime.state("t").status == "interrupted"
+
+
+def test_key_is_changed_with_the_old_one_beside_it(tmp_path: Path) -> None:
+    for key, older, answer in ((KEY, [], None), (OTHER, [KEY], "yes")):
+        audit = AuditLog(tmp_path / "logs", key=key, older=older)
+        with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+            runtime.resume("t", answer) if answer else runtime.run({"notes": []}, thread="t")
+            runtime.state("t")
+    kids = [seal_of(one)[2:10] for one in records_in(file_of(audit))]
+
+    assert sorted(set(kids), key=kids.index) == [kid_of(KEY), kid_of(OTHER)]
+    assert [seal_of(one)[1] for one in records_in(file_of(audit))].count(2) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        (b"", "too short"),
+        (b"change-me", "too short"),
+        (b"k" * 64, "not random"),
+        ("x" * 32, "must be bytes"),
+        (bytes([1, 2] * 20), "not random"),
+    ],
+)
+def test_weak_key_is_refused(key: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as caught:
+        AuditLog(key=key)
+    assert caught.value.code == "weak-key"
+    with pytest.raises(InputError):
+        AuditLog(key=KEY, older=[key])
+
+
+def test_generated_keys_are_accepted_and_shown_nowhere() -> None:
+    key = generate_key()
+    text = repr(AuditLog("logs", key=key)) + repr(KeyRing(key).of("t"))
+
+    assert len(key) == 32
+    assert key != generate_key()
+    assert key.hex() not in text
+    assert repr(key)[2:-1] not in text
+
+
+def test_wrong_arguments_are_told() -> None:
+    for wrong in ({"place": 3}, {"anchor": 3}, {"on_failure": "wait"}):
+        with pytest.raises(InputError) as caught:
+            AuditLog(**wrong)  # type: ignore[arg-type]
+        assert caught.value.code == "bad-audit"
+    for options in ({"audit": "logs"}, {"audit": AuditLog(), "chain": False}):
+        with pytest.raises(InputError) as caught:
+            Runtime(talk(), **options)
+        assert caught.value.code == "bad-audit"
+
+
+def test_thread_without_a_chain_is_not_audited(tmp_path: Path) -> None:
+    with Runtime(ask(), store=database(tmp_path), chain=False) as runtime:
+        runtime.run({"notes": []}, thread="t")
+    with Runtime(ask(), store=database(tmp_path), audit=AuditLog()) as runtime:
+        with pytest.raises(InputError, match="no hash chain") as caught:
+            runtime.resume("t", "yes")
+        assert caught.value.code == "not-chained"
+    with pytest.raises(InputError):
+        export(database(tmp_path), "t", tmp_path / "x.jsonl")
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+class Disk:
+    """A disk that is full from some write on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        self._write = os.write
+        monkeypatch.setattr("graphrt.audit._mirror.os.write", self.write)
+
+    def write(self, file: int, data: Any) -> int:
+        if self.full:
+            self._write(file, bytes(data)[:7])  # part of it
+            raise OSError(28, "No space left on device")
+        return self._write(file, data)
+
+
+def test_run_stops_at_the_step_that_cannot_be_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, ran = Disk(monkeypatch), list[str]()
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    graph = talk(3).with_nodes(
+        {
+            name: lambda _, name=name: ran.append(name) or setattr(disk, "full", name == "say1") or {}
+            for name in ("say0", "say1", "say2")
+        }
+    )
+    with Runtime(graph, store=database(tmp_path), audit=audit) as runtime:
+        with pytest.raises(StoreError) as caught:
+            runtime.run({"notes": []}, thread="t")
+        assert caught.value.code == "log-not-written"
+        assert ran == ["say0", "say1"]
+        disk.full = False
+        assert runtime.retry("t").status == "completed"
+    with SqliteStore(tmp_path / "runs.db") as store:
+        stored = [one.seal for one in store.records("t")]
+
+    assert ran == ["say0", "say1", "say2"]
+    assert [seal_of(one) for one in records_in(file_of(audit))] == stored
+
+
+def test_run_that_may_go_on_records_later_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    audit = AuditLog(tmp_path / "logs", key=KEY, on_failure="continue")
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        disk.full = True
+        with pytest.warns(UserWarning, match="cannot be written"):
+            assert runtime.resume("t", "yes").status == "completed"
+        disk.full = False
+        runtime.update("t", {"notes": ["later"]})
+    with SqliteStore(tmp_path / "runs.db") as store:
+        assert [seal_of(one) for one in records_in(file_of(audit))] == [one.seal for one in store.records("t")]
+
+
+def test_line_that_a_crash_left_unfinished_is_cut_off_and_told(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+        runtime.run({"notes": []}, thread="t")
+    path = file_of(audit)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])  # in the head
+    lines = whole.splitlines(keepends=True)
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+        runtime.resume("t", "yes")
+    with SqliteStore(tmp_path / "runs.db") as store:
+        assert [seal_of(one) for one in records_in(path)] == [one.seal for one in store.records("t")]
+    recovered = [one["recovered"]["bytes"] for one in lines_in(path) if "recovered" in one]
+    assert recovered == [len(lines[-1]) - 40]
+    [torn] = path.parent.glob("*.torn-*")
+    assert torn.read_bytes() == lines[-1][:-40]
+
+
+def test_file_of_another_thread_or_store_is_not_continued(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        runtime.run({"notes": ["other"]}, thread="u")
+    kept = {one: file_of(audit, one).read_bytes() for one in "tu"}
+    file_of(audit, "t").write_bytes(kept["u"])
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime, pytest.raises(AuditError) as caught:
+        runtime.resume("t", "yes")
+    assert caught.value.code == "other-log"
+    assert file_of(audit, "t").read_bytes() == kept["u"]
+    # The same thread in another store: a database that was put back to a backup, or made anew.
+    file_of(audit, "t").write_bytes(kept["t"])
+    with Runtime(ask(), store=f"sqlite:///{tmp_path}/new.db", audit=audit) as runtime:
+        with pytest.raises(AuditError, match="is not the log of thread 't' in this store"):
+            runtime.run({"notes": []}, thread="t")
+        assert not runtime.threads()
+    assert file_of(audit, "t").read_bytes() == kept["t"]
+
+
+def test_two_writers_of_one_file_are_told_apart(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    inside, go = threading.Event(), threading.Event()
+
+    def wait(_: Any) -> Any:
+        inside.set()
+        assert go.wait(20)
+        return {}
+
+    graph = talk().with_nodes({"say0": wait})
+    with (
+        Runtime(graph, store=f"sqlite:///{tmp_path}/a.db", audit=audit) as first,
+        Runtime(talk(), store=f"sqlite:///{tmp_path}/b.db", audit=audit) as second,
+    ):
+        thread = threading.Thread(target=lambda: first.run({"notes": []}, thread="t"))
+        thread.start()
+        try:
+            assert inside.wait(20)
+            with pytest.raises(StoreError) as caught:
+                second.run({"notes": []}, thread="t")
+            assert caught.value.code == "log-in-use"
+        finally:
+            go.set()
+            thread.join()
+    assert len(records_in(file_of(audit))) == 3
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_every_durability_logs_everything(tmp_path: Path, durability: Any) -> None:
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    with Runtime(ask(), store=database(tmp_path), audit=audit, durability=durability) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        runtime.resume("t", "yes")
+    with SqliteStore(tmp_path / "runs.db") as store:
+        assert [seal_of(one) for one in records_in(file_of(audit))] == [one.seal for one in store.records("t")]
+    assert [one["head"]["seq"] for one in lines_in(file_of(audit)) if "head" in one][-1] == 11
+
+
+def test_pruned_thread_goes_on_in_its_file_and_begins_where_it_was_pruned_in_a_new_one(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        runtime.resume("t", "yes")
+        whole = len(records_in(file_of(audit)))
+        runtime.prune("t")
+        runtime.run({"notes": []}, thread="t")
+    assert len(records_in(file_of(audit))) > whole
+    exported = export(database(tmp_path), "t", tmp_path / "out.jsonl", key=KEY)
+    begin = next(one["begin"] for one in lines_in(tmp_path / "out.jsonl") if "begin" in one)
+    assert records_in(tmp_path / "out.jsonl")[0]["seq"] > begin["seq"]
+    # Pruning takes records away, and neither the tree nor its size.
+    leaves = [leaf_in(seal_of(one)) for one in records_in(file_of(audit))]
+    assert (exported.size, exported.root) == (len(leaves), root_of(leaves))
+
+
+def test_forged_record_in_the_store_stops_a_run(tmp_path: Path) -> None:
+    import sqlite3
+
+    audit = AuditLog(key=KEY)
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
+        runtime.run({"notes": []}, thread="t")
+    with sqlite3.connect(tmp_path / "runs.db") as db:
+        [(key, seal)] = db.execute("SELECT key, seal FROM record ORDER BY key LIMIT 1 OFFSET 1").fetchall()
+        db.execute("UPDATE record SET seal = ? WHERE key = ?", (seal[:74] + bytes(32) + seal[106:], key))
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime, pytest.raises(StoreError, match="MAC"):
+        runtime.resume("t", "yes")
+
+
+PROGRAM = """
+import sys
+from tests.audit.support import KEY, talk
+from graphrt import Runtime
+from graphrt.audit import AuditLog
+
+folder = sys.argv[1]
+graph = talk(200)
+with Runtime(graph, store=f"sqlite:///{folder}/runs.db", audit=AuditLog(f"{folder}/logs", key=KEY)) as runtime:
+    for step in runtime.steps({"notes": []}, thread="t"):
+        print(step.index, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [1, 7, 40, 90, 150])
+def test_killed_process_leaves_a_log_of_every_step_that_was_seen(tmp_path: Path, after: int) -> None:
+    script = tmp_path / "drive.py"
+    script.write_text(textwrap.dedent(PROGRAM))
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    assert process.stdout is not None
+    seen = 0
+    for seen, _ in enumerate(process.stdout, 1):
+        if seen == after:
+            process.send_signal(signal.SIGKILL)
+            break
+    process.wait()
+    process.stdout.close()
+    audit = AuditLog(tmp_path / "logs", key=KEY)
+    path = file_of(audit)
+    whole = [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    assert sum(b'"seal"' in line for line in whole) >= seen  # the first record is the start
+    with Runtime(talk(200), store=database(tmp_path), audit=audit) as runtime:
+        assert runtime.retry("t").state["notes"][-1] == "note 199"
+        with SqliteStore(tmp_path / "runs.db") as store:
+            assert [seal_of(one) for one in records_in(path)] == [one.seal for one in store.records("t")]
+
+
+def test_error_of_a_log_is_one_of_graphrt() -> None:
+    assert issubclass(AuditError, GraphrtError)
