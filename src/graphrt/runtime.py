@@ -24,12 +24,14 @@ from graphrt._runs import (
     history,
     inspection,
     maintenance,
+    provenance,
     pruning,
     run_to_end,
     state_edits,
     streaming,
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
+from graphrt._runs.provenance import FieldWrite, Provenance
 from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.run_config import configure
 from graphrt._runs.streams import AsyncStream, Stream
@@ -53,11 +55,13 @@ __all__ = [
     "AsyncStream",
     "Diff",
     "Divergence",
+    "FieldWrite",
     "InterruptInfo",
     "Live",
     "MessageItem",
     "Mode",
     "Modes",
+    "Provenance",
     "RunResult",
     "Runtime",
     "RuntimeOptions",
@@ -578,6 +582,25 @@ class Runtime(Generic[S]):
     async def areplay(self, thread: str) -> Snapshot[S]:
         """Fold the thread again from its first entry; see `replay`."""
         return await self._unhurried(lambda: self.replay(thread))
+
+    def why(self, thread: str, field: str, *, at: int | None = None) -> Provenance:
+        """Tell which writes gave a field of the thread its value, and what those were made from, back to the input.
+
+        A node counts as having read the whole state, unless it declares its fields (`declare_fields`). The argument of
+        a `Send` is not followed. Reads the whole journal.
+
+        Args:
+            at: Entry after which the field had the value; None for now.
+
+        Raises:
+            InputError: There is no such thread, field or entry.
+            StoreError: An entry is missing or damaged.
+        """
+        return provenance.why(self._config, thread, field, at)
+
+    async def awhy(self, thread: str, field: str, *, at: int | None = None) -> Provenance:
+        """Tell which writes gave a field its value; see `why`."""
+        return await self._unhurried(lambda: self.why(thread, field, at=at))
 
     def diff(
         self, thread: str, other: str, *, run: str | None = None, other_run: str | None = None

@@ -127,6 +127,13 @@ THREAD_WITHOUT_STORE = RUNTIME_WITHOUT_STORE.variant(
     fix='Give the runtime a store, for instance Runtime(graph, store="memory:").',
 )
 
+UNKNOWN_FIELD_OF_STATE = ErrorCode(
+    "unknown-field",
+    InputError,
+    "The state has no stored field {field!r}.",
+    known="{known_fields:names}",
+    fix="Name one of these fields; untracked fields are stored nowhere.",
+)
 UNKNOWN_ENTRY = ErrorCode(
     "unknown-entry",
     InputError,

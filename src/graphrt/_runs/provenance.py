@@ -1,0 +1,273 @@
+"""`why`: which writes gave a field its value, read off the journal, and which values those writes were made from.
+
+A node is taken to have read every field of the state, unless it declares what it reads (`declare_fields`). So the
+answer may name more than what mattered, and never less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from dataclasses import field as with_default
+from typing import Any, Final, Literal, TypeAlias
+
+from graphrt import events
+from graphrt._plan.tables import Plan
+from graphrt._runs import entries as journal
+from graphrt._runs.loading import check_at, the_store
+from graphrt._runs.run_config import RunConfig
+from graphrt.commands import DELETE, Replacement
+from graphrt.errors._codes.threads import UNKNOWN_FIELD_OF_STATE
+from graphrt.events import Entry
+
+Kind: TypeAlias = Literal["input", "task", "edit", "fork", "migration", "pruned"]
+_CALLS: Final = (events.ModelReplied, events.UsageRecorded)
+_WIDTH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWrite:
+    """One write to a field: a part of its value, or all of it."""
+
+    field: str
+    value: Any
+    """What was written, as the update had it: a value, an `Overwrite` or `DELETE`."""
+    kind: Kind
+    """What wrote: the input of a run, a task, `update()`, the beginning of a fork, a migration, or entries that were
+    pruned."""
+    seq: int
+    """Number of the entry that wrote it."""
+    at: float
+    """Time of that entry, in seconds since the epoch."""
+    run: str
+    node: str | None = None
+    task: str | None = None
+    user: str = ""
+    """Who started or resumed the run, or edited the thread, if an audit log knows."""
+    calls: tuple[Entry, ...] = ()
+    """The task's model calls, recorded effects and answers, in order."""
+    _reads: Mapping[str, int] = with_default(default_factory=dict[str, int], repr=False)
+    _all: Mapping[str, list[FieldWrite]] = with_default(default_factory=dict[str, list["FieldWrite"]], repr=False)
+    _aggregates: frozenset[str] = with_default(default=frozenset(), repr=False)
+
+    @property
+    def inputs(self) -> tuple[FieldWrite, ...]:
+        """The writes that made the values which the task could read, in order; none if no task wrote."""
+        found = [
+            one for name, number in self._reads.items() for one in _made(self._all[name][:number], self._aggregates)
+        ]
+        return tuple(sorted(found, key=lambda one: (one.seq, one.field)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the write as JSON-ready data, without its inputs. A value that JSON lacks is replaced by its `repr`."""
+        from pydantic_core import to_jsonable_python
+
+        names = ("field", "value", "kind", "seq", "at", "run", "node", "task", "user")
+        data: dict[str, Any] = to_jsonable_python({name: getattr(self, name) for name in names}, fallback=repr)
+        return {**data, "calls": [one.to_dict() for one in self.calls], "inputs": [one.seq for one in self.inputs]}
+
+    def __str__(self) -> str:
+        who = f"task {self.task}" if self.kind == "task" else self.kind
+        by = f" by {self.user}" if self.user else ""
+        text = f"entry {self.seq}, {who}{by}: {self.field} = {self.value!r}"
+        return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Why a field has its value."""
+
+    thread: str
+    field: str
+    at: int
+    """Number of the entry after which the field had this value."""
+    writes: tuple[FieldWrite, ...]
+    """The writes that made the value, in order: the last one, or all that a reducer joined. Empty for a default."""
+
+    def all(self) -> tuple[FieldWrite, ...]:
+        """Return those writes and everything that they were made from, back to the input, newest first."""
+        found: dict[tuple[int, str, str | None], FieldWrite] = {}
+        rest = list(self.writes)
+        while rest:
+            one = rest.pop()
+            key = (one.seq, one.field, one.task)
+            if key not in found:
+                found[key] = one
+                rest += one.inputs
+        return tuple(sorted(found.values(), key=lambda one: (one.seq, one.field), reverse=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON-ready data."""
+        return {
+            "thread": self.thread,
+            "field": self.field,
+            "at": self.at,
+            "writes": [one.seq for one in self.writes],
+            "all": [one.to_dict() for one in self.all()],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.field!r} of thread {self.thread!r} after entry {self.at}"]
+        own_writes = {(one.seq, one.field) for one in self.writes}
+        for one in self.all():
+            mark = "=" if (one.seq, one.field) in own_writes else " "
+            lines.append(f"{mark} {one}")
+            lines += [f"      {_told(call)}" for call in one.calls]
+        return "\n".join(lines) if len(lines) > 1 else f"{lines[0]}: its default, nothing wrote it"
+
+
+def why(config: RunConfig, thread: str, name: str, at: int | None) -> Provenance:
+    """Return why a field of the thread has its value; see `Runtime.why`.
+
+    Raises:
+        InputError: There is no such thread, field or entry.
+        StoreError: An entry is missing or damaged.
+    """
+    plan = config.plan
+    if name not in plan.state.fields or name in plan.state.untracked:
+        tracked = [one for one in plan.state.fields if one not in plan.state.untracked]
+        raise UNKNOWN_FIELD_OF_STATE(field=name, known_fields=tracked, where=plan.place())
+    loaded = the_store(config).load(thread, upto=at if at.__class__ is int else None)
+    if at is not None:
+        check_at(loaded, at)
+    upto = loaded.head.seq if at is None else at
+    reader = _Reader(plan)
+    first = loaded.head.first
+    if first > 1:
+        reader.pruned(first - 1)
+    for entry in journal.entries(config, thread, after=first - 1):
+        if entry.seq > upto:
+            break
+        reader.add(entry)
+    return Provenance(thread, name, upto, tuple(_made(reader.writes.get(name, ()), reader.aggregates)))
+
+
+class _Reader:
+    """The writes of a journal, collected entry by entry."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._reads: Final[dict[str, tuple[str, ...] | None]] = {}
+        """Fields that each node declares to read; None if it does not say."""
+        for index, name in enumerate(plan.by_name):
+            declared = plan.spec_fields(index)
+            self._reads[name] = declared.reads if declared is not None and declared.reads else None
+        self.aggregates: Final = frozenset(name for name, one in plan.state.fields.items() if one.aggregates)
+        self._fields: Final = tuple(plan.state.fields)
+        self.writes: Final[dict[str, list[FieldWrite]]] = {}
+        self._tasks: list[Entry] = []
+        """Tasks that succeeded since the last commit, in task order."""
+        self._calls: list[Entry] = []
+        """Model calls, effects and answers since then."""
+        self._user = ""
+
+    def pruned(self, seq: int) -> None:
+        """Begin with a thread whose entries up to *seq* were pruned."""
+        for name in self._fields:
+            self._write(FieldWrite(name, None, "pruned", seq, 0.0, ""))
+
+    def add(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        event: Any = entry.event
+        if entry.path and not isinstance(event, (*_CALLS, events.EffectRecorded, events.InterruptAnswered)):
+            return  # writes of a nested graph are in the updates of its task
+        match event:
+            case events.RunStarted():
+                self._user = event.user
+                self._forget()
+                self._each(entry, event.input, "input")
+            case events.RunResumed():
+                self._user = event.user
+            case events.ThreadUpdated():
+                self._each(entry, event.values, "edit")
+            case events.ThreadForked():
+                self._each(entry, event.state.values, "fork")
+            case events.ThreadMigrated():
+                self._each(entry, event.values or {}, "migration")
+            case events.TaskSucceeded():
+                self._tasks.append(entry)
+            case events.OutcomeDropped():
+                self._tasks = [one for one in self._tasks if _task(one) != event.task]
+            case events.SuperstepCommitted():
+                self._commit()
+            case events.ModelReplied() | events.UsageRecorded() | events.EffectRecorded() | events.InterruptAnswered():
+                self._calls.append(entry)
+
+    def _commit(self) -> None:
+        """Add the writes of the superstep's tasks; all of them read the state before it."""
+        before = {name: len(writes) for name, writes in self.writes.items()}
+        for entry in self._tasks:
+            event: Any = entry.event
+            reads = self._reads.get(event.node)
+            seen = before if reads is None else {name: before[name] for name in reads if name in before}
+            calls = tuple(one for one in self._calls if _belongs(one, event.task))
+            for update in event.updates:
+                self._each(entry, update, "task", event, seen, calls)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tasks, self._calls = [], []
+
+    def _each(
+        self,
+        entry: Entry,
+        values: Mapping[str, Any],
+        kind: Kind,
+        event: Any = None,
+        reads: Mapping[str, int] | None = None,
+        calls: tuple[Entry, ...] = (),
+    ) -> None:
+        for name, value in values.items():
+            self._write(
+                FieldWrite(
+                    name,
+                    value,
+                    kind,
+                    entry.seq,
+                    entry.at,
+                    entry.run,
+                    node=event.node if event is not None else None,
+                    task=event.task if event is not None else None,
+                    user=self._user,
+                    calls=calls,
+                    _reads=reads or {},
+                    _all=self.writes,
+                    _aggregates=self.aggregates,
+                )
+            )
+
+    def _write(self, one: FieldWrite) -> None:
+        self.writes.setdefault(one.field, []).append(one)
+
+
+def _made(writes: Iterable[FieldWrite], aggregates: frozenset[str]) -> Iterator[FieldWrite]:
+    """Yield those of a field's writes that are in its value: from the last one on that replaced what was there."""
+    found = list(writes)
+    begin = 0
+    for number, one in enumerate(found):
+        whole = one.kind in ("fork", "migration", "pruned") or isinstance(one.value, Replacement) or one.value is DELETE
+        if whole or one.field not in aggregates:
+            begin = number
+    yield from found[begin:]
+
+
+def _task(entry: Entry) -> str:
+    return str(getattr(entry.event, "task", ""))
+
+
+def _belongs(entry: Entry, task: str) -> bool:
+    """Return whether a call is one of *task*, or of a nested graph that ran in it."""
+    if isinstance(entry.event, events.InterruptAnswered):
+        return f"/{task}#" in entry.event.id or f"/{task}/" in entry.event.id
+    return entry.path.split("/")[0] == task if entry.path else _task(entry) == task
+
+
+def _told(entry: Entry) -> str:
+    event: Any = entry.event
+    match event:
+        case events.ModelReplied():
+            return f"entry {entry.seq}: a model replied{f' ({event.model})' if event.model else ''}"
+        case events.EffectRecorded():
+            return f"entry {entry.seq}: effect {event.key!r}"
+        case events.InterruptAnswered():
+            return f"entry {entry.seq}: answer to {event.id!r}"
+    return f"entry {entry.seq}: models were used"
