@@ -1,1 +1,1 @@
-"""How runs behave, rule by rule (DESIGN section 4), by the public face of graphrt alone."""
+"""How runs behave, rule by rule (docs/reference/rules.md), by the public face of graphrt alone."""

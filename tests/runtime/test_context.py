@@ -1,4 +1,4 @@
-"""Context: everything that DESIGN lists is there, and says the same wherever a node runs."""
+"""Context: everything that the reference lists is there, and says the same wherever a node runs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_now_is_the_runtimes_clock(face: Face, made: Any) -> None:
 
 
 def test_budget_is_there(face: Face, made: Any) -> None:
-    """DESIGN section 3 lists `budget` among what Context gives."""
+    """The reference lists `budget` among what Context gives."""
     assert seen_by(face, made, lambda c: hasattr(c, "budget"))
 
 
