@@ -1,8 +1,8 @@
 """Reducers: pure functions `(current, incoming) -> new` that combine a field's value with an update.
 
 The built-in reducers, `reduced()` and the markers `ephemeral` and `untracked` live here. Finding them on the fields of
-a state class belongs to `_plan`. For the built-in ones a *current* of None means that there is no value yet: they return
-the incoming value.
+a state class belongs to `_plan`; `_plan.fields` also has the types that each built-in reducer fits. For the built-in
+ones a *current* of None means that there is no value yet: they return the incoming value.
 """
 
 from __future__ import annotations

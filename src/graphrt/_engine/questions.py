@@ -125,7 +125,10 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
 
 
 def all_questions(engine: RunState) -> Iterator[OpenInterrupt]:
-    """Yield all questions of the open superstep: open, answered and closed ones, also those of nested graphs."""
+    """Yield all questions of the open superstep: open, answered and closed ones, also those of nested graphs.
+
+    An answer to a question that takes none any more is refused with what became of the question.
+    """
     yield from engine.after
     for task in engine.tasks:
         if task.extra is not None:

@@ -215,6 +215,7 @@ def _get_usage(body: Body, stored: Sequence[Any]) -> Usage:
 
 
 def _get_amounts(body: Body, stored: Sequence[Any]) -> Amounts:
+    # Unpacking refuses a list of another length, which is damage.
     tokens, microusd, calls = (int_(body, number) for number in stored)
     return Amounts(tokens, microusd, calls)
 

@@ -123,7 +123,7 @@ def encodes(text: str) -> bool:
 
 
 def page_size(limit: int | None) -> int:
-    """Return the most heads that a call of `heads` may return, or -1 for all.
+    """Return the most heads that a call of `heads` may return, or -1 for all, as in SQLite's LIMIT.
 
     Raises:
         InputError: *limit* is negative or not an int (`bad-limit`).

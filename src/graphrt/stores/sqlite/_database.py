@@ -105,7 +105,7 @@ class Database:
 
     @contextmanager
     def aside(self) -> Generator[Connection]:
-        """Lend a second connection, in a transaction that reads the file as it is now. One at a time.
+        """Lend a second connection for a backup, in a transaction that reads the file as it is now. One at a time.
 
         The transaction begins while no thread of this process writes. With a rollback journal, threads that write
         continuously would otherwise keep the connection out (decision 0045).
