@@ -11,7 +11,7 @@ import builtins
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, TypeVar, final, overload
+from typing import Any, Final, Literal, NamedTuple, TypeVar, final, overload
 
 from graphrt.commands import DELETE, UNSET, Overwrite
 
@@ -207,8 +207,6 @@ def reduced(
 
 
 _operators: Any = operator
-NO_IDENTITY: Final = object()
-"""Result of a lookup in `IDENTITIES` for a reducer that is not in it."""
 TOKEN_BUDGET: Final = "token_budget"  # noqa: S105 - no secret
 """Name of the integer field that is a token budget for model calls: their tokens are subtracted from it."""
 
@@ -223,17 +221,29 @@ def spend(current: int | None, incoming: int | None) -> int | None:
     return builtins.max(0, current + incoming)
 
 
-IDENTITIES: Final[Mapping[Any, Any]] = {
-    append: list,
-    add: None,
-    union: list,
-    merge: dict,
-    messages: list,
-    _operators.add: None,
-    _operators.concat: None,
-    _operators.or_: None,
-}
-"""Reducers with an identity, so that an input may leave their field out, and the type that makes the identity.
+class BuiltIn(NamedTuple):
+    """What is known of a built-in reducer without calling it."""
 
-None means the field's own type, if calling it without arguments makes a zero.
+    identity: type[Any] | None = None
+    """Type that makes its identity, so that an input may leave the field out; None for the field's own type, if calling
+    it without arguments makes a zero."""
+    fits: tuple[type[Any], ...] = ()
+    """Types that it folds; empty if that is not known."""
+    wanted: str = ""
+    """Those types in words."""
+
+
+BUILT_IN: Final[Mapping[int, BuiltIn]] = {
+    id(append): BuiltIn(list, fits=(list, tuple), wanted="a list or a tuple"),
+    id(add): BuiltIn(fits=(int, float, complex, str, bytes, list, tuple), wanted="a type that has +"),
+    id(union): BuiltIn(list, fits=(list, tuple, set, frozenset), wanted="a list, a tuple or a set"),
+    id(merge): BuiltIn(dict, fits=(dict,), wanted="a dict"),
+    id(messages): BuiltIn(list, fits=(list,), wanted="a list"),
+    id(_operators.add): BuiltIn(),
+    id(_operators.concat): BuiltIn(),
+    id(_operators.or_): BuiltIn(),
+}
+"""Built-in reducers that `compile()` knows more of than that they can be called.
+
+The keys are ids, as a user's reducer need not be hashable. `compile()` judges only the types in `fits`.
 """

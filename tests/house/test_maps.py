@@ -61,3 +61,16 @@ def test_the_contract_on_imports_has_the_floors_of_the_documentation() -> None:
     assert all(len(layer) == 1 for layer in numbers)
     order = [number for layer in numbers for number in layer]
     assert order == sorted(order, reverse=True)
+
+
+def test_every_rule_that_is_referred_to_is_on_the_page_of_rules() -> None:
+    page = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
+    told = {int(number) for number in re.findall(r"^## R(\d+)\. ", page, re.MULTILINE)}
+    used = {
+        int(number)
+        for path in [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.md"), *(ROOT / "docs").rglob("*.md")]
+        for number in re.findall(r"\b(?:rule |\(|, )R(\d{1,2})\b", path.read_text(encoding="utf-8"))
+    }
+
+    assert told == set(range(1, max(told) + 1))
+    assert used <= told

@@ -15,6 +15,7 @@ from tests.journal.event_forms import CODEC, FIELDS, HANDLED, JOIN, PATH, USAGE,
 
 from graphrt import events
 from graphrt._codec import NotStorable
+from graphrt._engine import evolve
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode, encode_state
 from graphrt._journal.body import VERSION, Body
@@ -246,3 +247,11 @@ def test_body_that_could_not_be_written_leaves_no_names_behind() -> None:
 
     payload, _ = written(("", events.OutcomeDropped(task="1.0:new", node="new")), names=names)
     assert read.body(payload)[0].logged[0][1].node == "new"
+
+
+def test_every_event_changes_the_state_or_is_said_to_change_nothing() -> None:
+    """A new event that is in neither list would be stored, and forgotten by every load."""
+    applied = set(evolve._APPLY)
+
+    assert applied | evolve.CHANGE_NOTHING == set(FORMS) | {events.StateSaved}
+    assert not applied & evolve.CHANGE_NOTHING

@@ -373,4 +373,21 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
     events.ThreadUpdated: _updated,
     events.UsageRecorded: _model_event,
 }
-"""The function that applies an event, by its class. Events that are missing here change no state."""
+"""The function that applies an event, by its class."""
+CHANGE_NOTHING: Final = frozenset(
+    {
+        events.AnswerDiscarded,
+        events.AnswerUsed,
+        events.HistoryPruned,
+        events.InterruptExpired,
+        events.InterruptRaised,
+        events.InterruptWithdrawn,
+        events.NodeFatigued,
+        events.OutcomeDropped,
+        events.RunCancelled,
+        events.RunCompleted,
+        events.RunFailed,
+        events.RunInterrupted,
+    }
+)
+"""Events that change no state; every other one has a function in `_APPLY`."""

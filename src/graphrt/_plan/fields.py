@@ -205,8 +205,6 @@ def reducer_label(fn: Any) -> str:
     """Return the name of a reducer or marker for fingerprints and messages."""
     if isinstance(fn, reducers.Marker):
         return fn.name
-    if getattr(fn, "__module__", None) == reducers.__name__:
-        return str(fn.__name__)
     inner = getattr(fn, "func", None)  # functools.partial
     if inner is not None and not hasattr(fn, "__name__"):
         return f"partial({reducer_label(inner)})"
@@ -229,13 +227,10 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
 
 def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
     """Return what makes the identity of reducer *fn*: the field's own built-in type if it can, else the reducer's."""
-    start: Any
-    try:
-        start = reducers.IDENTITIES.get(fn, reducers.NO_IDENTITY)
-    except TypeError:  # a callable object that cannot be hashed
+    known = reducers.BUILT_IN.get(id(fn))
+    if known is None:
         return None
-    if start is reducers.NO_IDENTITY:
-        return None
+    start: Any = known.identity
     bare = hints.bare(annotation)
     base: Any = typing.get_origin(bare) or bare
     if isinstance(base, type) and base.__module__ in ("builtins", "decimal", "datetime", "fractions", "collections"):
@@ -250,27 +245,19 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
 
 def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
     """Return (why a built-in reducer cannot fold the field's type, what to do), or None."""
-    fits = _FITS.get(id(fn))
-    if fits is None:
+    known = reducers.BUILT_IN.get(id(fn))
+    if known is None or not known.fits:
         return None
     for member in hints.members(field.annotation):
         kind = typing.get_origin(member) or member
-        if isinstance(kind, type) and kind in _KNOWN and not issubclass(kind, (fits[0], type(None))):
+        if isinstance(kind, type) and kind in _KNOWN and not issubclass(kind, (known.fits, type(None))):
             return (
-                f"cannot fold {describe(field.annotation)}: it wants {fits[1]}",
-                f"Declare {fits[1]}, or use another reducer.",
+                f"cannot fold {describe(field.annotation)}: it wants {known.wanted}",
+                f"Declare {known.wanted}, or use another reducer.",
             )
     return None
 
 
-_FITS: Final[Mapping[int, tuple[tuple[type, ...], str]]] = {
-    id(reducers.append): ((list, tuple), "a list or a tuple"),
-    id(reducers.messages): ((list,), "a list"),
-    id(reducers.union): ((list, tuple, set, frozenset), "a list, a tuple or a set"),
-    id(reducers.merge): ((dict,), "a dict"),
-    id(reducers.add): ((int, float, complex, str, bytes, list, tuple), "a type that has +"),
-}
-"""Built-in reducers by id(), as a user's reducer need not be hashable: the types that each folds, and their names."""
 _KNOWN: Final = frozenset({int, float, complex, bool, str, bytes, list, tuple, set, frozenset, dict})
 """Types that `_misfit` judges; any other class may bring its own `+` or iteration."""
 
