@@ -22,7 +22,8 @@ from graphrt._engine.storability import check_storable
 from graphrt._engine.task import RUNNING, Task
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry, check_key
-from graphrt.errors import InputError, NodeError, TaskFailure
+from graphrt.errors import TaskFailure
+from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_A_COROUTINE, CALL_OF_NO_FUNCTION, NO_HARNESS
 
 if TYPE_CHECKING:
     import random
@@ -144,14 +145,7 @@ class Context(Generic[D]):
             InputError: The run has no harness (`no-harness`).
         """
         if self._scope.harness is None:
-            raise InputError(
-                f"Node {self.node!r} uses ctx.harness, but the run has none.",
-                code="no-harness",
-                where=self._task.engine.where(self._task),
-                fix="Pass one: graph.run(input, harness=MockHarness([...])).",
-                node=self.node,
-                boundary=True,
-            )
+            raise NO_HARNESS(node=self.node, where=self._task.engine.where(self._task))
         bound: BoundHarness[Any] = self._once("harness", self._agents().harness)
         return bound
 
@@ -329,24 +323,11 @@ class Context(Generic[D]):
         if inspect.iscoroutine(given):
             given.close()  # else Python warns that it was never awaited
         if self._task.node.is_async:
-            raise NodeError(
-                f"Node {self.node!r} is async and used ctx.call(), or run_sync().",
-                code="call-in-async-node",
-                where=self._task.engine.where(self._task),
-                fix="Await the function instead.",
-                boundary=True,
-            )
+            raise CALL_IN_ASYNC_NODE(node=self.node, where=self._task.engine.where(self._task))
+        if inspect.iscoroutine(given):
+            raise CALL_OF_A_COROUTINE(function=given.__qualname__, where=self._task.engine.where(self._task))
         if not callable(given):
-            a_coroutine = inspect.iscoroutine(given)
-            raise InputError(
-                f"ctx.call() takes an async function and its arguments, not {'a coroutine' if a_coroutine else repr(given)}.",
-                code="call-of-no-function",
-                where=self._task.engine.where(self._task),
-                known=f"{given.__qualname__}() was called already" if a_coroutine else "",
-                fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt), not "
-                "ctx.call(ctx.harness.run(prompt)).",
-                boundary=True,
-            )
+            raise CALL_OF_NO_FUNCTION(given=given, where=self._task.engine.where(self._task))
         return self._drive(lambda: fn(*args, **kwargs))
 
     def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import own
-from graphrt.errors import InputError, NodeError
+from graphrt.errors import NodeError
+from graphrt.errors._codes.nodes import EFFECT_UNKNOWN, UNKNOWN_KIND_OF_EFFECT
 from graphrt.events import EffectRecorded, EffectStarted, Event
 
 EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
@@ -65,15 +66,8 @@ def perform(
         BaseException: What *fn* raises.
     """
     if kind not in ("pure", "idempotent", "once"):
-        raise InputError(
-            f"There is no kind of effect {kind!r}.",
-            code="bad-effect",
-            where=task.engine.where(task),
-            known="'pure', 'idempotent', 'once'",
-            fix="Use one of them.",
-            node=task.node.name,
-            boundary=True,
-        )
+        kinds = get_args(EffectKind)
+        raise UNKNOWN_KIND_OF_EFFECT(kind=kind, kinds=kinds, node=task.node.name, where=task.engine.where(task))
     if inspect.iscoroutinefunction(fn):
         return perform_async(context, services, task, key, fn, args, kind)
     known, result = _known(context, task, key, kind)
@@ -163,16 +157,7 @@ def _known(
 
 def _unknown(task: Task, key: str) -> NodeError:
     """Return the error for a "once" effect whose outcome is unknown."""
-    name = key.rsplit("#", 1)[0]
-    return NodeError(
-        f"Effect {name!r} of node {task.node.name!r} was started before, and its outcome is unknown.",
-        code="effect-unknown",
-        where=task.engine.where(task),
-        known="effects of the kind 'once' are never repeated silently",
-        fix='Find out whether it happened. On a thread, answer the interrupt with "run" or {"result": ...}.',
-        node=task.node.name,
-        boundary=True,
-    )
+    return EFFECT_UNKNOWN(effect=key.rsplit("#", 1)[0], node=task.node.name, where=task.engine.where(task))
 
 
 def _intend(task: Task, key: str) -> None:

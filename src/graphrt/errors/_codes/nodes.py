@@ -279,3 +279,51 @@ SWALLOWED_INTERRUPT = ErrorCode(
     "Node {node!r} caught the pause that ctx.interrupt() raised, and returned.",
     fix="Catch Exception, not BaseException, around ctx.interrupt(), or re-raise.",
 )
+
+NO_HARNESS = ErrorCode(
+    "no-harness",
+    InputError,
+    "Node {node!r} uses ctx.harness, but the run has no harness.",
+    fix="Pass one: graph.run(input, harness=MockHarness([...])).",
+    boundary=True,
+)
+
+CALL_IN_ASYNC_NODE = ErrorCode(
+    "call-in-async-node",
+    NodeError,
+    "Node {node!r} is async and used ctx.call() or run_sync(), which would block the event loop.",
+    fix="Await the function instead: `await ctx.harness.run(...)`.",
+    boundary=True,
+)
+
+CALL_OF_NO_FUNCTION = ErrorCode(
+    "call-of-no-function",
+    InputError,
+    "ctx.call() takes an async function and its arguments, not {given!r}.",
+    fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt).",
+    boundary=True,
+)
+CALL_OF_A_COROUTINE = CALL_OF_NO_FUNCTION.variant(
+    "ctx.call() takes an async function and its arguments, not a coroutine.",
+    known="{function}() was called already",
+    fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt), not ctx.call(ctx.harness.run(prompt)).",
+    boundary=True,
+)
+
+UNKNOWN_KIND_OF_EFFECT = ErrorCode(
+    "bad-effect",
+    InputError,
+    "Node {node!r} asked for the kind of effect {kind!r}, which does not exist.",
+    known="{kinds:names}",
+    fix="Use one of them.",
+    boundary=True,
+)
+
+EFFECT_UNKNOWN = ErrorCode(
+    "effect-unknown",
+    NodeError,
+    "Effect {effect!r} of node {node!r} was started before, and its outcome is unknown.",
+    known="effects of the kind 'once' are never repeated silently",
+    fix='Find out whether it happened. On a thread, answer the interrupt with "run" or {{"result": ...}}.',
+    boundary=True,
+)
