@@ -30,7 +30,6 @@ JUDGED = {"UNREACHABLE_NODE", "NO_WAY_OUT", "STARVING_JOIN", "WRITE_CONFLICT", "
 
 RAISED_IN_FULL = [
     "graphrt/_agents/",
-    "graphrt/_runs/answers.py",
     "graphrt/harness/agent/_services.py",
     "graphrt/harness/agent/agent.py",
     "graphrt/harness/agent/subagents.py",

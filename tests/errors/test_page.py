@@ -36,13 +36,10 @@ def raised_in_full() -> Iterator[tuple[str, str]]:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
                 continue
             codes = [word.value for word in node.keywords if word.arg == "code"]
-            if node.func.id in CLASSES:
-                kind = node.func.id
-                codes = codes or [ast.Constant(getattr(errors, kind).default_code)]
-            elif path == "graphrt/_runs/answers.py":
-                kind = "InputError"  # of a function that makes the errors of several codes
-            else:
+            if node.func.id not in CLASSES:
                 continue
+            kind = node.func.id
+            codes = codes or [ast.Constant(getattr(errors, kind).default_code)]
             yield from ((str(code.value), kind) for code in codes if isinstance(code, ast.Constant))
 
 

@@ -36,7 +36,7 @@ def test_new_input_while_a_question_is_open_gives_the_question_up(world):
     assert told.interrupts == (question.id,)
     assert told.tasks == ("2.0:p", "2.1:c")
     assert told.finished == ("2.1:c",)
-    refused("unknown-interrupt", lambda: runtime.resume("t", {question.id: "yes"}), "over", error=InputError)
+    refused("unknown-interrupt", lambda: runtime.resume("t", {question.id: "yes"}), "has ended", error=InputError)
     assert finish(runtime, "t")["notes"] == ["one", "split", "two", "split", "p=yes", "c", "last"]
     runtime.replay("t")
 

@@ -19,6 +19,17 @@ from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import explain, short
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
+from graphrt.errors._codes.threads import (
+    ANSWER_DOES_NOT_FIT,
+    ANSWER_HAS_EFFECTS,
+    ANSWERS_AND_ANSWER,
+    INTERRUPT_EXPIRED,
+    NO_ANSWER,
+    NO_OPEN_INTERRUPT,
+    ONE_ANSWER_FOR_SEVERAL,
+    ONE_ANSWER_TO_REPLACE_SEVERAL,
+    UNKNOWN_INTERRUPT,
+)
 
 
 def answers_by_id(
@@ -41,13 +52,7 @@ def answers_by_id(
     if not questions:
         if (answer is UNSET and answers is UNSET) or (is_mapping(answers) and not answers):
             return {}  # the owner of the thread died: it continues without answers
-        raise InputError(
-            "An answer was given, but no interrupt is open.",
-            code="unknown-interrupt",
-            where=engine.where(),
-            fix=f"Go on without one: resume({engine.thread!r}) or retry({engine.thread!r}).",
-            thread=engine.thread,
-        )
+        raise NO_OPEN_INTERRUPT(thread=engine.thread, where=engine.where())
     wanted = _by_id(engine, questions, engine.open_interrupts(), answers, answer)
     for id_ in wanted:
         if id_ in given:
@@ -68,30 +73,25 @@ def _by_id(
     Raises:
         InputError: There is no answer, one answer for several questions, or an id that takes none.
     """
-    where, thread = engine.where(), engine.thread
-    known = "; ".join(_told(q) for q in questions)
-    ids = tuple(q.id for q in questions)
-    by_id = f"resume({thread!r}, {{{ids[0]!r}: ...}})"
-
-    def refused(what: str, *, code: str, fix: str = how(ids)) -> InputError:
-        return InputError(what, code=code, where=where, known=known, fix=fix, thread=thread, interrupts=ids)
-
+    ids = tuple(question.id for question in questions)
+    asked = "; ".join(map(_told, questions))
+    about: dict[str, Any] = {"thread": engine.thread, "interrupts": ids, "where": engine.where()}
     if answer is not UNSET or not is_mapping(answers):
         single = answer if answer is not UNSET else answers
         if answer is not UNSET and answers is not UNSET:
-            raise refused("Both answers and answer= were given.", code="ambiguous-answer", fix="Pass one of the two.")
+            raise ANSWERS_AND_ANSWER(questions=asked, **about)
         if single is UNSET:
-            raise refused("No answer was given.", code="no-answer")
+            raise NO_ANSWER(questions=asked, how=how(ids), **about)
         if len(questions) != 1:
-            many = "interrupts are open" if not questions[0].answered else "answers could be replaced"
-            raise refused(f"One answer was given, but {len(questions)} {many}.", code="ambiguous-answer")
+            declared = ONE_ANSWER_TO_REPLACE_SEVERAL if questions[0].answered else ONE_ANSWER_FOR_SEVERAL
+            raise declared(number=len(questions), questions=asked, how=how(ids), **about)
         return {questions[0].id: single}
     takes = {question.id for question in (*questions, *open_)}
     unknown = [id_ for id_ in answers if id_ not in takes]
     if unknown:
-        raise _unknown(engine, unknown[0], known, ids, by_id)
+        raise _unknown(engine, unknown[0], asked, ids)
     if not answers:
-        raise refused("No answer was given.", code="no-answer")
+        raise NO_ANSWER(questions=asked, how=how(ids), **about)
     return dict(answers)
 
 
@@ -106,26 +106,18 @@ def _told(question: OpenInterrupt) -> str:
     return f"{said} (answered: {short(question.answer)})" if question.answered else said
 
 
-def _unknown(engine: Engine, id_: Any, known: str, ids: tuple[str, ...], by_id: str) -> InputError:
+def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> InputError:
     """Return the error for a key of a mapping that is not the id of an open interrupt."""
-    thread = engine.thread
     found = next((question for question in all_questions(engine) if question.id == id_), None)
-    what = f"No open interrupt has the id {short(id_)}."
+    what = f"No open interrupt has the id {short(id_)}"
     if found is not None and found.answered:
-        what = f"Interrupt {id_} was answered already."
+        what = f"Interrupt {id_} was answered already"
     elif found is not None:
-        what = f"Interrupt {id_} takes no answer any more: it was withdrawn ({found.closed})."
+        what = f"Interrupt {id_} takes no answer any more: it was withdrawn ({found.closed})"
     elif _is_over(engine, id_):
-        what = f"Interrupt {id_} is of a superstep that is over: it takes no answer any more."
-    return InputError(
-        what,
-        code="unknown-interrupt",
-        where=engine.where(),
-        known=known,
-        fix=f"A mapping is read as interrupt ids to answers: {by_id}. "
-        f"If this mapping is itself the answer: resume({thread!r}, answer={{...}}).",
-        thread=thread,
-        interrupts=ids,
+        what = f"Interrupt {id_} takes no answer any more: its superstep has ended"
+    return UNKNOWN_INTERRUPT(
+        problem=what, questions=asked, first=ids[0], thread=engine.thread, interrupts=ids, where=engine.where()
     )
 
 
@@ -149,19 +141,15 @@ def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> N
     effects = [key.rpartition("#")[0] or key for key in effects_after(task, question) if not key.endswith("/approved")]
     if not effects:
         return
-    thread, node = engine.thread, question.node
-    raise InputError(
-        f"The answer to interrupt {question.id} cannot be replaced: task {task.id} went on with it, and recorded "
-        f"{'the effect' if len(effects) == 1 else 'the effects'} {', '.join(map(repr, effects))} after it.",
-        code="answer-has-effects",
-        where=engine.where(),
-        known=f"answered with {short(question.answer)}",
-        fix=f"Go on with the answer: retry({thread!r}). Or decide what the node would have written: "
-        f"update({thread!r}, values, as_node={node!r}). Or give the superstep up: "
-        f"run(input, thread={thread!r}, abandon=True).",
-        thread=thread,
-        interrupts=(question.id,),
+    raise ANSWER_HAS_EFFECTS(
+        interrupt=question.id,
+        task=task.id,
         effects=tuple(effects),
+        answer=short(question.answer),
+        asker=question.node,
+        thread=engine.thread,
+        interrupts=(question.id,),
+        where=engine.where(),
     )
 
 
@@ -172,28 +160,29 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
         InputError: The question has expired, or the answer has a wrong type.
     """
     if question.expires_at is not None and (late_s := clock() - question.expires_at) > 0:
-        raise InputError(
-            f"Interrupt {question.id} expired {late_s:.0f} s ago.",
-            code="interrupt-expired",
-            where=engine.where(),
-            known=f"asked by {question.node!r}: {short(question.payload)}",
-            fix=f"Use retry({engine.thread!r}): the node asks again.",
+        raise INTERRUPT_EXPIRED(
+            interrupt=question.id,
+            late_s=late_s,
+            asker=question.node,
+            payload=short(question.payload),
             thread=engine.thread,
             interrupts=(question.id,),
+            where=engine.where(),
         )
     if question.answer_type is None:
         return answer
     try:
         return engine.plan.codec.adapter(question.answer_type).validate_python(answer)
     except ValidationError as error:
-        raise InputError(
-            f"The answer to interrupt {question.id} does not fit: {explain(error, 'answer')}",
-            code="bad-answer",
-            where=engine.where(),
-            known=f"asked by {question.node!r}: {short(question.payload)}; wanted {short(question.answer_type)}",
-            fix="Give an answer of that type. Nothing was changed.",
+        raise ANSWER_DOES_NOT_FIT(
+            interrupt=question.id,
+            problem=explain(error, "answer"),
+            asker=question.node,
+            payload=short(question.payload),
+            wanted=short(question.answer_type),
             thread=engine.thread,
             interrupts=(question.id,),
+            where=engine.where(),
         ) from error
 
 

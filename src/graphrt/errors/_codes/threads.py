@@ -232,3 +232,77 @@ UNKNOWN_AS_NODE = UNKNOWN_NODE_ASKED.variant(
     known="nodes {known_nodes:names}",
     fix="Name a node of the graph.",
 )
+
+NO_OPEN_INTERRUPT = ErrorCode(
+    "unknown-interrupt",
+    InputError,
+    "An answer was given, but no interrupt is open.",
+    fix="Continue without an answer: resume({thread!r}) or retry({thread!r}).",
+)
+UNKNOWN_INTERRUPT = NO_OPEN_INTERRUPT.variant(
+    "{problem}.",
+    known="{questions}",
+    fix="A mapping is read as interrupt ids to answers: resume({thread!r}, {{{first!r}: ...}}). "
+    "If this mapping is itself the answer: resume({thread!r}, answer={{...}}).",
+    carries=("interrupts",),
+)
+
+NO_ANSWER = ErrorCode(
+    "no-answer",
+    InputError,
+    "No answer was given.",
+    known="{questions}",
+    fix="{how}",
+    carries=("thread", "interrupts"),
+)
+
+ONE_ANSWER_FOR_SEVERAL = ErrorCode(
+    "ambiguous-answer",
+    InputError,
+    "One answer was given, but {number} interrupts are open.",
+    known="{questions}",
+    fix="{how}",
+    carries=("thread", "interrupts"),
+)
+ONE_ANSWER_TO_REPLACE_SEVERAL = ONE_ANSWER_FOR_SEVERAL.variant(
+    "One answer was given, but {number} answers could be replaced.",
+    known="{questions}",
+    fix="{how}",
+    carries=("thread", "interrupts"),
+)
+ANSWERS_AND_ANSWER = ONE_ANSWER_FOR_SEVERAL.variant(
+    "Both answers and answer= were given.",
+    known="{questions}",
+    fix="Pass one of the two.",
+    carries=("thread", "interrupts"),
+)
+
+ANSWER_HAS_EFFECTS = ErrorCode(
+    "answer-has-effects",
+    InputError,
+    "The answer to interrupt {interrupt} cannot be replaced: task {task} continued with it, and recorded "
+    "{effects:the effect|the effects} {effects:names} after it.",
+    known="answered with {answer}",
+    fix="Continue with the answer: retry({thread!r}). Or decide what the node would have written: "
+    "update({thread!r}, values, as_node={asker!r}). Or abandon the superstep: "
+    "run(input, thread={thread!r}, abandon=True).",
+    carries=("interrupts", "effects"),
+)
+
+INTERRUPT_EXPIRED = ErrorCode(
+    "interrupt-expired",
+    InputError,
+    "Interrupt {interrupt} expired {late_s:.0f} s ago.",
+    known="asked by {asker!r}: {payload}",
+    fix="Use retry({thread!r}): the node asks again.",
+    carries=("interrupts",),
+)
+
+ANSWER_DOES_NOT_FIT = ErrorCode(
+    "bad-answer",
+    InputError,
+    "The answer to interrupt {interrupt} does not fit: {problem}",
+    known="asked by {asker!r}: {payload}; wanted {wanted}",
+    fix="Give an answer of that type. Nothing was changed.",
+    carries=("thread", "interrupts"),
+)
