@@ -29,11 +29,6 @@ JUDGED = {"UNREACHABLE_NODE", "NO_WAY_OUT", "STARVING_JOIN", "WRITE_CONFLICT", "
 """Names that are also listed as judgements, and are called where they are found."""
 
 RAISED_IN_FULL = [
-    "graphrt/_agents/",
-    "graphrt/harness/agent/_services.py",
-    "graphrt/harness/agent/agent.py",
-    "graphrt/harness/agent/subagents.py",
-    "graphrt/harness/_reply_data.py",
     "graphrt/harness/budget/",
     "graphrt/testing/",
 ]

@@ -13,7 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 from graphrt._drivers.message_item import MessageItem
-from graphrt.errors import BadResponseError, InputError, names
+from graphrt.errors import a_type, names
+from graphrt.errors._codes.agents import (
+    CALL_AFTER_END,
+    HARNESS_CANNOT_STREAM,
+    STREAM_WITHOUT_REPLY,
+    TOOL_NOT_ALLOWED,
+    USAGE_CANNOT_BE_COUNTED,
+)
 from graphrt.harness.agent._services import HERE, AgentServices
 from graphrt.harness.protocol import OutputT_co
 
@@ -81,11 +88,7 @@ class BoundHarness(Generic[OutputT_co]):
         from graphrt.harness.agent._stream import shown
 
         if not hasattr(self._harness, "stream"):
-            raise InputError(
-                f"{type(self._harness).__name__} cannot stream: it has no stream().",
-                code="no-stream",
-                fix="Use ctx.harness.run(), or a harness with stream().",
-            )
+            raise HARNESS_CANNOT_STREAM(node=self._host.node, harness=self._harness)
         publish = self._host.publish
 
         async def go(show: Show) -> AgentReply:
@@ -103,12 +106,7 @@ class BoundHarness(Generic[OutputT_co]):
         """Run the harness concurrently with other runs of the task, unless the attempt has ended."""
         host = self._host
         if host.over:
-            raise InputError(
-                f"Node {host.node!r} has ended, and its harness was asked after that.",
-                code="call-after-end",
-                known="what the call takes would not be counted",
-                fix="Await what the node starts, and do not keep ctx: call the agent or the model itself elsewhere.",
-            )
+            raise CALL_AFTER_END(node=host.node)
         return await host.beside(partial(self._run, prompt, options, show))
 
     async def _run(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
@@ -139,13 +137,7 @@ class BoundHarness(Generic[OutputT_co]):
         allowed = {name_of(tool) for tool in tools}
         refused = [name for tool in wanted if (name := name_of(tool)) not in allowed]
         if refused:
-            raise InputError(
-                f"Node {self._host.node!r} asked for the tool {refused[0]!r}, which it may not use.",
-                code="tool-not-allowed",
-                known=names(allowed) or "no tools",
-                fix=f"Name it on the node: @g.node(tools=({refused[0]!r},)).",
-                tool=refused[0],
-            )
+            raise TOOL_NOT_ALLOWED(node=self._host.node, tool=refused[0], allowed=names(allowed) or "none")
         return list(wanted)
 
     async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
@@ -215,10 +207,7 @@ def _check_usage(harness: Any, reply: Any) -> None:
 
     problem = usage_problem(getattr(reply, "usage", None))
     if problem is not None:
-        raise BadResponseError(
-            f"{type(harness).__name__} gave a reply with {problem}.",
-            fix="Give counts of 0 or more, or usage=None where they are not known.",
-        )
+        raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem)
 
 
 def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
@@ -272,10 +261,7 @@ async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Sh
         last = item
         show(item)
     if last is None or not hasattr(last, "usage"):
-        raise InputError(
-            f"The stream of {type(harness).__name__} ended without a final reply.",
-            code="no-final-reply",
-            fix="Let its last item be the whole AgentReply.",
-        )
+        ended = "it yielded nothing" if last is None else f"its last item is {a_type(last)}"
+        raise STREAM_WITHOUT_REPLY(harness=harness, ended=ended)
     reply: AgentReply = last
     return reply

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from graphrt._agents.graph_input import GraphInput
 from graphrt._ambient import NODE, PARENT_AGENT, Above, live
-from graphrt.errors import AgentLimitError, InputError, ToolError, count
+from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, GRAPH_TAKES_NO_OPTIONS, NESTED_TOO_DEEP
 from graphrt.harness.agent._services import HERE, Place
 from graphrt.harness.agent.events import SubAgentItem
 from graphrt.harness.messages import Prompt, ToolSpec
@@ -138,8 +138,9 @@ class GraphHarness:
             InputError: Options were given, which a graph does not have.
             ToolError: The run ended with another status than "completed" (`graph-not-ended`).
         """
-        if any(value is not None for value in options.values()):
-            raise InputError("A graph as a harness takes no options.", known=", ".join(options))
+        given = [name for name, value in options.items() if value is not None]
+        if given:
+            raise GRAPH_TAKES_NO_OPTIONS(graph_name=self._graph.name, options=given)
         took: list[Usage] = []
         try:
             with _part_of(HERE.get(), self._graph.name, took):
@@ -184,12 +185,11 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
             PARENT_AGENT.reset(token)
         return
     if here.depth + 1 > here.most_depth:
-        raise AgentLimitError(
-            f"Graph {graph!r} is run {count(here.depth + 1, 'level')} deep.",
-            where=" > ".join((*here.names, graph)),
-            known=f"depth={here.most_depth}",
-            fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
+        raise NESTED_TOO_DEEP(
+            called=f"Graph {graph!r}",
+            depth=here.depth + 1,
             limit=here.most_depth,
+            where=" > ".join((*here.names, graph)),
         )
     show = here.emit
 
@@ -210,10 +210,4 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
 
 def _check_ended(graph: Runs, result: Any) -> None:
     if result.status != "completed":
-        raise ToolError(
-            f"Graph {graph.name!r} was {result.status} before it came to its end.",
-            code="graph-not-ended",
-            known="its run has no thread that could be resumed from here",
-            fix="Ask in a node of the outer graph instead, or nest the graph there as a node.",
-            tool=graph.name,
-        )
+        raise GRAPH_NOT_ENDED(tool=graph.name, status=result.status)

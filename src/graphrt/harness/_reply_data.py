@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphrt.errors import StoreError
+from graphrt.errors._codes.journal import REPLY_NEWER
 from graphrt.events import Usage
 from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ModelResponse
@@ -76,11 +76,6 @@ def _text(part: Mapping[str, Any]) -> str:
         StoreError: The part is of another kind, which a newer graphrt wrote (`store-newer`).
     """
     if part["kind"] != "text":
-        raise StoreError(
-            f"A recorded reply of a model has a part of the kind {part['kind']!r}, which this graphrt does not read.",
-            code="store-newer",
-            known="parts of the kind 'text'",
-            fix="Upgrade graphrt where the thread goes on.",
-        )
+        raise REPLY_NEWER(kind=part["kind"])
     text: str = part["text"]
     return text

@@ -78,7 +78,7 @@ def test_what_it_does_is_on_the_stream_of_the_graph_around() -> None:
 def test_agents_in_it_are_a_level_deeper() -> None:
     too_deep = asyncio.run(outer(inner("x"), limits=AgentLimits(depth=0)).run("go"))
     assert [
-        (message.error, "1 level deep" in message.text) for message in too_deep.messages if message.role == "tool"
+        (message.error, "1 level below" in message.text) for message in too_deep.messages if message.role == "tool"
     ] == [(True, True)]
     assert asyncio.run(outer(inner("x"), limits=AgentLimits(depth=1)).run("go")).messages[2].text == "x"
 

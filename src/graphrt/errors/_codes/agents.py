@@ -142,3 +142,78 @@ BAD_AGENT_LIMITS = BAD_THREAD_LIMIT.variant(
     "AgentLimits cannot be made: {problems}.",
     fix="Correct them, for instance AgentLimits(model_calls=25, tool_calls=50, on_limit='stop').",
 )
+
+HARNESS_CANNOT_STREAM = ErrorCode(
+    "no-stream",
+    InputError,
+    "Node {node!r} asked for a stream of {harness:type}, which has no stream().",
+    fix="Use run() of the bound harness, or a harness with stream().",
+)
+
+CALL_AFTER_END = ErrorCode(
+    "call-after-end",
+    InputError,
+    "A harness was called through the Context of node {node!r} after the node had ended.",
+    known="nothing was sent; the call could be neither counted nor recorded",
+    fix="Await what the node starts, and do not keep ctx. Elsewhere, call the agent or the model directly.",
+)
+
+TOOL_NOT_ALLOWED = ErrorCode(
+    "tool-not-allowed",
+    InputError,
+    "Node {node!r} asked for the tool {tool!r}, which it may not use.",
+    known="tools of the node: {allowed}",
+    fix="Name it on the node: @g.node(tools=({tool!r},)).",
+)
+
+STREAM_WITHOUT_REPLY = ErrorCode(
+    "no-final-reply",
+    InputError,
+    "The stream of {harness:type} ended without a final reply: {ended}.",
+    fix="Yield the whole AgentReply as the last item.",
+)
+
+USAGE_CANNOT_BE_COUNTED = UNREADABLE_ANSWER.variant(
+    "{harness:type} gave a reply with {problem}.",
+    fix="Give counts of 0 or more, or usage=None where they are not known.",
+)
+
+GRAPH_TAKES_NO_OPTIONS = INVALID_ARGUMENT.variant(
+    "Graph {graph_name!r}, used as a harness, takes no options.",
+    known="given: {options:names}",
+    fix="Leave them out. Options of the graph's run are given where the harness is made: GraphHarness(graph, ...).",
+)
+
+NESTED_TOO_DEEP = AGENT_LIMIT.variant(
+    "{called} would run {depth:count level} below the outermost agent.",
+    known="depth={limit}",
+    fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
+)
+
+GRAPH_NOT_ENDED = ErrorCode(
+    "graph-not-ended",
+    ToolError,
+    "Graph {tool!r} was {status} before it came to its end.",
+    known="its run has no thread that could be resumed from here",
+    fix="Ask in a node of the outer graph instead, or nest the graph there as a node.",
+)
+
+STREAM_INSIDE = INVALID_ARGUMENT.variant(
+    "Agent.stream() of agent {agent!r} was called inside another agent, or in a node of a graph.",
+    fix="Use run(): what it does appears on the stream of the outermost agent, or of the graph. "
+    "In a node, ctx.bind(agent).stream(...) yields it there.",
+)
+
+NOBODY_TO_ASK = ErrorCode(
+    "nobody-to-ask",
+    InputError,
+    "An agent outside of a graph has to ask a person: {payload!r}.",
+    fix="Give the agent approve=, or run it in a node of a graph with a store: there the question becomes an interrupt.",
+)
+NOBODY_TO_GRANT = NOBODY_TO_ASK.variant(
+    "An agent outside of a graph has to ask a person for a larger budget: {payload!r}.",
+    fix='Raise the budget or use on_exceeded="stop", or run the agent in a node of a graph with a store: '
+    "there the question becomes an interrupt.",
+)
+
+AGENT_TOOL_ARGUMENTS = TOOL_ARGUMENTS.variant("Give exactly one argument, `question`, a text.", carries=("tool",))

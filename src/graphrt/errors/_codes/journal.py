@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphrt.errors import InputError, ReplayDivergedError, StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.stores import STORE_DAMAGED
+from graphrt.errors._codes.stores import JOURNAL_NEWER, STORE_DAMAGED
 from graphrt.errors._error_code import ErrorCode
 
 UNKNOWN_TYPE = ErrorCode(
@@ -208,4 +208,10 @@ FOLD_FAILED = ErrorCode(
     "Folding the entries from {seq} of thread {thread!r} failed, although it succeeded when they were "
     "written: {problem}",
     fix="A reducer must return the same for the same arguments: restore the one that the thread was made with.",
+)
+
+REPLY_NEWER = JOURNAL_NEWER.variant(
+    "A recorded reply of a model has a part of the kind {kind!r}, which this version of graphrt does not read.",
+    known="parts of the kind 'text'",
+    fix="Upgrade graphrt where the thread continues.",
 )

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.agents import NOBODY_TO_ASK, NOBODY_TO_GRANT
 from graphrt.events import Amounts
 from graphrt.harness.tools.protocol import EffectClass
 
@@ -218,11 +218,8 @@ class StandaloneServices:
         Raises:
             InputError: Always (`nobody-to-ask`).
         """
-        raise InputError(
-            f"An agent outside of a graph has to ask a person: {questions[0].payload!r}.",
-            code="nobody-to-ask",
-            fix="Give the agent approve=, or run it in a node of a graph with a store: there it becomes an interrupt.",
-        )
+        declared = NOBODY_TO_GRANT if questions[0].kind == "budget" else NOBODY_TO_ASK
+        raise declared(payload=questions[0].payload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, o
 
 from graphrt._ambient import NODE, PARENT_AGENT, live
 from graphrt._arguments import checked_function, checked_type
-from graphrt.errors import AgentLimitError, InputError, count
+from graphrt.errors._codes.agents import NESTED_TOO_DEEP, STREAM_INSIDE
 from graphrt.harness._output.form import form_of
 from graphrt.harness.agent._arguments import (
     checked_choice,
@@ -224,11 +224,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             InputError, LimitError, HarnessError: As `run`.
         """
         if HERE.get() is not None or not isinstance(self._host(deps), StandaloneServices):
-            raise InputError(
-                "Agent.stream() was called inside another agent, or in a node of a graph.",
-                fix="Use run(): what it does appears on the stream of the outermost agent, or of the graph. "
-                "In a node, ctx.bind(agent).stream(...) yields it there.",
-            )
+            raise STREAM_INSIDE(agent=self.name)
 
         def go(show: Callable[[Any], None]) -> Coroutine[Any, Any, AgentReply]:
             return self._go(prompt, options, StandaloneServices(deps=deps, emit=show), transcript)
@@ -352,12 +348,11 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         elif run_by is not None:
             most = min(run_by.most_depth, most)
         if inside is not None and depth > inside.most_depth:
-            raise AgentLimitError(
-                f"Agent {self.name!r} is called {count(depth, 'level')} deep.",
-                where=" > ".join((*inside.names, self.name)),
-                known=f"depth={inside.most_depth}",
-                fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
+            raise NESTED_TOO_DEEP(
+                called=f"Agent {self.name!r}",
+                depth=depth,
                 limit=inside.most_depth,
+                where=" > ".join((*inside.names, self.name)),
             )
         names = (*(inside.names if inside is not None else ()), self.name)
         parent = inside.ledger if inside is not None else host.ledger
