@@ -46,7 +46,7 @@ def test_what_is_counted_is_whole(name: str) -> None:
 
 
 def test_a_budget_of_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="it bounds nothing"):
+    with pytest.raises(InputError, match="it sets no limit"):
         Budget()
 
 

@@ -272,7 +272,7 @@ def test_an_agent_inside_of_a_model_call_is_refused_instead_of_waiting_for_ever(
         Runtime(fan(1, ask_once), harness=outer, budget=Budget(tokens=100)).run({})
 
     assert caught.value.node is not None
-    assert "it is part of one, and cannot wait" in str(caught.value)
+    assert "because it is part of one of them" in str(caught.value)
 
 
 def test_a_plain_harness_is_held_to_budgets_too() -> None:

@@ -14,7 +14,13 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from graphrt.errors import BudgetExceededError, InputError
+from graphrt.errors import BudgetExceededError
+from graphrt.errors._codes.budgets import (
+    BAD_TOKEN_COUNT,
+    CALL_OUTLASTS_BUDGET,
+    CALL_WITHOUT_MAX_TOKENS,
+    CALL_WITHOUT_PRICE,
+)
 from graphrt.events import Amounts, Usage
 from graphrt.harness.agent._services import AgentServices, Question
 from graphrt.harness.budget._budget import MICRO, micro, number_problem
@@ -87,13 +93,7 @@ async def spend(
         timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
         _, over = min(timed, key=lambda one: one[0])
         if over.budget.on_exceeded != "interrupt" or not await more.ask(over, "seconds", want):
-            raise BudgetExceededError(
-                f"A model call took longer than the budget of {over.of} has time: {left:g} s were left.",
-                where=f"budget of {over.of}",
-                fix="Raise the budget's seconds.",
-                limit=over.budget,
-                boundary=True,
-            )
+            raise CALL_OUTLASTS_BUDGET(of=over.of, seconds=over.budget.seconds, left=left, limit=over.budget)
 
 
 class _LateError(Exception):
@@ -247,13 +247,7 @@ def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amount
         return Amounts(calls=1)
     answer = _longest(request, profile)
     if answer is None:
-        raise InputError(
-            f"A call of model {profile.name!r} has no max_tokens, so the budget of {ledger.of} cannot hold it.",
-            code="budget-without-max-tokens",
-            known="nothing was sent",
-            fix="Give max_tokens to the agent, the model or the call.",
-            model=profile.name,
-        )
+        raise CALL_WITHOUT_MAX_TOKENS(model=profile.name, of=ledger.of)
     read = _read(request, profile)
     return Amounts(read + answer, _price(profile, ledger, read, answer) if usd_counts else 0, 1)
 
@@ -264,13 +258,7 @@ def _read(request: ModelRequest, profile: ModelProfile) -> int:
     read: Any = profile.count_tokens(request)
     problem = number_problem(read, whole=True)
     if problem:
-        raise InputError(
-            f"count_tokens of model {profile.name!r} says {problem}.",
-            code="bad-token-count",
-            known="nothing was sent",
-            fix="Return a whole number, 0 or more: the tokens that the request takes.",
-            model=profile.name,
-        )
+        raise BAD_TOKEN_COUNT(model=profile.name, problem=problem)
     return int(read)
 
 
@@ -312,11 +300,5 @@ def _bytes(request: ModelRequest) -> int:
 def _price(profile: ModelProfile, ledger: Ledger, read: int, written: int) -> int:
     cost = cost_of(profile, read, written)
     if cost is None:
-        raise InputError(
-            f"The budget of {ledger.of} is in dollars, and no price of model {profile.name!r} is known.",
-            code="budget-without-price",
-            known="nothing was sent",
-            fix="Give its prices in the model's profile, or a budget in tokens.",
-            model=profile.name,
-        )
+        raise CALL_WITHOUT_PRICE(of=ledger.of, model=profile.name)
     return micro(cost)

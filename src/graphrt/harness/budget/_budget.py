@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.budgets import BAD_BUDGET, NOT_A_BUDGET, UNKNOWN_ON_EXCEEDED, UNNAMED_LIMIT
 
 __all__ = ["Budget", "BudgetWarning"]
 
@@ -27,12 +27,7 @@ def _named(cls: type[_C]) -> type[_C]:
     @functools.wraps(made)
     def init(self: _C, *unnamed: Any, **limits: Any) -> None:
         if unnamed:
-            raise InputError(
-                f"{cls.__name__}() takes limits by name only; {unnamed[0]!r} does not say what it bounds.",
-                code="bad-budget",
-                fix="Name it: tokens=, usd=, calls= or seconds=, for instance Budget(tokens=50_000).",
-                value=unnamed[0],
-            )
+            raise UNNAMED_LIMIT(value=unnamed[0])
         made(self, **limits)
 
     changed: Any = cls
@@ -73,16 +68,13 @@ class Budget:
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
-            raise InputError(
-                f"A Budget cannot be made: {'; '.join(problems)}.",
-                code="bad-budget",
-                fix=self._fix(),
-            )
+            declared = BAD_BUDGET if self.on_exceeded in get_args(OnExceeded) else UNKNOWN_ON_EXCEEDED
+            raise declared(problems="; ".join(problems))
 
     def _problems(self) -> Iterator[str]:
         given = {"tokens": self.tokens, "usd": self.usd, "calls": self.calls, "seconds": self.seconds}
         if all(value is None for value in given.values()):
-            yield "it bounds nothing"
+            yield "it sets no limit"
         for name, value in given.items():
             whole = name in ("tokens", "calls")
             if value is not None:
@@ -93,14 +85,6 @@ class Budget:
             yield f"on_exceeded must be 'stop' or 'interrupt' ('route' is another name of 'stop'), not {self.on_exceeded!r}"
         if number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
             yield f"warn_at must be above 0 and at most 1, not {self.warn_at!r}"
-
-    def _fix(self) -> str:
-        if self.on_exceeded not in get_args(OnExceeded):
-            return (
-                "Use on_exceeded='stop', which raises BudgetExceededError; 'route', the same where a node's on_error "
-                "takes it; or 'interrupt', which asks for more."
-            )
-        return "Give numbers, for instance Budget(tokens=50_000, usd=0.25, warn_at=0.8)."
 
     @property
     def limits(self) -> tuple[int | None, int | None, int | None]:
@@ -115,12 +99,7 @@ def check_budget(budget: Any) -> None:
         InputError: It is not (`bad-budget`).
     """
     if not isinstance(budget, Budget):
-        raise InputError(
-            f"budget= must be a Budget, not {budget!r}.",
-            code="bad-budget",
-            fix="Pass Budget(tokens=50_000), for instance.",
-            value=budget,
-        )
+        raise NOT_A_BUDGET(value=budget)
 
 
 def number_problem(value: Any, *, whole: bool) -> str:

@@ -19,6 +19,7 @@ from threading import Lock
 from typing import Final, final
 
 from graphrt.errors import BudgetExceededError
+from graphrt.errors._codes.budgets import BUDGET_EXCEEDED, BUDGET_TIME_OVER, INNER_CALL_EXCEEDS_BUDGET
 from graphrt.events import Amounts
 from graphrt.harness.budget._budget import MICRO, Budget, BudgetWarning
 
@@ -370,26 +371,22 @@ class Ledger:
                 yield self._warn, BudgetWarning(what=what, of=self.of, used=now, limit=limit)
 
     def _exceeded(self, want: Amounts, ledger: Ledger, at: int, *, inside: bool = False) -> BudgetExceededError:
-        fix = "Raise the budget, lower max_tokens, or shorten what the model has to read."
         if at == _TIME:
-            what, known = "the time is over", f"seconds={ledger.budget.seconds}"
-            fix = "Raise the budget's seconds."
-        else:
-            scale = MICRO if at == 1 else 1
-            name, limit = UNITS[at], (ledger._limits[at] or 0) / scale
-            spent, held = ledger._spent[at] / scale, ledger._held[at] / scale
-            what = f"it may take {want[at] / scale:g} {name[:-1] if name == 'calls' and want[at] == 1 else name}, and {max(0, limit - spent):g} of {limit:g} are left"
-            known = f"{name}: limit {limit:g}, spent {spent:g}, held by other calls {held:g}"
-            if inside:
-                what += f", of which calls in flight hold {held:g}: it is part of one, and cannot wait for that to end"
-        return BudgetExceededError(
-            f"A model call does not fit the budget of {ledger.of}: {what}.",
-            where=f"budget of {ledger.of}",
-            known=known,
-            fix=fix,
+            return BUDGET_TIME_OVER(of=ledger.of, seconds=ledger.budget.seconds, limit=ledger.budget, value=want)
+        unit, scale = UNITS[at], MICRO if at == 1 else 1
+        most, spent = (ledger._limits[at] or 0) / scale, ledger._spent[at] / scale
+        declared = INNER_CALL_EXCEEDS_BUDGET if inside else BUDGET_EXCEEDED
+        return declared(
+            of=ledger.of,
+            unit=unit,
+            noun="call" if unit == "calls" and want[at] == 1 else unit,
+            wanted=want[at] / scale,
+            left=max(0, most - spent),
+            most=most,
+            spent=spent,
+            held=ledger._held[at] / scale,
             limit=ledger.budget,
             value=want,
-            boundary=True,
         )
 
 

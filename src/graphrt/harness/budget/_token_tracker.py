@@ -14,7 +14,7 @@ from typing import Any, Final, final
 import typing_extensions as te
 
 from graphrt._forks import FreshLock
-from graphrt.errors import InputError
+from graphrt.errors._codes.budgets import NOT_ENTRIES
 from graphrt.events import (
     Entry,
     ModelReplied,
@@ -90,11 +90,7 @@ class TokenTracker:
         for entry in entries:
             given: Any = entry
             if not isinstance(given, Entry):
-                raise InputError(
-                    f"A TokenTracker reads entries of a journal, not {type(given).__name__}.",
-                    fix="Pass runtime.entries(thread).",
-                    value=given,
-                )
+                raise NOT_ENTRIES(value=given)
             self(entry)
         return self
 

@@ -1,0 +1,88 @@
+"""Errors of budgets and of the counting of usage: limits, calls that do not fit, and calls without an upper bound."""
+
+from __future__ import annotations
+
+from graphrt.errors import BudgetExceededError, InputError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._error_code import ErrorCode
+
+BUDGET_EXCEEDED = ErrorCode(
+    "budget-exceeded",
+    BudgetExceededError,
+    "A model call does not fit the budget of {of}: it may take {wanted:g} {noun}, and {left:g} of {most:g} are left.",
+    known="{unit}: limit {most:g}, spent {spent:g}, held by other calls {held:g}",
+    fix="Raise the budget, lower max_tokens, or shorten what the model has to read.",
+    where="budget of {of}",
+    carries=("limit", "value"),
+    boundary=True,
+)
+INNER_CALL_EXCEEDS_BUDGET = BUDGET_EXCEEDED.variant(
+    "A model call does not fit the budget of {of}: it may take {wanted:g} {noun}, and {left:g} of {most:g} are left, of "
+    "which calls in progress hold {held:g}. It cannot wait for them to end, because it is part of one of them.",
+    known="{unit}: limit {most:g}, spent {spent:g}, held by other calls {held:g}",
+    fix="Raise the budget, lower max_tokens, or shorten what the model has to read.",
+    where="budget of {of}",
+    carries=("limit", "value"),
+    boundary=True,
+)
+BUDGET_TIME_OVER = BUDGET_EXCEEDED.variant(
+    "A model call does not fit the budget of {of}: the time is over.",
+    known="seconds={seconds}",
+    fix="Raise the budget's seconds.",
+    where="budget of {of}",
+    carries=("limit", "value"),
+    boundary=True,
+)
+CALL_OUTLASTS_BUDGET = BUDGET_EXCEEDED.variant(
+    "A model call was cancelled: it took longer than the budget of {of} had time.",
+    known="seconds={seconds}, of which {left:g} s were left when the call began",
+    fix="Raise the budget's seconds.",
+    where="budget of {of}",
+    carries=("limit",),
+    boundary=True,
+)
+
+BAD_BUDGET = ErrorCode(
+    "bad-budget",
+    InputError,
+    "A Budget cannot be made: {problems}.",
+    fix="Give numbers, for instance Budget(tokens=50_000, usd=0.25, warn_at=0.8).",
+)
+UNKNOWN_ON_EXCEEDED = BAD_BUDGET.variant(
+    "A Budget cannot be made: {problems}.",
+    fix="Use on_exceeded='stop', which raises BudgetExceededError; 'route', the same where a node's on_error takes it; "
+    "or 'interrupt', which asks a person for more.",
+)
+UNNAMED_LIMIT = BAD_BUDGET.variant(
+    "Budget() takes limits by name only; {value!r} does not say what it limits.",
+    fix="Name it: tokens=, usd=, calls= or seconds=, for instance Budget(tokens=50_000).",
+)
+NOT_A_BUDGET = BAD_BUDGET.variant("budget= must be a Budget, not {value!r}.", fix="Pass Budget(tokens=50_000), say.")
+
+CALL_WITHOUT_MAX_TOKENS = ErrorCode(
+    "budget-without-max-tokens",
+    InputError,
+    "A call of model {model!r} has no max_tokens, so the budget of {of} cannot reserve its longest answer.",
+    known="nothing was sent",
+    fix="Give max_tokens to the agent, the model or the call.",
+)
+
+CALL_WITHOUT_PRICE = ErrorCode(
+    "budget-without-price",
+    InputError,
+    "The budget of {of} is in dollars, and no price of model {model!r} is known.",
+    known="nothing was sent",
+    fix="Give its prices in the model's profile, or a budget in tokens.",
+)
+
+BAD_TOKEN_COUNT = ErrorCode(
+    "bad-token-count",
+    InputError,
+    "count_tokens of model {model!r} returned {problem}.",
+    known="nothing was sent",
+    fix="Return a whole number, 0 or more: the tokens that the request takes.",
+)
+
+NOT_ENTRIES = INVALID_ARGUMENT.variant(
+    "A TokenTracker reads entries of a journal, not {value:a_type}.", fix="Pass runtime.entries(thread)."
+)
