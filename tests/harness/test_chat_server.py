@@ -121,7 +121,7 @@ def test_request_for_another_path_takes_no_answer() -> None:
 
 
 def test_answers_left_over_are_reported_at_the_end() -> None:
-    with pytest.raises(ScriptError, match="1 answers left over"), FakeChatServer(["one"]):
+    with pytest.raises(ScriptError, match="1 answer left over"), FakeChatServer(["one"]):
         pass
 
 

@@ -12,7 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.testing_doubles import (
+    ASYNC_CHAT_ANSWER,
+    NOT_A_CHAT_ANSWER,
+    SERVER_RULES_NOT_A_MAPPING,
+    SERVER_SCRIPT_NOT_A_LIST,
+)
 from graphrt.events import Usage
 from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply
@@ -163,12 +168,7 @@ def script_of(script: Any) -> list[Any]:
         InputError: *script* is not a list, or an item cannot be made into an answer.
     """
     if issubclass(type(script), (str, Mapping)) or not hasattr(script, "__iter__"):
-        raise InputError(
-            f"The script of a FakeChatServer is a value of type {type(script).__name__}: {script!r}.",
-            known=f"a script is a list; each item is {_KINDS}",
-            fix="put the answers into a list, in the order of the requests",
-            value=script,
-        )
+        raise SERVER_SCRIPT_NOT_A_LIST(value=script, kinds=_KINDS)
     return [_item(item, f"item {place} of its script") for place, item in enumerate(script, 1)]
 
 
@@ -179,11 +179,7 @@ def rules_of(rules: Any) -> dict[Any, Any]:
         InputError: *rules* is not a mapping, or a value cannot be made into an answer.
     """
     if not issubclass(type(rules), Mapping):
-        raise InputError(
-            f"The rules of a FakeChatServer are a value of type {type(rules).__name__}: {rules!r}.",
-            fix="give a mapping from patterns to answers",
-            value=rules,
-        )
+        raise SERVER_RULES_NOT_A_MAPPING(value=rules)
     given: Mapping[Any, Any] = rules
     made: dict[Any, Any] = {}
     for pattern, answers in given.items():
@@ -204,12 +200,7 @@ def _item(item: Any, where: str) -> Any:
     if callable(item) and not isinstance(item, type):
         if not inspect.iscoroutinefunction(item):
             return item
-        raise InputError(
-            "A FakeChatServer cannot answer with an async function.",
-            where=where,
-            fix="give a sync one: each request is answered on a worker thread of its own",
-            value=item,
-        )
+        raise ASYNC_CHAT_ANSWER(where=where, value=item)
     return answer_of(item, where)
 
 
@@ -236,13 +227,7 @@ def answer_of(item: Any, where: str) -> ChatAnswer:
                 thinking_blocks=item.thinking_blocks,
             )
         case _:
-            raise InputError(
-                f"A FakeChatServer cannot answer with a value of type {type(item).__name__}: {item!r}.",
-                where=where,
-                known=f"an item is {_KINDS}",
-                fix="give one of these; ChatAnswer.failure(500), .drop() and .malformed() make failures",
-                value=item,
-            )
+            raise NOT_A_CHAT_ANSWER(where=where, value=item, kinds=_KINDS)
 
 
 def _text(content: Any) -> str:

@@ -16,7 +16,13 @@ from socket import MSG_PEEK, SHUT_RDWR, socket
 from types import ModuleType
 from typing import Any, Final, Self
 
-from graphrt.errors import InputError, ScriptError
+from graphrt.errors import ScriptError
+from graphrt.errors._codes.testing_doubles import (
+    NOT_A_CHAT_REQUEST,
+    SERVER_FUNCTION_FAILED,
+    SERVER_NOT_RUNNING,
+    SERVER_SCRIPT_LEFT_OVER,
+)
 from graphrt.harness._doubles.script_items import Book
 from graphrt.harness.messages import ThinkingBlock
 from graphrt.harness.script import Expectation
@@ -104,7 +110,7 @@ class FakeChatServer:
     def anthropic_url(self) -> str:
         """The `api_base` for Anthropic's wire format; it has no path."""
         if self._server is None:
-            raise InputError("The FakeChatServer is not running.", fix="use it in a with block, or call start() first")
+            raise SERVER_NOT_RUNNING()
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
@@ -137,14 +143,14 @@ class FakeChatServer:
         with self._lock:
             left, failures, got = self._book.left_over(), list(self._book.failures), len(self._requests)
         if left or failures:
-            known = [f"{got} requests in all", *left[:_MOST_TOLD]]
-            known += [f"and {len(left) - _MOST_TOLD} more"] if len(left) > _MOST_TOLD else []
-            told = f" The first of these: {failures[0].what}" if failures else ""
-            raise ScriptError(
-                f"The FakeChatServer has {len(left)} answers left over and got {len(failures)} unexpected requests.{told}",
+            items = left[:_MOST_TOLD]
+            items += [f"and {len(left) - _MOST_TOLD} more"] if len(left) > _MOST_TOLD else []
+            raise SERVER_SCRIPT_LEFT_OVER(
+                left=len(left),
+                unexpected=len(failures),
+                first=f" The first of these: {failures[0].what}" if failures else "",
+                items="".join(f"; {item}" for item in items),
                 where=failures[0].where if failures else "",
-                known="; ".join(known),
-                fix="make the script as long as the calls; retries of a client count as calls",
                 expected=got - len(failures) + len(left),
                 got=got,
             ) from (failures[0] if failures else None)
@@ -328,15 +334,11 @@ def _wire_of(request: ChatRequest) -> ModuleType | None:
 
 
 def _no_chat(request: ChatRequest) -> ScriptError:
-    return ScriptError(
-        f"The FakeChatServer expected a chat request, but got {request.method} {request.path}.",
-        known="POST to a path that ends in " + " or ".join(_WIRES),
-        code="script-unexpected-call",
-    )
+    return NOT_A_CHAT_REQUEST(method=request.method, url_path=request.path, paths=" or ".join(_WIRES))
 
 
 def _broken(what: str, error: Exception) -> ScriptError:
-    failure = ScriptError(f"{what} of the script of the FakeChatServer raised {type(error).__name__}: {error}")
+    failure = SERVER_FUNCTION_FAILED(function=what, error=error)
     failure.__cause__ = error
     return failure
 

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, final
 
-from graphrt.errors import InputError, StoreError, closest, names
+from graphrt.errors import closest
+from graphrt.errors._codes.testing_doubles import (
+    BAD_FAULT_NUMBERS,
+    PLANNED_STORE_FAILURE,
+    STALL_ON_EVENT_LOOP,
+    UNKNOWN_FAULT_MOMENT,
+    UNKNOWN_STORE_OPERATION,
+)
 from graphrt.stores.protocol import METHODS, Claim, Commit, Head, Loaded, Record, Status, Store
 
 _MOMENTS: Final = ("before", "after")
@@ -41,16 +48,13 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.operation not in METHODS:
-            guess = closest(self.operation, METHODS)
-            raise InputError(
-                f"A store has no operation {self.operation!r}.",
-                known=names(METHODS),
-                fix=f"Did you mean {guess!r}?" if guess else "Name a method of the store protocol.",
+            raise UNKNOWN_STORE_OPERATION(
+                operation=self.operation, operations=METHODS, guess=closest(self.operation, METHODS)
             )
         if self.nth < 1 or self.times < 1:
-            raise InputError(f"A fault cannot have nth={self.nth} and times={self.times}.", fix="Count from 1.")
+            raise BAD_FAULT_NUMBERS(nth=self.nth, times=self.times)
         if self.moment not in _MOMENTS:
-            raise InputError(f"A fault has no moment {self.moment!r}.", known=names(_MOMENTS))
+            raise UNKNOWN_FAULT_MOMENT(moment=self.moment, moments=_MOMENTS)
 
 
 @final
@@ -101,22 +105,13 @@ class FlakyStore:
     def _happen(self, fault: Fault, number: int) -> None:
         if fault.stall is not None:
             if not fault.stall.is_set() and _on_event_loop():
-                raise InputError(
-                    f"The test makes call {number} of {fault.operation} stall on the event loop, which would stand still.",
-                    known="a run commits to a store in memory on the event loop, unless it has sinks",
-                    fix="Put the FlakyStore in front of a SqliteStore, or pass sinks= to the runtime, as arecord() does.",
-                )
+                raise STALL_ON_EVENT_LOOP(number=number, operation=fault.operation)
             fault.stall.wait()
         elif fault.error is not None:
             raise fault.error()
         else:
-            stored = "nothing was stored" if fault.moment == "before" else "whether it took effect is not known"
-            raise StoreError(
-                f"The test makes call {number} of {fault.operation} fail.",
-                code="store-unavailable",
-                known=stored,
-                fix="This failure is planned: check how the run behaves, and continue it.",
-            )
+            kept = "nothing was stored" if fault.moment == "before" else "whether it took effect is not known"
+            raise PLANNED_STORE_FAILURE(number=number, operation=fault.operation, kept=kept)
 
     # -- the store protocol --------------------------------------------------------------------------------------
 

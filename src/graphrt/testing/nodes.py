@@ -8,7 +8,7 @@ from typing import Any, final
 
 from graphrt._drivers.context import Context
 from graphrt.commands import Command, NodeRef, Send
-from graphrt.errors import InputError, ScriptError
+from graphrt.errors._codes.testing_doubles import BAD_FAILURE_COUNT, NODE_SCRIPT_LEFT_OVER, NODE_SCRIPT_USED_UP
 from graphrt.testing.virtual_clock import VirtualClock
 
 
@@ -42,11 +42,7 @@ class ScriptedNode:
             self.states.append(state)
             self.args.append(ctx.arg)
         if at >= len(self._results):
-            raise ScriptError(
-                f"The scripted node {ctx.node!r} was called {at + 1} times, and its script has {len(self._results)} "
-                "results.",
-                fix="Add a result for each call, or look why the node runs more often than expected.",
-            )
+            raise NODE_SCRIPT_USED_UP(node=ctx.node, calls=at + 1, results=len(self._results))
         result = self._results[at]
         if isinstance(result, BaseException):
             raise result
@@ -64,10 +60,7 @@ class ScriptedNode:
             ScriptError: Results are left over.
         """
         if self.remaining:
-            raise ScriptError(
-                f"A scripted node was called {len(self.states)} times, and {self.remaining} of its results are left over.",
-                fix="Remove them, or look why the node ran less often than expected.",
-            )
+            raise NODE_SCRIPT_LEFT_OVER(calls=len(self.states), left=self.remaining)
 
 
 def scripted(*results: Any) -> ScriptedNode:
@@ -92,7 +85,7 @@ def failing(times: int = 1, then: Any = None, *, error: Callable[[], BaseExcepti
         InputError: *times* is not a number of calls.
     """
     if type(times) is not int or times < 0:
-        raise InputError(f"failing() got times={times!r}.", fix="Pass how many calls fail: an int, 0 or more.")
+        raise BAD_FAILURE_COUNT(times=times)
     make = error if error is not None else lambda: ConnectionError("the test says so")
     return ScriptedNode([*(make() for _ in range(times)), then])
 

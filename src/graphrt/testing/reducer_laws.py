@@ -10,7 +10,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final
 
-from graphrt.errors import InputError, MissingExtraError
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
+from graphrt.errors._codes.testing_doubles import NOT_A_STRATEGY
 
 _NOT_GIVEN: Final[Any] = object()
 
@@ -51,15 +52,12 @@ def check_reducer(
         from hypothesis import HealthCheck, Phase, given, settings
         from hypothesis.strategies import SearchStrategy, one_of, tuples
     except ImportError as error:
-        raise MissingExtraError(
-            "check_reducer() needs Hypothesis, which is not installed.", fix='pip install "graphrt[testing]"'
+        raise MISSING_PACKAGE(
+            user="check_reducer()", package="hypothesis", extra="testing", value="hypothesis"
         ) from error
     for name, strategy in (("values", values), ("current", current)):
         if not isinstance(strategy, SearchStrategy) and not (name == "current" and strategy is None):
-            raise InputError(
-                f"check_reducer() got {name}={strategy!r}, which is not a Hypothesis strategy.",
-                fix="Pass a strategy, for instance st.lists(st.integers()).",
-            )
+            raise NOT_A_STRATEGY(option=name, strategy=strategy)
     told = getattr(reducer, "__name__", repr(reducer))
     start: SearchStrategy[Any] = current if current is not None else one_of(values, _folded(reducer, values))
 

@@ -6,7 +6,7 @@ import math
 import threading
 from typing import final
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.testing_doubles import BAD_CLOCK_SECONDS
 
 
 @final
@@ -24,7 +24,7 @@ class VirtualClock:
     """
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
-        self._now = _seconds("start", start)
+        self._now = _seconds("VirtualClock(start=)", start)
         self._lock = threading.Lock()
         self.slept: list[float] = []
         """Each wait in seconds, in the order of the calls."""
@@ -39,7 +39,7 @@ class VirtualClock:
         Raises:
             InputError: *seconds* is negative, infinite or not a number.
         """
-        seconds = _seconds("sleep", seconds)
+        seconds = _seconds("VirtualClock.sleep()", seconds)
         with self._lock:
             self._now += seconds
             self.slept.append(seconds)
@@ -50,7 +50,7 @@ class VirtualClock:
         Raises:
             InputError: *seconds* is negative, infinite or not a number.
         """
-        seconds = _seconds("advance", seconds)
+        seconds = _seconds("VirtualClock.advance()", seconds)
         with self._lock:
             self._now += seconds
 
@@ -58,11 +58,7 @@ class VirtualClock:
         return f"VirtualClock({self._now!r}, slept={self.slept!r})"
 
 
-def _seconds(what: str, seconds: object) -> float:
+def _seconds(call: str, seconds: object) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
-        raise InputError(
-            f"VirtualClock: {what} got {seconds!r}.",
-            known="time is given in seconds and never goes back",
-            fix="Pass a number of seconds, 0 or more.",
-        )
+        raise BAD_CLOCK_SECONDS(call=call, seconds=seconds)
     return float(seconds)

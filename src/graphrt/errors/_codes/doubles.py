@@ -1,4 +1,4 @@
-"""Errors of mocks, scripted models and scripted nodes."""
+"""Errors of mocks and scripted models. Those of the test kit are in `testing_doubles`."""
 
 from __future__ import annotations
 

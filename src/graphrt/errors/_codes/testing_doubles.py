@@ -1,0 +1,97 @@
+"""Errors of the test kit's doubles: fake chat servers, scripted nodes, flaky stores, virtual clocks; and of reducer laws."""
+
+from __future__ import annotations
+
+from graphrt.errors import ScriptError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.databases import POSTGRES_UNAVAILABLE
+from graphrt.errors._codes.doubles import SCRIPT_UNEXPECTED_CALL
+from graphrt.errors._error_code import ErrorCode
+
+NODE_SCRIPT_USED_UP = ErrorCode(
+    "script",
+    ScriptError,
+    "The scripted node {node!r} was called {calls:count time}, and its script has {results:count result}.",
+    fix="Add a result for each call, or find out why the node ran more often than expected.",
+)
+NODE_SCRIPT_LEFT_OVER = NODE_SCRIPT_USED_UP.variant(
+    "A scripted node was called {calls:count time}, and {left:count result} of its script {left:is|are} left over.",
+    fix="Remove what is left over, or find out why the node ran less often than expected.",
+)
+SERVER_SCRIPT_LEFT_OVER = NODE_SCRIPT_USED_UP.variant(
+    "The FakeChatServer has {left:count answer} left over and got {unexpected:count unexpected request}.{first}",
+    known="{got:count request} in all{items}",
+    fix="Make the script as long as the calls; retries of a client count as calls.",
+    carries=("expected",),
+)
+SERVER_FUNCTION_FAILED = NODE_SCRIPT_USED_UP.variant(
+    "{function} of the script of the FakeChatServer failed: {error:told}",
+    fix="Correct the function. It is called with the ChatRequest.",
+)
+
+NOT_A_CHAT_REQUEST = SCRIPT_UNEXPECTED_CALL.variant(
+    "The FakeChatServer expected a chat request, but got {method} {url_path}.",
+    known="POST to a path that ends in {paths}",
+    fix="Give the client server.url as its address, or server.anthropic_url for Anthropic's format.",
+)
+
+SERVER_NOT_RUNNING = INVALID_ARGUMENT.variant(
+    "The FakeChatServer is not running, so it has no address.",
+    fix="Use it in a with block, or call start() first.",
+)
+SERVER_SCRIPT_NOT_A_LIST = INVALID_ARGUMENT.variant(
+    "The script of a FakeChatServer is a value of type {value:type}: {value!r}.",
+    known="a script is a list; each item is {kinds}",
+    fix="Put the answers into a list, in the order of the requests.",
+)
+SERVER_RULES_NOT_A_MAPPING = INVALID_ARGUMENT.variant(
+    "The rules of a FakeChatServer are a value of type {value:type}: {value!r}.",
+    fix="Give a mapping from patterns to answers.",
+)
+ASYNC_CHAT_ANSWER = INVALID_ARGUMENT.variant(
+    "A FakeChatServer cannot answer with an async function.",
+    fix="Give a sync one: each request is answered on a worker thread of its own.",
+    carries=("value",),
+)
+NOT_A_CHAT_ANSWER = INVALID_ARGUMENT.variant(
+    "A FakeChatServer cannot answer with a value of type {value:type}: {value!r}.",
+    known="an item is {kinds}",
+    fix="Give one of these; ChatAnswer.failure(500), .drop() and .malformed() make failures.",
+)
+
+UNKNOWN_STORE_OPERATION = INVALID_ARGUMENT.variant(
+    "A store has no operation {operation!r}.",
+    known="{operations:names}",
+    fix="Name a method of the store protocol.",
+)
+BAD_FAULT_NUMBERS = INVALID_ARGUMENT.variant(
+    "A fault cannot have nth={nth} and times={times}.",
+    known="calls are counted from 1, and a fault hits at least one",
+    fix="Pass 1 or more.",
+)
+UNKNOWN_FAULT_MOMENT = INVALID_ARGUMENT.variant(
+    "A fault has no moment {moment!r}.", known="{moments:names}", fix="Use one of these."
+)
+STALL_ON_EVENT_LOOP = INVALID_ARGUMENT.variant(
+    "The test makes call {number} of {operation} stall on the event loop, which would block the test itself.",
+    known="a run commits to a store in memory on the event loop, unless it has sinks",
+    fix="Put the FlakyStore in front of a SqliteStore, or pass sinks= to the runtime, as arecord() does.",
+)
+PLANNED_STORE_FAILURE = POSTGRES_UNAVAILABLE.variant(
+    "The test makes call {number} of {operation} fail.",
+    known="{kept}",
+    fix="This failure is planned: check how the run behaves, and continue it.",
+)
+
+BAD_CLOCK_SECONDS = INVALID_ARGUMENT.variant(
+    "{call} got {seconds!r}, which is not a number of seconds.",
+    known="time is given in seconds and never goes back",
+    fix="Pass a number of seconds, 0 or more.",
+)
+BAD_FAILURE_COUNT = INVALID_ARGUMENT.variant(
+    "failing() got times={times!r}.", fix="Pass how many calls fail: an int, 0 or more."
+)
+NOT_A_STRATEGY = INVALID_ARGUMENT.variant(
+    "check_reducer() got {option}={strategy!r}, which is not a Hypothesis strategy.",
+    fix="Pass a strategy, for instance st.lists(st.integers()).",
+)
