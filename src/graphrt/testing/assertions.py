@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar, cast, final
 
 from graphrt.commands import END, START, NodeRef, node_name
 from graphrt.errors import InputError, closest, names
+from graphrt.errors._codes.recorded_runs import NOT_A_RECORDED_RUN, UNKNOWN_NAME_IN_ASSERTION
 from graphrt.events import TaskRetried
 from graphrt.testing.recording import RecordedRun
 
@@ -31,10 +32,7 @@ def assert_run(run: RecordedRun[S]) -> RunAssertions[S]:
     """
     given: object = run
     if type(given) is not RecordedRun:
-        raise InputError(
-            f"assert_run() takes a RecordedRun, not a {type(given).__name__}.",
-            fix="Record the run first: run = record(graph, input).",
-        )
+        raise NOT_A_RECORDED_RUN(given=given)
     return RunAssertions(run)
 
 
@@ -324,9 +322,4 @@ def _lines(value: Any) -> list[str]:
 
 
 def _unknown(what: str, name: Any, known: Any) -> InputError:
-    guess = closest(name, known)
-    return InputError(
-        f"{what} is named {name!r}, which does not exist.",
-        known=names(known),
-        fix=f"Did you mean {guess!r}?" if guess else "Use one of the names above.",
-    )
+    return UNKNOWN_NAME_IN_ASSERTION(what=what, name=name, known_names=known, guess=closest(name, known))

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any, Final, Generic, TypeVar, final
 
 from graphrt.commands import END, START, Send
-from graphrt.errors import GraphrtError, InputError
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.recorded_runs import BAD_RECORD_OPTIONS, RECORD_OF_A_RUNTIME
 from graphrt.events import (
     Entry,
     Event,
@@ -195,17 +196,13 @@ async def arecord(
 
 def _prepared(graph: CompiledGraph[S, Any], options: Mapping[str, Any]) -> tuple[Runtime[S], _Kept[S]]:
     if _is_runtime(graph):
-        raise InputError(
-            "record() takes a compiled graph, not a Runtime, because it adds a sink of its own.",
-            fix="Pass runtime.graph, and the arguments of the runtime as options: record(graph, input, harness=...).",
-        )
+        raise RECORD_OF_A_RUNTIME()
     entries: list[Entry] = []
-    options = {"store": "memory:", **options}
-    options["sinks"] = (*options.get("sinks", ()), entries.append)
+    all_options: dict[str, Any] = {"store": "memory:", **options, "sinks": (*options.get("sinks", ()), entries.append)}
     try:
-        return Runtime(graph, **options), _Kept([], entries)
+        return Runtime(graph, **all_options), _Kept([], entries)
     except TypeError as error:
-        raise InputError(f"record() cannot make a Runtime of these options: {error}.") from None
+        raise BAD_RECORD_OPTIONS(error=error, options=options) from None
 
 
 def _is_runtime(value: object) -> bool:

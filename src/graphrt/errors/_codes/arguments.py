@@ -89,6 +89,9 @@ BAD_OBSERVER = INVALID_ARGUMENT.variant(
     known="{variable}={given!r}",
     fix="Set it to module:function, a function without arguments, or remove it.",
 )
+GRAPH_NOT_COMPILED = INVALID_ARGUMENT.variant(
+    "{function} takes a compiled graph, not {given:a_type}.", fix="Pass what compile() returned."
+)
 OPTION_NOT_TEXT = INVALID_ARGUMENT.variant("{option} must be a str, not {value!r}.")
 OPTION_NOT_A_MAPPING = INVALID_ARGUMENT.variant(
     "{option} must be a mapping from names to values, not {value:a_type}.",

@@ -12,7 +12,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphrt.errors import InputError
+from graphrt.errors import a_type
+from graphrt.errors._codes.recorded_runs import BAD_CASE
 
 _VERSION: Final = "graphrt-case-1"
 
@@ -47,21 +48,13 @@ def decode(text: Any) -> Case:
         InputError: *text* is not what `case_of` wrote (`bad-case`).
     """
     if not isinstance(text, str):
-        raise _bad(f"it is a {type(text).__name__}")
+        raise BAD_CASE(why=f"it is {a_type(text)}")
     version, _, packed = text.strip().partition("\n")
     if version != _VERSION:
-        raise _bad(f"its first line is {version[:40]!r}, not {_VERSION!r}")
+        raise BAD_CASE(why=f"its first line is {version[:40]!r}, not {_VERSION!r}")
     try:
         about, _, data = zlib.decompress(base64.b85decode("".join(packed.split()))).partition(b"\n")
         case = Case(**json.loads(about), data=data)
     except (ValueError, TypeError, zlib.error, binascii.Error) as error:
-        raise _bad(f"it cannot be decoded: {error}") from None
+        raise BAD_CASE(why=f"it cannot be decoded: {error}") from None
     return case
-
-
-def _bad(why: str) -> InputError:
-    return InputError(
-        f"This is not the text of a case: {why}.",
-        code="bad-case",
-        fix="Write the file again with case_of(); only the recording at its end must stay as it is.",
-    )

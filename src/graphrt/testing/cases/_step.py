@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.recorded_runs import NO_SUPERSTEP_AFTER, NO_SUPERSTEP_YET, NOT_AN_ENTRY_NUMBER
 from graphrt.events import (
     EffectRecorded,
     Entry,
@@ -57,11 +57,7 @@ def recorded(runtime: Runtime[Any], thread: str, at: int | None) -> Recorded:
         InputError: No superstep follows.
     """
     if at is not None and at.__class__ is not int:
-        raise InputError(
-            f"at={at!r} is not the number of an entry.",
-            fix="Take the seq of a snapshot of history(thread), or leave it out for the last step.",
-            thread=thread,
-        )
+        raise NOT_AN_ENTRY_NUMBER(at=at, thread=thread)
     entries = list(runtime.entries(thread))
     begins = [entry.seq for entry in entries if not entry.path and isinstance(entry.event, _BEGINS)]
     first = entries[0].seq - 1 if entries else 0
@@ -69,17 +65,11 @@ def recorded(runtime: Runtime[Any], thread: str, at: int | None) -> Recorded:
         begins.insert(0, first)  # older entries were pruned; the state before the first one left was kept
     steps = {seq: part for seq, part in _parts(entries, begins) if _did_something(part)}
     if not steps:
-        raise InputError(f"No superstep of thread {thread!r} has ended yet.", fix="Run it first.", thread=thread)
+        raise NO_SUPERSTEP_YET(thread=thread)
     before = max(steps) if at is None else max((seq for seq in begins if seq <= at), default=None)
     if before not in steps:
-        known = ", ".join(map(str, list(steps)[-12:]))
-        raise InputError(
-            f"No superstep follows entry {at} of thread {thread!r}.",
-            known=f"supersteps follow the entries {known}" if len(steps) <= 12 else f"supersteps follow ..., {known}",
-            fix="Take the seq of a snapshot of history(thread), after which the step ran.",
-            thread=thread,
-            seq=at,
-        )
+        last = ", ".join(map(str, list(steps)[-12:]))
+        raise NO_SUPERSTEP_AFTER(seq=at, thread=thread, entries=last if len(steps) <= 12 else f"..., {last}")
     part = steps[before]
     ended = isinstance(part[-1].event, SuperstepCommitted)
     questions = () if ended else [question.payload for question in runtime.state(thread).interrupts]

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from graphrt.errors import GraphrtError, InputError, ModelRequestForbiddenError, a_type, names
+from graphrt.errors import GraphrtError, ModelRequestForbiddenError
+from graphrt.errors._codes.arguments import GRAPH_NOT_COMPILED
+from graphrt.errors._codes.recorded_runs import (
+    CASE_OF_OTHER_GRAPH,
+    NO_SUCH_TASK,
+    SEVERAL_TASKS_OF_NODE,
+    SEVERAL_UPDATES,
+)
 from graphrt.events import Entry, SuperstepCommitted, TaskFailed, TaskSucceeded
 from graphrt.graph import CompiledGraph
 from graphrt.harness.real_requests import allow_model_requests
@@ -49,10 +56,7 @@ class ReplayedTask:
             InputError: There are several; see `updates`.
         """
         if len(self.updates) > 1:
-            raise InputError(
-                f"Task {self.id!r} ran a nested graph, which made {len(self.updates)} updates.",
-                fix="Compare `updates`, which has one for each commit of the nested graph.",
-            )
+            raise SEVERAL_UPDATES(task=self.id, number=len(self.updates))
         return self.updates[0] if self.updates else {}
 
 
@@ -78,11 +82,9 @@ class ReplayedStep(Mapping[str, ReplayedTask]):
         of_node = [task for task in self._tasks.values() if task.node == key]
         if len(of_node) == 1:
             return of_node[0]
-        raise InputError(
-            f"The step had {len(of_node)} tasks of node {key!r}." if of_node else f"No task {key!r} ended in the step.",
-            known=f"tasks {names(self._tasks)}",
-            fix="Name a task by its id.",
-        )
+        if of_node:
+            raise SEVERAL_TASKS_OF_NODE(number=len(of_node), key=key, tasks=self._tasks)
+        raise NO_SUCH_TASK(key=key, tasks=self._tasks)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tasks)
@@ -113,19 +115,10 @@ def replay_case(graph: CompiledGraph[Any, Any], case: str, **options: Any) -> Re
     """
     any_graph: Any = graph
     if not isinstance(any_graph, CompiledGraph):
-        raise InputError(
-            f"replay_case() takes a compiled graph, not {a_type(any_graph)}.",
-            fix="Pass what compile() returned.",
-        )
+        raise GRAPH_NOT_COMPILED(function="replay_case()", given=any_graph)
     found = _archive.decode(case)
     if graph.name != found.graph:
-        raise InputError(
-            f"The case is of graph {found.graph!r}, and this is graph {graph.name!r}.",
-            code="other-graph",
-            where=f"thread {found.thread!r}",
-            fix=f"Pass graph {found.graph!r}, or write the case again with case_of(), if the graph was renamed.",
-            thread=found.thread,
-        )
+        raise CASE_OF_OTHER_GRAPH(wanted=found.graph, graph_name=graph.name, thread=found.thread)
     entries: list[Entry] = []
     given: dict[str, Any] = {"clock": lambda: found.time, "ids": lambda: found.run, **options}
     given["sinks"] = (*given.get("sinks", ()), entries.append)

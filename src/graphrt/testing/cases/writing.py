@@ -14,7 +14,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from graphrt.errors import InputError, a_type, names
+from graphrt.errors import a_type
+from graphrt.errors._codes.recorded_runs import (
+    CASE_FILE_EXISTS,
+    CASE_OF_CHANGED_GRAPH,
+    GRAPH_NOT_IMPORTABLE,
+    NO_GRAPH_AT,
+    NO_RUNTIME_FOR_CASE,
+    OTHER_GRAPH_AT,
+)
 from graphrt.graph import CompiledGraph
 from graphrt.harness.budget import Budget
 from graphrt.runtime import Runtime
@@ -64,19 +72,17 @@ def case_of(
     """
     given: Any = runtime
     if not isinstance(given, Runtime):
-        raise InputError(f"case_of() takes a Runtime, not {a_type(given)}.", fix="Pass the runtime of the thread.")
+        raise NO_RUNTIME_FOR_CASE(given=given)
     module, name = _home(runtime.graph, graph)
     step = recorded(runtime, thread, at)
     gone = [node for node in step.nodes if node not in runtime.graph.nodes]
     if gone:
-        raise InputError(
-            f"The step after entry {step.at} of thread {thread!r} ran what graph {runtime.graph.name!r} no longer has: "
-            f"{names(gone)}.",
-            code="graph-changed",
-            known=f"nodes {names(runtime.graph.nodes)}",
-            fix="Pass a runtime of the graph as it was when the step ran, or the `at` of another step.",
-            thread=thread,
+        raise CASE_OF_CHANGED_GRAPH(
             seq=step.at,
+            thread=thread,
+            graph_name=runtime.graph.name,
+            gone=gone,
+            known_nodes=runtime.graph.nodes,
         )
     fork = _fork(runtime, thread, step, decrypted=decrypted)
     about = Source(
@@ -141,10 +147,7 @@ def _home(graph: CompiledGraph[Any, Any], given: str | None) -> tuple[str, str]:
         for name, value in list(getattr(content, "__dict__", {}).items()):
             if value is graph and name.isidentifier():
                 return module, name
-    raise InputError(
-        f"The test cannot import graph {graph.name!r}: no variable of an imported module holds it.",
-        fix="Say where it is: case_of(..., graph='module:variable'), or 'module:function()' if a function returns it.",
-    )
+    raise GRAPH_NOT_IMPORTABLE(graph_name=graph.name)
 
 
 def _named(graph: CompiledGraph[Any, Any], given: str) -> tuple[str, str]:
@@ -154,24 +157,15 @@ def _named(graph: CompiledGraph[Any, Any], given: str) -> tuple[str, str]:
         found = getattr(import_module(module), function)
         made = found() if function != name else found
     except Exception as error:
-        raise InputError(
-            f"There is no graph at {given!r}: {type(error).__name__}: {error}.",
-            fix="Pass graph='module:variable', or 'module:function()' if a function returns the graph.",
-        ) from error
+        raise NO_GRAPH_AT(given=given, error=error) from error
     if not isinstance(made, CompiledGraph) or made.fingerprint != graph.fingerprint:
         what = f"graph {made.name!r}" if isinstance(made, CompiledGraph) else a_type(made)
-        raise InputError(
-            f"At {given!r} is {what}, and not the runtime's graph {graph.name!r} as it is now.",
-            fix="Name the variable that holds the graph that the runtime drives.",
-        )
+        raise OTHER_GRAPH_AT(given=given, found=what, graph_name=graph.name)
     return module, name
 
 
 def _write(path: Path, text: str, *, overwrite: bool) -> None:
     if path.exists() and not overwrite and path.read_text(encoding="utf-8") != text:
-        raise InputError(
-            f"There is a file {str(path)!r} already, with other content.",
-            fix="Pass another path as to=, or overwrite=True if nobody has changed the file.",
-        )
+        raise CASE_FILE_EXISTS(file=str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

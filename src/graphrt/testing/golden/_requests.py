@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.recorded_runs import NOT_MODEL_REQUESTS
 from graphrt.events import Entry, InterruptRaised, TaskFailed, TaskRetried, TaskSucceeded
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.request import ModelRequest
@@ -34,12 +34,7 @@ def _checked(calls: Any) -> list[ModelRequest]:
     found: list[Any] = list(calls) if hasattr(calls, "__iter__") else [calls]
     for one in found:
         if not isinstance(one, ModelRequest):
-            raise InputError(
-                f"requests= has a value of type {type(one).__name__}, which is not a model request.",
-                known="a list of requests, or a mapping from names of agents to such lists",
-                fix="Pass the calls of a double: requests=model.calls.",
-                value=one,
-            )
+            raise NOT_MODEL_REQUESTS(value=one)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.recorded_runs import BAD_GOLDEN_TRACE, TRACE_OF_NO_RUN, TRACE_WITHOUT_ENTRIES
 from graphrt.events import Entry, RunStarted
 from graphrt.harness.request import ModelRequest
 from graphrt.testing.golden._events import supersteps
@@ -64,13 +64,10 @@ def golden_trace(
 def _entries(run: Any) -> list[Entry]:
     given: Any = run.entries if run.__class__ is RecordedRun else run
     found: list[Any] = list(given) if hasattr(given, "__iter__") else [given]
-    if not found or not all(isinstance(one, Entry) for one in found):
-        raise InputError(
-            f"A golden trace is made from a recorded run, not from a value of type {type(run).__name__}."
-            if found
-            else "A golden trace is made from a recorded run, and this one has no entries.",
-            fix="Record the run first: run = record(graph, input).",
-        )
+    if not found:
+        raise TRACE_WITHOUT_ENTRIES()
+    if not all(isinstance(one, Entry) for one in found):
+        raise TRACE_OF_NO_RUN(given=run)
     return found
 
 
@@ -121,16 +118,18 @@ def read_trace(text: str) -> Trace:
     except ValueError as error:
         conflict = any(line.startswith(("<<<<<<<", ">>>>>>>")) for line in text.splitlines())
         why = "it has the marks of a merge conflict" if conflict else f"it is not valid JSON: {error}"
-        raise _bad(why) from None
+        raise BAD_GOLDEN_TRACE(why=why) from None
     except RecursionError:
-        raise _bad("it is nested too deeply") from None
+        raise BAD_GOLDEN_TRACE(why="it is nested too deeply") from None
     if data.__class__ is not dict or data.get("format") != FORMAT:
-        raise _bad(f'it does not have "format": "{FORMAT}"')
+        raise BAD_GOLDEN_TRACE(why=f'it does not have "format": "{FORMAT}"')
     if data.get("version") != VERSION:
-        raise _bad(f"its version is {data.get('version')!r}, and this version of graphrt reads version {VERSION}")
+        raise BAD_GOLDEN_TRACE(
+            why=f"its version is {data.get('version')!r}, and this version of graphrt reads version {VERSION}"
+        )
     asked: Any = data.get("requests", {})
     if asked.__class__ is not dict:
-        raise _bad("requests is not a mapping")
+        raise BAD_GOLDEN_TRACE(why="requests is not a mapping")
     return Trace(
         graph=data.get("graph"),
         supersteps=[_group(group, f"trace[{at}]") for at, group in enumerate(_list(data.get("trace"), "trace"))],
@@ -141,37 +140,29 @@ def read_trace(text: str) -> Trace:
 
 def _group(group: Any, place: str) -> tuple[int, list[dict[str, Any]]]:
     if group.__class__ is not dict or group.get("superstep").__class__ is not int:
-        raise _bad(f'{place} is not a mapping with a "superstep"')
+        raise BAD_GOLDEN_TRACE(why=f'{place} is not a mapping with a "superstep"')
     events = _list(group.get("events"), f"{place}.events")
     for at, event in enumerate(events):
         if event.__class__ is not dict or event.get("event").__class__ is not str:
-            raise _bad(f'{place}.events[{at}] is not a mapping with an "event"')
+            raise BAD_GOLDEN_TRACE(why=f'{place}.events[{at}] is not a mapping with an "event"')
     return group["superstep"], events
 
 
 def _calls(calls: Any, place: str) -> list[dict[str, Any]]:
     for at, line in enumerate(_list(calls, place)):
         if line.__class__ is not dict:
-            raise _bad(f"{place}[{at}] is not a mapping")
+            raise BAD_GOLDEN_TRACE(why=f"{place}[{at}] is not a mapping")
         for number, message in enumerate(_list(line.get("messages"), f"{place}[{at}].messages")):
             if message.__class__ is not dict:
-                raise _bad(f"{place}[{at}].messages[{number}] is not a mapping")
+                raise BAD_GOLDEN_TRACE(why=f"{place}[{at}].messages[{number}] is not a mapping")
     try:
         return unfolded(calls)
     except ValueError as error:
-        raise _bad(f"a line of {place} {error}") from None
+        raise BAD_GOLDEN_TRACE(why=f"a line of {place} {error}") from None
 
 
 def _list(value: Any, place: str) -> list[Any]:
     if value.__class__ is not list:
-        raise _bad(f"{place} is not a list")
+        raise BAD_GOLDEN_TRACE(why=f"{place} is not a list")
     found: list[Any] = value
     return found
-
-
-def _bad(why: str) -> InputError:
-    return InputError(
-        f"The text is not a golden trace: {why}.",
-        code="bad-golden-trace",
-        fix="Restore the file from version control, or write it anew: pytest --graphrt-update.",
-    )
