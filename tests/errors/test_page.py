@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from graphrt import errors
@@ -13,7 +11,7 @@ from graphrt.errors import GraphrtError
 from graphrt.errors._error_code import Finding
 from graphrt.errors._page import sections
 
-from .test_declarations import CLASSES, DECLARED, RAISED_IN_FULL, sources
+from .test_declarations import DECLARED
 
 NAMED = re.compile(r"[A-Za-z_][\w.]*(?==)|[A-Za-z_@][\w.]*(?=\()")
 """Functions, classes and options in a text: what comes before `(` or `=`."""
@@ -25,22 +23,6 @@ def defaults() -> dict[str, str]:
     """Code to class: the codes of errors that are raised without one."""
     public = (getattr(errors, name) for name in errors.__all__)
     return {kind.default_code: kind.__name__ for kind in public if issubclass(kind, GraphrtError)}
-
-
-def raised_in_full() -> Iterator[tuple[str, str]]:
-    """Code and class of the errors that are not declared yet."""
-    for path, tree in sources().items():
-        if not path.startswith(tuple(RAISED_IN_FULL)):
-            continue
-        for node in ast.walk(tree):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
-                continue
-            codes = [word.value for word in node.keywords if word.arg == "code"]
-            if node.func.id not in CLASSES:
-                continue
-            kind = node.func.id
-            codes = codes or [ast.Constant(getattr(errors, kind).default_code)]
-            yield from ((str(code.value), kind) for code in codes if isinstance(code, ast.Constant))
 
 
 def public(kind: type[GraphrtError]) -> str:
@@ -57,8 +39,6 @@ def classes() -> dict[str, str]:
         else:
             name = public(declared.error)
         found.setdefault(declared.code, set()).add(name)
-    for code, kind in raised_in_full():
-        found.setdefault(code, set()).add(kind)
     return {code: said(names or {defaults()[code]}) for code, names in found.items()}
 
 

@@ -327,7 +327,7 @@ USED = "from flow import graph\ndef test_it(): graph.run({'kind': 'end'})"
         ("flwo", USED, "Did you mean 'flow'?"),
         ("flow:graph", NOTHING, "No test runs 'flow', or asks for a route."),
         ("flow:graph", "", "pytest ran no tests."),
-        ("flow:graph", USED + "\ndef test_no(): assert 0, 'broken'", "A test fails without any mutant"),
+        ("flow:graph", USED + "\ndef test_no(): assert 0, 'broken'", "1 test fails without any mutant"),
         ("flow:graph", "import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
         ("flow:graph", "import os\ndef test_it(): os._exit(3)", "did not come to its end, without any mutant (exit code 3)"),
         ("flow:graph --only=flow/rais:a", USED, "Did you mean 'flow/raise:a'?"),

@@ -8,7 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.arguments import GRAPH_NOT_COMPILED
+from graphrt.errors._codes.explorations import NO_SUCH_CASE, STORE_OF_SEVERAL_CASES
 from graphrt.events import SuperstepCommitted
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import InterruptInfo
@@ -72,7 +73,7 @@ def explore_crashes(
     Raises:
         InputError: *graph* is not compiled, or an option or *at* does not fit.
     """
-    plan = _plan(graph, input, store, options, Answers(answers), once, seed)
+    plan = _plan("explore_crashes()", graph, input, store, options, Answers(answers), once, seed)
     search = _Search(plan, "explore_crashes", "crashes", most, Progress("crashes", tell))
 
     def cases(wanted: Outcome, case: Case) -> list[Disturbance]:
@@ -126,7 +127,7 @@ def explore_forks(
     Raises:
         InputError: *graph* is not compiled, or an option or *at* does not fit.
     """
-    plan = _plan(graph, input, store, options, Answers(answers), None, seed)
+    plan = _plan("explore_forks()", graph, input, store, options, Answers(answers), None, seed)
     search = _Search(plan, "explore_forks", "forks", most, Progress("forks", tell))
 
     def all_forks() -> None:
@@ -141,16 +142,12 @@ def explore_forks(
     return search.made(all_forks)
 
 
-def _plan(graph: Any, *rest: Any) -> Plan:
+def _plan(function: str, graph: Any, *rest: Any) -> Plan:
     if not issubclass(type(graph), CompiledGraph):
-        raise InputError(f"A compiled graph is expected, not {type(graph).__name__}.", fix="Call compile() first.")
+        raise GRAPH_NOT_COMPILED(function=function, given=graph)
     store = rest[1]
     if not (store is None or callable(store) or store in ("memory:", "sqlite:")):
-        raise InputError(
-            f"store={store!r} cannot be made anew for each case.",
-            known="None, 'memory:', 'sqlite:', a function",
-            fix="Pass a function that opens a store in the folder that it is given.",
-        )
+        raise STORE_OF_SEVERAL_CASES(store=store)
     return Plan(graph, *rest)
 
 
@@ -158,7 +155,7 @@ def _chosen(names: list[Any], at: Any) -> list[Any]:
     if at is None:
         return names
     if at not in names:
-        raise InputError(f"There is no case {at!r}.", known=f"{len(names)} cases: {names[:3]!r} ... {names[-1:]!r}")
+        raise NO_SUCH_CASE(at=at, cases=names)
     return [at]
 
 

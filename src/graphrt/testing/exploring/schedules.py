@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.explorations import BOUND_BELOW_ONE, GRAPH_OR_FUNCTION_EXPECTED
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import InterruptInfo
 from graphrt.testing.exploring import _orders
@@ -57,12 +57,9 @@ def explore_schedules(
         InputError: *seeds* is below 1, or *graph* is neither compiled nor a function.
     """
     if seeds < 1:
-        raise InputError(f"explore_schedules() got seeds={seeds}.", fix="Pass 1 or more.")
+        raise BOUND_BELOW_ONE(function="explore_schedules()", option="seeds", given=seeds)
     if not isinstance(graph, CompiledGraph) and not callable(graph):
-        raise InputError(
-            f"A compiled graph is expected, or a function that makes one, not {type(graph).__name__}.",
-            fix="Call compile() first.",
-        )
+        raise GRAPH_OR_FUNCTION_EXPECTED(given=graph)
     known = Answers(answers)
 
     def run(pick: Pick, *, watched: bool, stored: bool) -> Scheduled:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graphrt.errors import GraphrtError, InputError, told
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.route_coverage import VERDICTS_NOT_WRITTEN
 from graphrt.testing.mutate import reports
 from graphrt.testing.mutate.first_run import FirstRun, first_run
 from graphrt.testing.mutate.operators import OPERATORS
@@ -170,7 +171,7 @@ def _write_json(given: argparse.Namespace, text: str) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text}\n", encoding="utf-8")
         except OSError as error:
-            raise InputError(f"The verdicts cannot be written: {told(error)}", fix="Name another file.") from error
+            raise VERDICTS_NOT_WRITTEN(error=error) from error
 
 
 if __name__ == "__main__":

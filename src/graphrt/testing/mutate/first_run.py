@@ -10,6 +10,14 @@ from random import Random
 from typing import Any, final
 
 from graphrt.errors import InputError, closest, names
+from graphrt.errors._codes.route_coverage import (
+    GRAPH_WITHOUT_TESTS,
+    NO_GRAPH_TO_MUTATE,
+    NO_TESTS_RAN,
+    PATTERN_WITHOUT_MUTANT,
+    PYTEST_DID_NOT_END,
+    TESTS_FAIL_UNMUTATED,
+)
 from graphrt.testing.mutate.installing import FIXTURE
 from graphrt.testing.mutate.operators import OPERATORS, Mutation, mutations
 from graphrt.testing.mutate.pytest_runs import PytestResult, PytestRuns
@@ -86,11 +94,11 @@ class FirstRun:
         everything = [candidate for key in self.titles for candidate in self._of_graph(key)]
         for pattern in only:
             if not any(_matches(candidate, pattern) for candidate in everything):
-                guess = closest(pattern, [candidate.id for candidate in everything])
-                raise InputError(
-                    f"--only={pattern} matches no mutant.",
-                    known=f"{len(everything)} mutants, of the operators {', '.join(OPERATORS)}",
-                    fix=f"Did you mean {guess!r}?" if guess else "--list shows all of them.",
+                raise PATTERN_WITHOUT_MUTANT(
+                    pattern=pattern,
+                    number=len(everything),
+                    operators=", ".join(OPERATORS),
+                    guess=closest(pattern, [candidate.id for candidate in everything]),
                 )
         found = [
             candidate
@@ -159,12 +167,8 @@ def first_run(runs: PytestRuns, folder: Path, targets: Sequence[str], seed: int)
         for key in dict.fromkeys(found):
             _title(run, key, run.graphs[key].name)
     if not any(run.hits.get(key) for key in run.titles):
-        shown = names(sorted({run.graphs[key].name for found in keys.values() for key in found}))
-        raise InputError(
-            f"No test runs {shown}, or asks for a route.",
-            known=f"tests that ran: {len(run.tests)}",
-            fix="Name the tests of this graph after --, or name another graph.",
-        )
+        graphs = sorted({run.graphs[key].name for found in keys.values() for key in found})
+        raise GRAPH_WITHOUT_TESTS(graphs=graphs, number=len(run.tests))
     return run
 
 
@@ -201,40 +205,24 @@ def _refuse(result: PytestResult) -> None:
     if not result.finished:
         code = result.exit_code or 0
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise InputError(
-            f"pytest did not come to its end, without any mutant ({ended}).",
-            known=f"the last lines of its output:\n{result.tail()}",
-            fix="Run pytest alone, and correct what it says.",
-        )
+        raise PYTEST_DID_NOT_END(ended=ended, output=result.tail())
     broken = {**result.uncollected, **{ended.test: ended.error for ended in result.failed}}
     if broken:
         listed = [f"\n    {test}: {error}" for test, error in list(broken.items())[:SHOWN]]
         more = f"\n    and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
-        count = "A test fails" if len(broken) == 1 else f"{len(broken)} tests fail"
-        raise InputError(
-            f"{count} without any mutant, and would fail on each of them.",
-            known="".join(listed).strip() + more,
-            fix="Correct the tests, or leave them out with --deselect after --.",
-        )
+        raise TESTS_FAIL_UNMUTATED(number=len(broken), listed="".join(listed).strip(), more=more)
     if not result.tests:
-        raise InputError(
-            "pytest ran no tests.",
-            known=f"exit code {result.exit_code}; the last lines of its output:\n{result.tail(5)}",
-            fix="Name the tests after --, as for pytest.",
-        )
+        raise NO_TESTS_RAN(exit_code=result.exit_code, output=result.tail(5))
 
 
 def _no_graph(run: FirstRun, target: str, problem: str) -> InputError:
     known = sorted({graph.name for graph in run.graphs.values()})
-    guess = closest(target, known)
     if not target:
         problem = "The tests compiled no graph outside of test files."
-    return InputError(
-        problem or f"{target!r} names no graph that the tests compiled.",
-        known=f"graphs {names(known)}" if known else "no graph was compiled",
-        fix=f"Did you mean {guess!r}?"
-        if guess and not problem
-        else "Name a package, a module, a file, module:variable or a graph whose tests are run.",
+    return NO_GRAPH_TO_MUTATE(
+        problem=problem or f"{target!r} names no graph that the tests compiled.",
+        graphs=f"graphs {names(known)}" if known else "no graph was compiled",
+        guess="" if problem else closest(target, known),
     )
 
 

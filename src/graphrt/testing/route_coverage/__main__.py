@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from graphrt.errors import GraphrtError, InputError
+from graphrt.errors._codes.route_coverage import COVERAGE_OF_OTHER_VERSION, NO_GRAPH_MEASURED
 from graphrt.testing.route_coverage import CoverageData, GraphData, load, reports, summarise
 from graphrt.testing.route_coverage.html_page import html
 
@@ -42,10 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
             data.save(given.save)
         summary = summarise(data, given.target)
         if not summary.graphs:
-            raise InputError(
-                "The data has no graph that was compiled outside of test files.",
-                fix="Run pytest with --graphrt-cov on tests that import the graphs, or name a graph with --target.",
-            )
+            raise NO_GRAPH_MEASURED()
     except GraphrtError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -54,12 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _of_another_version(path: Path, graph: GraphData) -> InputError:
-    return InputError(
-        f"The route coverage data at {str(path)!r} cannot be merged: it was measured with another version of "
-        f"{graph.file!r} than the data before it.",
-        known=f"only one of them has the graph {graph.name!r} of line {graph.line}",
-        fix="Merge what was measured with one version of the code.",
-    )
+    return COVERAGE_OF_OTHER_VERSION(file=str(path), source=graph.file, graph_name=graph.name, line=graph.line)
 
 
 if __name__ == "__main__":

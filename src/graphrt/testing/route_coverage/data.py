@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from graphrt.errors import InputError, told
+from graphrt.errors._codes.route_coverage import COVERAGE_DAMAGED, COVERAGE_UNREADABLE
 from graphrt.testing.route_coverage.arcs import KINDS, Arc
 from graphrt.testing.route_coverage.collecting import FORMAT
 
@@ -156,10 +156,7 @@ def load(path: Path, *, root: Path | None = None) -> CoverageData:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise InputError(
-            f"The route coverage data at {os.fspath(path)!r} cannot be read: {told(error)}",
-            fix="Run pytest with --graphrt-cov first, or name the file that it wrote.",
-        ) from error
+        raise COVERAGE_UNREADABLE(file=os.fspath(path), error=error) from error
     saved: CoverageData = _checked(path, lambda: _saved(json.loads(text.decode())))
     return saved
 
@@ -234,11 +231,7 @@ def _checked(path: Path, read: Any) -> Any:
     try:
         return read()
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise InputError(
-            f"{os.fspath(path)!r} is not route coverage data that this version of graphrt can read: {told(error)}",
-            known=f"this version reads format {FORMAT}",
-            fix="Delete the file and run the tests again.",
-        ) from error
+        raise COVERAGE_DAMAGED(file=os.fspath(path), error=error, version=FORMAT) from error
 
 
 def _arc(fields: Any) -> Arc:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from graphrt.errors import InputError, closest, names
+from graphrt.errors._codes.route_coverage import COVERAGE_OF_NO_GRAPH
 from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, KINDS, Arc
 from graphrt.testing.route_coverage.data import CoverageData, Explored, GraphData
 
@@ -121,13 +122,13 @@ def _summarised(data: CoverageData, targets: Sequence[str], root: Path) -> Summa
 def _no_graph(data: CoverageData, target: str, root: Path) -> InputError:
     known = sorted({graph.name for graph in data.graphs.values()})
     guess = closest(target, known)
-    fix = f"Did you mean {guess!r}?" if guess else "Name a package, a module, a file, module:variable or a graph."
+    advice = f"Did you mean {guess!r}?" if guess else "Name a package, a module, a file, module:variable or a graph."
     if _is_test(target.partition("::")[0]) or (root / target).is_dir():
-        fix += " Tests to run are named before --graphrt-cov, which takes the next word as its target."
-    return InputError(
-        f"Route coverage was asked for {target!r}, which names no graph that the tests compiled.",
-        known=f"graphs {names(known)}" if known else "no graph was compiled",
-        fix=fix,
+        advice += " Tests to run are named before --graphrt-cov, which takes the next word as its target."
+    return COVERAGE_OF_NO_GRAPH(
+        wanted=target,
+        graphs=f"graphs {names(known)}" if known else "no graph was compiled",
+        advice=advice,
     )
 
 

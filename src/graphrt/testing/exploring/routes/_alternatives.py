@@ -13,7 +13,16 @@ from itertools import product
 from typing import Any, Final
 
 from graphrt.commands import END, START, Command, Interrupt, Send, node_name
-from graphrt.errors import InputError, closest, names
+from graphrt.errors import closest
+from graphrt.errors._codes.explorations import (
+    ALTERNATIVE_OF_UNKNOWN_FIELD,
+    ALTERNATIVE_OF_WRONG_KIND,
+    ALTERNATIVE_WITH_UNKNOWN_TARGET,
+    ALTERNATIVES_NOT_A_LIST,
+    ALTERNATIVES_OF_UNKNOWN_NODE,
+    ASYNC_ALTERNATIVE,
+    NO_ALTERNATIVES,
+)
 from graphrt.graph import CompiledGraph
 from graphrt.harness import FunctionModel, MockHarness
 from graphrt.testing.exploring.routes._choices import Chooser, short
@@ -95,13 +104,7 @@ def read(
     asked: list[str] = []
     for key, items in given.items():
         if not isinstance(key, str) or key not in known:
-            guess = closest(key, known) if isinstance(key, str) else None
-            raise InputError(
-                f"alternatives= names {key!r}, which is not a node.",
-                code="unknown-node",
-                known=f"nodes {names(known)}",
-                fix=f"Did you mean {guess!r}?" if guess else "Name a node; one of a nested graph as 'outer/inner'.",
-            )
+            raise ALTERNATIVES_OF_UNKNOWN_NODE(key=key, known_nodes=known, guess=closest(key, known))
         owner, name = known[key]
         if items is None:
             labels[key], complete = _labels(owner, name)
@@ -134,12 +137,9 @@ def _is_given(answers: Any) -> bool:
 
 def _listed(items: Any, of: str) -> tuple[Any, ...]:
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
-        raise InputError(
-            f"The alternatives of {of} are {short(items)}.",  # pyright: ignore[reportUnknownArgumentType]
-            fix="Pass a list, with one item for each alternative.",
-        )
+        raise ALTERNATIVES_NOT_A_LIST(of=of, shown=short(items))  # pyright: ignore[reportUnknownArgumentType]
     if not items:
-        raise InputError(f"The alternatives of {of} are an empty list.", fix="Pass at least one, or leave it out.")
+        raise NO_ALTERNATIVES(of=of)
     return tuple(items)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
 
 
@@ -154,9 +154,7 @@ def _paths(graph: Graph, above: str) -> Iterator[tuple[str, tuple[Graph, str]]]:
 def _check_result(graph: Graph, key: str, item: Any) -> None:
     """Refuse what no node can return; values of fields are checked when they are written."""
     if inspect.iscoroutinefunction(item):
-        raise InputError(
-            f"An alternative of node {key!r} is an async function.", fix="Pass a function that does not wait."
-        )
+        raise ASYNC_ALTERNATIVE(key=key)
     if item is None or callable(item) or isinstance(item, BaseException | Interrupt):
         return
     if isinstance(item, Command):
@@ -165,27 +163,16 @@ def _check_result(graph: Graph, key: str, item: Any) -> None:
         for target in wanted if isinstance(wanted, list | tuple) else [wanted]:  # pyright: ignore[reportUnknownVariableType]
             name: Any = target.node if isinstance(target, Send) else node_name(target)  # pyright: ignore[reportUnknownArgumentType]
             if name is not None and name is not END and name not in graph.nodes:
-                raise InputError(
-                    f"An alternative of node {key!r} goes to {name!r}, which is not a node.",
-                    code="unknown-node",
-                    known=f"nodes {names(graph.nodes)}",
-                    fix="Pass a function that returns the Command, if the wrong target is what you look for.",
-                )
+                raise ALTERNATIVE_WITH_UNKNOWN_TARGET(key=key, name=name, known_nodes=graph.nodes)
         item = command.update
     fields = graph.topology()["state"]
     if isinstance(item, Mapping):
         update: Mapping[Any, Any] = item  # pyright: ignore[reportUnknownVariableType]
         unknown = [name for name in update if name not in fields]
         if unknown:
-            raise InputError(
-                f"An alternative of node {key!r} writes {unknown[0]!r}, which is not a field of the state.",
-                known=f"fields {names(fields)}",
-            )
+            raise ALTERNATIVE_OF_UNKNOWN_FIELD(key=key, name=unknown[0], fields=fields)
     elif isinstance(item, str | int | float | list | tuple | set):
-        raise InputError(
-            f"An alternative of node {key!r} is {short(item)}, which no node can return.",  # pyright: ignore[reportUnknownArgumentType]
-            fix="Pass an update, None, a Command, an Interrupt, an exception, or a function of the state.",
-        )
+        raise ALTERNATIVE_OF_WRONG_KIND(key=key, shown=short(item))  # pyright: ignore[reportUnknownArgumentType]
 
 
 # -- nodes whose routers give each of their labels -----------------------------------------------------------------

@@ -12,15 +12,14 @@ from graphrt.errors import (
     ConcurrentUpdateError,
     DeadlineError,
     GraphrtError,
-    InputError,
     NodeFatigueError,
     RouteError,
     ScriptError,
     StarvedJoinError,
     StepLimitError,
     UpdateError,
-    told,
 )
+from graphrt.errors._codes.explorations import CALL_WITHOUT_REPLIES, IMPOSSIBLE_ALTERNATIVE, IMPOSSIBLE_REPLY
 from graphrt.testing.exploring.routes._walk import Plan, Walk
 
 Bug = tuple[str, str, str]
@@ -87,12 +86,9 @@ def refused(questions: Mapping[str, tuple[str, Mapping[int, bool]]]) -> Iterator
 def _of_error(error: Exception, plan: Plan) -> Bug:
     cause = _root(error)
     if isinstance(cause, ScriptError):
-        raise InputError(f"A reply is impossible: {told(cause)}", fix="Correct replies= or harness=.") from error
+        raise IMPOSSIBLE_REPLY(error=cause) from error
     if getattr(cause, "code", "") in _UNSCRIPTED:
-        raise InputError(
-            f"A model is called that has no replies: {told(cause)}",
-            fix="Pass replies={agent: [...]}, harness=[...], or alternatives= of the node.",
-        ) from error
+        raise CALL_WITHOUT_REPLIES(error=cause) from error
     kind = next((kind for cls, kind in _KINDS if isinstance(error, cls) or isinstance(cause, cls)), "node-error")
     node = getattr(error, "node", None)
     _refuse_impossible(kind, node, error, plan)
@@ -121,10 +117,7 @@ def _refuse_impossible(kind: str, node: Any, error: Exception, plan: Plan) -> No
     if last is not None and not callable(last.value) and getattr(error, "code", "") != "route-failed":
         routed = kind == "wrong-route" and getattr(error, "code", "") not in {"unknown-target", "undeclared-goto"}
         if not routed:
-            raise InputError(
-                f"An alternative of node {node!r} is impossible: {last.said}. {told(error)}",
-                fix="Correct it, or pass a function that returns it if this is the bug that you look for.",
-            ) from error
+            raise IMPOSSIBLE_ALTERNATIVE(key=node, shown=last.said, error=error) from error
 
 
 def slip(label: Any, labels: list[str], nodes: tuple[str, ...], target: str) -> str | None:

@@ -6,7 +6,8 @@ import heapq
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
-from graphrt.errors import InputError
+from graphrt.errors._codes.arguments import GRAPH_NOT_COMPILED
+from graphrt.errors._codes.explorations import BOUND_BELOW_ONE
 from graphrt.graph import CompiledGraph
 from graphrt.testing.exploring.report import Finding, Progress
 from graphrt.testing.exploring.routes._alternatives import read
@@ -74,10 +75,10 @@ def explore_routes(
             fit: nothing ran.
     """
     if not isinstance(graph, CompiledGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"A compiled graph is expected, not {type(graph).__name__}.", fix="Call compile() first.")
+        raise GRAPH_NOT_COMPILED(function="explore_routes()", given=graph)
     for name, bound in (("depth", depth), ("most", most), ("questions", questions)):
         if bound < 1:
-            raise InputError(f"explore_routes() got {name}={bound}.", fix="Pass 1 or more.")
+            raise BOUND_BELOW_ONE(function="explore_routes()", option=name, given=bound)
     given = read(graph, {} if input is None else input, alternatives, replies, harness, answers)
     call = {
         "input": input, "alternatives": alternatives, "replies": replies, "harness": harness, "answers": answers or None,
