@@ -125,6 +125,20 @@ def test_answers_left_over_are_reported_at_the_end() -> None:
         pass
 
 
+def test_request_that_is_not_a_chat_request_fails_the_test_and_names_the_address() -> None:
+    with FakeChatServer([], strict=False) as server:
+        with pytest.raises(HTTPError) as refused:
+            urlopen(f"{server.url}/models", timeout=10)
+        refused.value.close()
+        with pytest.raises(ScriptError, match="expected a chat request, but got GET /v1/models") as failed:
+            server.assert_done()
+
+    cause = failed.value.__cause__
+    assert isinstance(cause, ScriptError)
+    assert cause.code == "script-unexpected-call"
+    assert "server.url" in cause.fix
+
+
 def test_server_that_waits_for_nobody_stops_at_once() -> None:
     with FakeChatServer([ChatAnswer(text="late", delay_s=60)]) as server:
         host, _, port = server.url.removeprefix("http://").removesuffix("/v1").partition(":")

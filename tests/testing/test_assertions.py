@@ -103,8 +103,9 @@ def test_names_that_do_not_exist_are_mistakes_of_the_test():
         assert_run(run).visited("fetsh")
     with pytest.raises(InputError, match="Did you mean 'notes'"):
         assert_run(run).state("note", [])
-    with pytest.raises(InputError, match="Did you mean 'calls'"):
+    with pytest.raises(InputError, match="names 'call', which is not an amount of usage") as caught:
         assert_run(run).usage(call=1)
+    assert caught.value.fix == "Did you mean 'calls'?"
     with pytest.raises(InputError, match="takes a RecordedRun"):
         assert_run(run.result)  # type: ignore[arg-type]
 

@@ -329,7 +329,7 @@ USED = "from flow import graph\ndef test_it(): graph.run({'kind': 'end'})"
         ("flow:graph", "", "pytest ran no tests."),
         ("flow:graph", USED + "\ndef test_no(): assert 0, 'broken'", "1 test fails without any mutant"),
         ("flow:graph", "import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
-        ("flow:graph", "import os\ndef test_it(): os._exit(3)", "did not come to its end, without any mutant (exit code 3)"),
+        ("flow:graph", "import os\ndef test_it(): os._exit(3)", "which has no mutant, did not come to its end (exit code 3)"),
         ("flow:graph --only=flow/rais:a", USED, "Did you mean 'flow/raise:a'?"),
     ],
 )  # fmt: skip

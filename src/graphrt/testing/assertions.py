@@ -145,7 +145,7 @@ class RunAssertions(Generic[S]):
         known = {name: used.total_tokens if name == "tokens" else getattr(used, name) for name in _AMOUNTS}
         for name in amounts:
             if name not in known:
-                raise _unknown("An amount of usage", name, known)
+                raise _unknown("amount of usage", name, known)
         return self._same("usage", dict(sorted(amounts.items())), {name: known[name] for name in sorted(amounts)})
 
     # -- how it ended --------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class RunAssertions(Generic[S]):
             return str(node)
         name = node_name(node)
         if name not in self.run.graph.nodes:
-            raise _unknown("A node", name, self.run.graph.nodes)
+            raise _unknown("node of the graph", name, self.run.graph.nodes)
         return str(name)
 
     def _field(self, state: Any, field: str) -> Any:
@@ -275,11 +275,11 @@ class RunAssertions(Generic[S]):
             if field not in state and field in fields:
                 return None
             if field not in state:
-                raise _unknown("A field of the state", field, fields)
+                raise _unknown("field of the state", field, fields)
             value: Any = state[field]
             return value
         if not hasattr(state, field):
-            raise _unknown("A field of the state", field, self.run.graph.topology()["state"])
+            raise _unknown("field of the state", field, self.run.graph.topology()["state"])
         return getattr(state, field)
 
     def _status(self, wanted: str) -> RunAssertions[S]:

@@ -11,6 +11,7 @@ import pytest
 from graphrt.errors import InputError, ToolArgumentsError, ToolError
 from graphrt.harness import (
     Agent,
+    Budget,
     ToolCall,
     ToolContext,
     ToolEnded,
@@ -227,6 +228,16 @@ def test_an_agent_alone_has_nobody_to_ask():
         one_call(call("note", x=1), counting([], approval=True))
 
     assert caught.value.code == "nobody-to-ask"
+    assert "approve=" in caught.value.fix
+
+
+def test_an_agent_alone_has_nobody_to_ask_for_a_larger_budget():
+    agent = Agent(Model("done"), budget=Budget(calls=0, on_exceeded="interrupt"))
+    with pytest.raises(InputError) as caught:
+        run(agent)
+
+    assert caught.value.code == "nobody-to-ask"
+    assert 'on_exceeded="stop"' in caught.value.fix
 
 
 # -- what is seen ----------------------------------------------------------------------------------------------------

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from graphrt import NodeError
-from graphrt.errors import BudgetExceededError
+from graphrt.errors import BudgetExceededError, InputError
 from graphrt.events import Usage
-from graphrt.harness import Agent, TokenTracker, tool
+from graphrt.harness import Agent, AgentReply, TokenTracker, tool
 
 from .fakes import Model, call, counting
 from .graphs import Way, ask, every_way
@@ -39,6 +41,41 @@ def test_a_node_may_read_the_stream_of_its_agent(way):
         result = way(runtime, "run", {}, thread="t")
 
     assert result.state.said == ["ModelStarted", "TextDelta", "ModelEnded", "AgentReply"]
+
+
+class Plain:
+    """A harness that knows no graphs, with or without a stream."""
+
+    def __init__(self, *items: Any) -> None:
+        if items:
+            self.stream = partial(self._stream, items)
+
+    async def _stream(self, items: Any, _prompt: Any, **_options: Any) -> AsyncIterator[Any]:
+        for item in items:
+            if item is not None:
+                yield item
+
+    async def run(self, prompt: Any, /, **options: Any) -> AgentReply:
+        return AgentReply(text="done")
+
+
+@pytest.mark.parametrize(
+    ("items", "code", "text"),
+    [
+        ((), "no-stream", "Node 'n0' asked for a stream of Plain, which has no stream()."),
+        ((None,), "no-final-reply", "The stream of Plain ended without a final reply: it yielded nothing."),
+        (("one",), "no-final-reply", "The stream of Plain ended without a final reply: its last item is a str."),
+    ],
+)
+def test_a_stream_that_cannot_be_read_is_an_error_of_the_node(way, items, code, text):
+    async def body(state: Any, ctx: Any) -> Any:
+        return {"said": [item async for item in ctx.harness.stream("go")]}
+
+    with way.runtime(way.graph(body), harness=Plain(*items)) as runtime, pytest.raises(NodeError) as caught:
+        way(runtime, "run", {}, thread="t")
+
+    cause: Any = caught.value.__cause__
+    assert (type(cause), cause.code, cause.what) == (InputError, code, text)
 
 
 def test_what_is_known_is_shown_as_known(way):

@@ -71,6 +71,8 @@ def test_the_time_of_a_budget_cuts_a_call_off() -> None:
         Runtime(fan(1, ask_once), harness=Agent(model), budget=Budget(seconds=0.02)).run({})
 
     assert caught.value.node is not None
+    assert "A model call was cancelled" in caught.value.what
+    assert "seconds=0.02, of which " in caught.value.known
 
 
 def test_dollars_without_prices_are_an_error_before_any_call() -> None:

@@ -11,7 +11,7 @@ NOT_A_RECORDED_RUN = INVALID_ARGUMENT.variant(
     "assert_run() takes a RecordedRun, not {given:a_type}.", fix="Record the run first: run = record(graph, input)."
 )
 UNKNOWN_NAME_IN_ASSERTION = INVALID_ARGUMENT.variant(
-    "{what} is named {name!r}, which does not exist.", known="{known_names:names}", fix="Use one of these names."
+    "The assertion names {name!r}, which is not {what:a}.", known="{known_names:names}", fix="Use one of these names."
 )
 RECORD_OF_A_RUNTIME = INVALID_ARGUMENT.variant(
     "record() takes a compiled graph, not a Runtime, because it adds a sink of its own.",

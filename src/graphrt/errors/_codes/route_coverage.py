@@ -45,7 +45,7 @@ GRAPH_WITHOUT_TESTS = INVALID_ARGUMENT.variant(
     fix="Name the tests of this graph after --, or name another graph.",
 )
 PYTEST_DID_NOT_END = INVALID_ARGUMENT.variant(
-    "pytest did not come to its end, without any mutant ({ended}).",
+    "The first run of pytest, which has no mutant, did not come to its end ({ended}).",
     known="the last lines of its output:\n{output}",
     fix="Run pytest alone, and correct what it says.",
 )
