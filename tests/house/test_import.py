@@ -81,6 +81,13 @@ def test_import_loads_no_ready_made_node(imported: dict[str, Any]) -> None:
     assert [name for name in imported["new"] if name.startswith("graphrt.nodes")] == []
 
 
+def test_import_loads_the_errors_of_no_room_that_it_does_not_load(imported: dict[str, Any]) -> None:
+    """Declarations of the test kit, ready-made nodes, agents and models are loaded by the modules that raise them."""
+    loaded = {name.rpartition(".")[2] for name in imported["new"] if name.startswith("graphrt.errors._codes.")}
+
+    assert loaded <= {"arguments", "findings", "journal", "nodes", "stores", "threads"}
+
+
 def test_import_touches_neither_network_nor_files_nor_environment(imported: dict[str, Any]) -> None:
     assert imported["touched"] == []
 
