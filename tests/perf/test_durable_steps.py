@@ -73,7 +73,7 @@ def loading(folder: Path, *, chain: bool) -> Prepare:
 
 
 # Of these, eight calls of Python functions are there so that threads can share a transaction.
-@pytest.mark.parametrize(("chain", "most", "most_of_all"), [(False, 45, 92), (True, 53, 140)], ids=["bare", "chained"])
+@pytest.mark.parametrize(("chain", "most", "most_of_all"), [(False, 45, 92), (True, 53, 142)], ids=["bare", "chained"])
 def test_durable_step_stays_within_its_calls(
     tmp_path: Path, chain: bool, most: float, most_of_all: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,9 @@ class CommitQueue:
             ConflictError: The claim is void.
         """
         if self._mode == "sync" or self._done:
-            self._commit(commit)
+            self._store.commit(self._claim, commit)
+            if self.recorder is not None:
+                self._record(self.recorder, commit)
             self._released = commit.release
             return
         if self._mode == "exit":
@@ -114,12 +116,11 @@ class CommitQueue:
             self._size += count
             more.notify_all()
 
-    def _commit(self, commit: Commit) -> None:
-        self._store.commit(self._claim, commit)
-        if self.recorder is not None:
-            self.recorder.stored(commit)
-            if commit.release:  # a verb that edits a thread ends with such a commit, and closes nothing
-                self.recorder.close()
+    @staticmethod
+    def _record(recorder: Recorder, commit: Commit) -> None:
+        recorder.stored(commit)
+        if commit.release:  # a verb that edits a thread ends with such a commit, and closes nothing
+            recorder.close()
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -139,7 +140,9 @@ class CommitQueue:
                 self._busy = True
             for merged in merged_groups(batch):
                 try:
-                    self._commit(merged)
+                    self._store.commit(self._claim, merged)
+                    if self.recorder is not None:
+                        self._record(self.recorder, merged)
                 except BaseException as error:  # noqa: BLE001 - the next call raises it
                     with more:
                         self._error = error
@@ -173,7 +176,9 @@ class CommitQueue:
         waiting, self._waiting = self._waiting, []
         for merged in merged_groups(waiting):
             try:
-                self._commit(merged)
+                self._store.commit(self._claim, merged)
+                if self.recorder is not None:
+                    self._record(self.recorder, merged)
             except BaseException as error:
                 self._error = error  # later commits expect the entries of this one
                 raise

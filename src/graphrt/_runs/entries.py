@@ -80,5 +80,6 @@ def _leaf_before(store: Store, reader: Reader, chained: str, seq: int, first: in
     if seq != first - 1:
         return None
     snapshot = store.load(reader.thread, upto=seq).snapshot  # a prune keeps it
-    digests = reader.saved(snapshot.body, snapshot.seq).digests if snapshot is not None else {}
-    return bytes.fromhex(digests[LEAF]) if snapshot is not None and snapshot.seq == seq else None
+    if snapshot is None or snapshot.seq != seq:
+        return None
+    return bytes.fromhex(reader.saved(snapshot.body, seq).digests[LEAF])

@@ -191,6 +191,8 @@ class _Reader:
                 self._commit()
             case events.ModelReplied() | events.UsageRecorded() | events.EffectRecorded() | events.InterruptAnswered():
                 self._calls.append(entry)
+            case _:
+                pass  # writes nothing
 
     def _commit(self) -> None:
         """Add the writes of the superstep's tasks; all of them read the state before it."""
@@ -270,4 +272,5 @@ def _told(entry: Entry) -> str:
             return f"entry {entry.seq}: effect {event.key!r}"
         case events.InterruptAnswered():
             return f"entry {entry.seq}: answer to {event.id!r}"
-    return f"entry {entry.seq}: models were used"
+        case _:
+            return f"entry {entry.seq}: models were used"

@@ -47,7 +47,8 @@ class Head(NamedTuple):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Head:
         """Return the head that `to_dict` made *data* of."""
-        return cls(**{**data, "root": bytes.fromhex(data["root"]), "mac": bytes.fromhex(data["mac"])})
+        given: dict[str, Any] = {**data, "root": bytes.fromhex(data["root"]), "mac": bytes.fromhex(data["mac"])}
+        return cls(**given)
 
 
 Anchor: TypeAlias = str | os.PathLike[str] | Callable[[Head], Any]

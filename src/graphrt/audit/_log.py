@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
+from typing_extensions import TypeIs
+
 from graphrt._journal.log_keys import KeyRing
 from graphrt.audit._heads import Anchor
 from graphrt.audit._keys import key_ring
@@ -106,8 +108,13 @@ class AuditLog:
 
 
 def _anchors(anchor: Any) -> tuple[Anchor, ...]:
-    given = () if anchor is None else anchor if isinstance(anchor, (list, tuple)) else (anchor,)
+    given: tuple[Any, ...] = () if anchor is None else tuple(anchor) if is_list(anchor) else (anchor,)
     for one in given:
         if not (callable(one) or isinstance(one, (str, os.PathLike))):
             raise BAD_ANCHOR(given=one)
-    return tuple(given)
+    return given
+
+
+def is_list(value: Any) -> TypeIs[list[Any] | tuple[Any, ...]]:
+    """Return whether *value* is a list or a tuple, of whatever."""
+    return isinstance(value, (list, tuple))

@@ -14,9 +14,9 @@ from graphrt.audit._lines import FORM, line_of
 from graphrt.errors._codes.audit import FOREIGN_MIRROR, MIRROR_IN_USE
 
 try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
+    import fcntl
 except ImportError:  # Windows: there a file that is open for appending twice is not detected
-    flock = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]
 
 _TAIL_BYTES: Final = 1 << 16
 
@@ -57,9 +57,9 @@ class Mirror:
         new = not path.exists()
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            if flock is not None:
+            if fcntl is not None:
                 try:
-                    flock(self._file, LOCK_EX | LOCK_NB)
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:
                     raise MIRROR_IN_USE(path=str(path), thread=thread) from error
             self.names = 0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +79,9 @@ def _keys(key: bytes | None, log: str) -> LogKeys | None:
     return key_ring(key, ()).of(log) if key is not None else None
 
 
-@contextmanager
-def _opened(store: Any) -> Iterator[Store]:
+def _opened(store: Any) -> AbstractContextManager[Store]:
     if not isinstance(store, str):
-        yield store
-        return
+        return nullcontext(store)
     from graphrt.stores import open_store
 
-    with open_store(store) as opened:
-        yield opened
+    return open_store(store)
